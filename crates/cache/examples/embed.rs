@@ -36,12 +36,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (cache, computed) = (&cache, &computed);
         let askers: Vec<_> =
             (0..THREADS).map(|seed| scope.spawn(move || ask(cache, seed, computed))).collect();
-        for asker in askers {
-            asker.join().expect("asking does not panic");
-        }
+        let answers: Vec<_> = askers.into_iter().map(|asker| asker.join()).collect();
+        // Whatever came of them: the scope waits for the background.
         is_over.store(true, Ordering::Relaxed);
         cache.call_for_work();
         background.join().expect("the background does not panic");
+        answers.into_iter().for_each(|asked| asked.expect("asking does not panic"));
     });
     let stats = cache.stats();
     let mut out = std::io::stdout().lock();

@@ -12,7 +12,7 @@ use crate::item::Item;
 use crate::places::Found;
 use crate::repartition::Countdown;
 use crate::types::{Lookup, Refusal};
-use crate::wanted::{FlashView, Unread};
+use crate::wanted::{FlashView, Looker, Unread};
 
 /// What the requests of one batch go through. Items it returns stay readable while it lives; their
 /// memory cannot be reused meanwhile, so keep it short, and never while blocked.
@@ -142,12 +142,22 @@ impl Session<'_> {
         Some(Item::hot(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
     }
 
-    /// The key's item, wherever it is. Leaves no trace.
+    /// The key's item, wherever it is. Leaves no trace, but what has to be read for it is.
     pub fn peek_anywhere(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
+        self.peek_for(key, hash, Looker::Asker)
+    }
+
+    /// The key's item, wherever it is, but for what would have to be read from flash, which is
+    /// pending and is not asked for. Leaves no trace: for whoever watches what others do.
+    pub fn peek_here(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
+        self.peek_for(key, hash, Looker::Watcher)
+    }
+
+    fn peek_for(&self, key: &[u8], hash: Hash, looker: Looker) -> Lookup<'_> {
         if let Some(item) = self.peek(key, hash) {
             return Lookup::Hit(item);
         }
-        match self.peek_on_flash(key, hash) {
+        match self.peek_on_flash(key, hash, looker) {
             // It may have come up since memory was looked at.
             Lookup::Miss => self.peek(key, hash).map_or(Lookup::Miss, Lookup::Hit),
             found => found,

@@ -5,7 +5,7 @@ use std::cell::{OnceCell, Ref, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ::flash::{Look, Place, Reader, Ticket, Walked};
+use ::flash::{Look, Place, Reader, Ticket, Trace, Walked};
 use ::io::device::{PAGE_BYTES, Pages, ReadMethod, ReadRing};
 use hot::mark::FETCHED;
 use index::Hash;
@@ -77,6 +77,23 @@ enum Seen<'s> {
     Pending,
     /// The index leads to no place on flash.
     Nowhere,
+}
+
+/// Who looks for an item on flash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looker {
+    /// Who wants it, which counts as a use of it.
+    Reader,
+    /// Who wants to know of it: it is read for that, without a trace.
+    Asker,
+    /// Who watches others: nothing is read for that.
+    Watcher,
+}
+
+impl Looker {
+    fn trace(self) -> Trace {
+        if self == Self::Reader { Trace::Leave } else { Trace::None }
+    }
 }
 
 /// What becomes of an item on flash that the device does not give.
@@ -215,7 +232,7 @@ impl Session<'_> {
             return Lookup::Miss;
         };
         let flushes = self.cache.moment.flush.settled_count();
-        match self.look_on_flash(key, hash) {
+        match self.look_on_flash(key, hash, Looker::Reader) {
             Seen::Here(row, source) => {
                 let place = source.place;
                 tier.counters.hits.fetch_add(1, Ordering::Relaxed);
@@ -240,9 +257,9 @@ impl Session<'_> {
         }
     }
 
-    /// The key's item on flash, without a trace.
-    pub(crate) fn peek_on_flash(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
-        match self.look_on_flash(key, hash) {
+    /// The key's item on flash, for one who is no reader.
+    pub(crate) fn peek_on_flash(&self, key: &[u8], hash: Hash, looker: Looker) -> Lookup<'_> {
+        match self.look_on_flash(key, hash, looker) {
             Seen::Here(row, _) => Lookup::Hit(Item::below(self.cache, row)),
             Seen::Pending => Lookup::Pending,
             Seen::NotThis(_) | Seen::Over(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
@@ -291,7 +308,7 @@ impl Session<'_> {
         flushes: u64,
         unread: Unread,
     ) -> Result<bool, Refusal> {
-        match self.look_on_flash(key, hash) {
+        match self.look_on_flash(key, hash, Looker::Reader) {
             Seen::Here(row, source) => match self.raise_flash_row(row, source, hash, flushes) {
                 // It is in the way as well.
                 Err(Refusal::TooLarge) => {
@@ -318,7 +335,7 @@ impl Session<'_> {
         }
     }
 
-    fn look_on_flash(&self, key: &[u8], hash: Hash) -> Seen<'_> {
+    fn look_on_flash(&self, key: &[u8], hash: Hash, looker: Looker) -> Seen<'_> {
         let Some(tier) = &self.cache.flash else {
             return Seen::Nowhere;
         };
@@ -328,8 +345,11 @@ impl Session<'_> {
             };
             // Between a flush and its purge there is nothing, though the tier may not know yet.
             let is_there = tier.is_purged();
-            let seen =
-                if is_there { self.read_place(tier, key, place) } else { Seen::NotThis(place) };
+            let seen = if is_there {
+                self.read_place(tier, key, place, looker)
+            } else {
+                Seen::NotThis(place)
+            };
             if matches!(seen, Seen::Pending) {
                 return seen;
             }
@@ -341,22 +361,30 @@ impl Session<'_> {
     }
 
     /// What the tier has at a place.
-    fn read_place(&self, tier: &FlashTier, key: &[u8], place: Place) -> Seen<'_> {
+    fn read_place(&self, tier: &FlashTier, key: &[u8], place: Place, looker: Looker) -> Seen<'_> {
         let view = self.flash.view();
         let mut lent = view.reader.borrow_mut();
         let reader = lent.get_or_insert_with(|| lock(&tier.readers).pop().unwrap_or_default());
-        let mut look = tier.flash.look(place, key, reader);
+        let mut look = tier.flash.look_with(place, key, reader, looker.trace());
         let mut source = Source { place, ticket: None };
         if let Look::Wait(ticket) = look
             && let Some(arrived) = view.arrived_for(&ticket)
             && let Some(ticket) = arrived.wanted.ticket
         {
             let Some(pages) = &arrived.pages else {
-                tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
+                // Who watches a reader sees what that has counted.
+                if looker != Looker::Watcher {
+                    tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
+                }
                 return Seen::Unread(place);
             };
             source.ticket = Some(ticket);
-            look = self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader);
+            look = match looker {
+                Looker::Reader => {
+                    self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader)
+                }
+                _ => tier.flash.finish_with(&ticket, pages, key, reader, Trace::None),
+            };
         }
         match look {
             Look::Found(fields) if self.cache.is_over(expiry_below(&fields)) => Seen::Over(source),
@@ -373,7 +401,9 @@ impl Session<'_> {
             }
             Look::Absent => Seen::NotThis(place),
             Look::Wait(ticket) => {
-                view.ask_for(ticket);
+                if looker != Looker::Watcher {
+                    view.ask_for(ticket);
+                }
                 Seen::Pending
             }
         }

@@ -29,6 +29,7 @@ use larder::{
     FlashSettings, IndexKind, Limits, PARKED_SHARE, Policy, Quota, QuotaSize, Refusal, Remove,
     Removed, Repartition, Session, Side, Store, Stored,
 };
+use stdx::random::split_mix;
 
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 63_000_000;
@@ -126,11 +127,7 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        split_mix(&mut self.0)
     }
 
     fn below(&mut self, bound: u64) -> u64 {

@@ -13,6 +13,7 @@ use larder::{
     Attributes, BuildError, Builder, Cache, CacheGeometry, ChunkLayout, Condition, Expiry,
     IndexKind, Limits, Policy, Repartition,
 };
+use stdx::random::split_mix;
 
 const NOW: u32 = 1_800_000_000;
 /// A span of 8 KiB, a sixteenth of the slabs of a small arena.
@@ -23,11 +24,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
+        split_mix(&mut self.0) % bound
     }
 }
 

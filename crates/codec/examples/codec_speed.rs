@@ -38,7 +38,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             trained.push(&pair[0]);
             measured.push(&pair[1]);
         }
-        trained.truncate(TRAINED_BYTES_MAX / block_bytes);
+        let mut bytes = 0;
+        let fits = |block: &&Vec<u8>| {
+            bytes += block.len();
+            bytes <= TRAINED_BYTES_MAX
+        };
+        let count = trained.iter().copied().take_while(fits).count();
+        trained.truncate(count);
         measured.truncate(MEASURED_MAX);
         println!("blocks of {block_bytes} bytes, {} measured", measured.len());
         for dictionary_bytes in DICTIONARY_BYTES {

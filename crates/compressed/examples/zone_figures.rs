@@ -51,7 +51,8 @@ fn values(path: &str) -> Vec<Vec<u8>> {
     zstd::Decoder::new(file).and_then(|mut d| d.read_to_end(&mut bytes)).expect("a zstd stream");
     let (mut values, mut rest) = (Vec::new(), bytes.as_slice());
     while let Some((length, behind)) = rest.split_first_chunk::<4>() {
-        let (value, behind) = behind.split_at(u32::from_le_bytes(*length) as usize);
+        let length = u32::from_le_bytes(*length) as usize;
+        let (value, behind) = behind.split_at_checked(length).expect("the file is not cut off");
         values.push(value.to_vec());
         rest = behind;
     }
@@ -99,7 +100,7 @@ fn main() {
     for number in 0..items {
         if number == before_steady {
             early = zone.stats();
-            (cpu_before, trained_s) = (cpu_ns(), 0.0);
+            (cpu_before, trained_s, refused) = (cpu_ns(), 0.0, 0);
         }
         let value = &values[number as usize % values.len()];
         let key = key(number);
@@ -122,9 +123,12 @@ fn main() {
     let stats = zone.stats();
     let moved = stats.space.moved_bytes - early.space.moved_bytes;
     let appended = stats.space.appended_bytes - early.space.appended_bytes;
-    let short = stats.inserted_short as f64 / stats.inserted as f64;
+    let inserted = stats.inserted - early.inserted;
+    let short = (stats.inserted_short - early.inserted_short) as f64 / inserted.max(1) as f64;
+    let evicted = stats.evicted - early.evicted;
+    println!("of the second half of the insertions:");
     println!("short way                {:.1} % of insertions", 100.0 * short);
-    println!("refused {refused}, evicted {}, background {trained_s:.2} s", stats.evicted);
+    println!("refused {refused}, evicted {evicted}, background {trained_s:.2} s");
     println!("moved per byte appended  {:.2}", moved as f64 / appended.max(1) as f64);
     println!("insert                   {cpu_us:.2} us of CPU on average, with the background");
     inserts.line("insert");

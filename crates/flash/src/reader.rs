@@ -78,6 +78,16 @@ pub enum Look {
     Wait(Ticket),
 }
 
+/// Whether a look counts: as a use of its segment, by which those that nobody reads are given up
+/// and the areas are divided, and in what is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trace {
+    /// It does.
+    Leave,
+    /// It does not: whoever looks does not want the item, but to know of it.
+    None,
+}
+
 /// What there was to copy out of a buffer.
 enum Copied {
     /// A unit, of the segment with this sequence.
@@ -110,21 +120,26 @@ impl Flash {
     /// Looks for the item of a key at a place that the index gave. Takes the writer's lock only for
     /// an item that is in memory.
     pub fn look(&self, place: Place, key: &[u8], reader: &mut Reader) -> Look {
+        self.look_with(place, key, reader, Trace::Leave)
+    }
+
+    /// The same, with or without a trace.
+    pub fn look_with(&self, place: Place, key: &[u8], reader: &mut Reader, trace: Trace) -> Look {
         reader.value = 0..0;
         if place.is_staged() {
-            return self.look_staged(place, key, reader);
+            return self.look_staged(place, key, reader, trace);
         }
-        let Some(spot) = self.geometry.locate(place) else { return self.miss() };
+        let Some(spot) = self.geometry.locate(place) else { return self.miss(trace) };
         let segment = &self.segments[spot.segment as usize];
         if let State::Buffered(_) = segment.state()
             && let Some(copied) = self.copy_buffered(spot, key, &mut reader.stored)
         {
-            let Copied::Unit(sequence) = copied else { return self.miss() };
+            let Copied::Unit(sequence) = copied else { return self.miss(trace) };
             let origin = Origin { sequence, granule: spot.granule };
             let found = reader.decode(self, origin, None, key);
-            return self.outcome(found, segment.area(), Some(spot.segment));
+            return self.outcome(found, (segment.area(), Some(spot.segment)), trace);
         }
-        self.ticket(place, key).map_or_else(|| self.miss(), Look::Wait)
+        self.ticket(place, key).map_or_else(|| self.miss(trace), Look::Wait)
     }
 
     /// What has to be read before a look for the item of a key at a place that the index gave comes
@@ -152,11 +167,23 @@ impl Flash {
     /// written over since, is absent. A hit was the key's value when it was looked for; the caller
     /// asks the index again whether it still is ([`Flash::is_current`]).
     pub fn finish(&self, ticket: &Ticket, pages: &Pages, key: &[u8], reader: &mut Reader) -> Look {
+        self.finish_with(ticket, pages, key, reader, Trace::Leave)
+    }
+
+    /// The same, with or without a trace.
+    pub fn finish_with(
+        &self,
+        ticket: &Ticket,
+        pages: &Pages,
+        key: &[u8],
+        reader: &mut Reader,
+        trace: Trace,
+    ) -> Look {
         reader.value = 0..0;
         let Spot { segment, granule } = ticket.spot;
         // In this order: a flush is forgotten only when the segment has another sequence.
         if self.flushed.takes(ticket.sequence, granule, key) || !self.is_current(ticket) {
-            return self.miss();
+            return self.miss(trace);
         }
         let offset = self.geometry.offset_of(granule);
         let unit = pages.bytes().get(offset % ::io::device::PAGE_BYTES..).unwrap_or(&[]);
@@ -171,11 +198,11 @@ impl Flash {
         let found = reader.decode(self, origin, Some(unit), key);
         if found.is_err() && !self.is_current(ticket) {
             // It was whole when it was read; its dictionary may have left with the segment.
-            return self.miss();
+            return self.miss(trace);
         }
         let is_timed = |fields: &Fields| !self.is_untimed(ticket.sequence, fields);
         let found = found.map(|fields| fields.filter(is_timed));
-        self.outcome(found, self.area_of(ticket), Some(segment))
+        self.outcome(found, (self.area_of(ticket), Some(segment)), trace)
     }
 
     /// Whether what a ticket's read has brought is what lies there now. Whoever wants to store a
@@ -191,7 +218,7 @@ impl Flash {
         self.segments[ticket.spot.segment as usize].area()
     }
 
-    fn look_staged(&self, place: Place, key: &[u8], reader: &mut Reader) -> Look {
+    fn look_staged(&self, place: Place, key: &[u8], reader: &mut Reader, trace: Trace) -> Look {
         reader.raw.clear();
         let area = {
             let writer = lock(&self.writer);
@@ -199,12 +226,12 @@ impl Flash {
                 let unit = &writer.streams[area.index()].unit;
                 unit.row(&self.geometry, place).map(|row| (*area, row))
             };
-            let Some((area, row)) = Area::ALL.iter().find_map(row) else { return self.miss() };
+            let Some((area, row)) = Area::ALL.iter().find_map(row) else { return self.miss(trace) };
             reader.raw.extend_from_slice(row);
             area
         };
         let found = reader.find(key);
-        self.outcome(found, area, None)
+        self.outcome(found, (area, None), trace)
     }
 
     /// Copies a unit out of its buffer, unless the key's item in it was flushed; nothing if the
@@ -227,8 +254,10 @@ impl Flash {
         Some(Copied::Unit(sequence))
     }
 
-    fn miss(&self) -> Look {
-        self.counters.misses.add(1);
+    fn miss(&self, trace: Trace) -> Look {
+        if trace == Trace::Leave {
+            self.counters.misses.add(1);
+        }
         Look::Absent
     }
 
@@ -236,17 +265,21 @@ impl Flash {
     fn outcome(
         &self,
         found: Result<Option<Fields>, Damaged>,
-        area: Area,
-        segment: Option<u32>,
+        (area, segment): (Area, Option<u32>),
+        trace: Trace,
     ) -> Look {
         match found {
             Ok(Some(fields)) => {
-                self.note_hit(area, segment);
+                if trace == Trace::Leave {
+                    self.note_hit(area, segment);
+                }
                 Look::Found(fields)
             }
-            Ok(None) => self.miss(),
+            Ok(None) => self.miss(trace),
             Err(Damaged) => {
-                self.counters.damaged.add(1);
+                if trace == Trace::Leave {
+                    self.counters.damaged.add(1);
+                }
                 Look::Absent
             }
         }

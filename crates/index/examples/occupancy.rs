@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use larder_index::{Change, Hash, Index, Kind, Location, Options, Stats};
 use memory::space::TABLE_UNIT_BYTES;
 use memory::{Arena, ArenaTables, Epochs, TableSpace};
+use stdx::random::mix;
 
 /// A heap that refuses beyond `limit` units.
 struct Heap {
@@ -69,14 +70,6 @@ impl World {
         let guard = self.epochs.pin();
         self.index.update(&guard, Hash(mix(key)), |_| false, set).is_ok()
     }
-}
-
-/// The finalizer of SplitMix64.
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 fn percent(part: u64, whole: u64) -> f64 {

@@ -6,6 +6,8 @@
 //! Only the numbers of words in buckets are kept, so that any share can be tried, and six slots as
 //! in the paper beside seven. Counts only, no time, so every run prints the same.
 
+use stdx::random::mix;
+
 /// Buckets of a table of 12 units.
 const BUCKETS: usize = 12 * 32 - 2;
 const TABLES: u64 = 40;
@@ -65,14 +67,6 @@ impl Table {
         self.taken += 1;
         Some(path.len() + 1)
     }
-}
-
-/// The finalizer of SplitMix64.
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 fn print(slots: usize, links: usize, percent: usize) {

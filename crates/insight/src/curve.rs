@@ -43,8 +43,6 @@ pub struct Curve {
     reads: f64,
     hits: f64,
     seconds: f64,
-    /// What the sample says that there were of reads.
-    sampled: f64,
     /// Reads in the sample, as they were.
     events: f64,
 }
@@ -68,7 +66,6 @@ impl Default for Curve {
             reads: 0.0,
             hits: 0.0,
             seconds: 0.0,
-            sampled: 0.0,
             events: 0.0,
         }
     }
@@ -109,14 +106,14 @@ impl Curve {
 
     /// A read of a sampled key, which stands for `reads`, at this distance.
     pub(crate) fn again(&mut self, position: u64, bytes: f64, reads: f64, cost_us: u32) {
-        self.count(reads);
+        self.events += 1.0;
         let step = self.steps.get_mut(steps_of(bytes) as usize);
         step.unwrap_or(&mut self.never).add(position, reads, cost_us);
     }
 
     /// A read of one that misses at any size.
     pub(crate) fn never(&mut self, position: u64, reads: f64, cost_us: u32) {
-        self.count(reads);
+        self.events += 1.0;
         self.never.add(position, reads, cost_us);
     }
 
@@ -124,11 +121,6 @@ impl Curve {
     pub(crate) fn unknown(&mut self, reads: f64) {
         self.reads = (self.reads - reads).max(0.0);
         self.hits = (self.hits - reads).max(0.0);
-    }
-
-    fn count(&mut self, reads: f64) {
-        self.sampled += reads;
-        self.events += 1.0;
     }
 
     /// All reads of some seconds, sampled or not, and how many of them hit.
@@ -141,8 +133,8 @@ impl Curve {
     /// What was counted so far weighs less.
     pub(crate) fn fade(&mut self, factor: f64) {
         self.steps.iter_mut().chain([&mut self.never]).for_each(|step| step.fade(factor));
-        let sums = [&mut self.reads, &mut self.hits, &mut self.seconds, &mut self.sampled];
-        sums.into_iter().chain([&mut self.events]).for_each(|sum| *sum *= factor);
+        let sums = [&mut self.reads, &mut self.hits, &mut self.seconds, &mut self.events];
+        sums.into_iter().for_each(|sum| *sum *= factor);
     }
 
     /// Reads that it rests on, with those that have faded counted by what is left of them.
@@ -155,9 +147,12 @@ impl Curve {
         self.events
     }
 
-    /// What the sample says that there were of reads, for each that there was: 1 but for chance.
-    pub fn balance(&self) -> f64 {
-        self.sampled / self.reads.max(1.0)
+    /// What the sample says that there were of reads, for each that there was: 1 but for chance, if
+    /// all that is sampled was told.
+    #[cfg(test)]
+    pub(crate) fn balance(&self) -> f64 {
+        let steps = self.steps.iter().chain([&self.never]);
+        steps.map(|step| step.reads).sum::<f64>() / self.reads.max(1.0)
     }
 
     /// Reads in a second.

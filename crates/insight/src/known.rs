@@ -185,12 +185,21 @@ impl Known {
         self.keys.len()
     }
 
+    /// Of those, how many there are of which all is known.
+    pub(crate) fn whole(&self) -> usize {
+        match self.is_growing() {
+            true => self.keys.iter().filter(|key| self.is_whole(key.position)).count(),
+            false => self.keys.len(),
+        }
+    }
+
     /// Keys that were forgotten for their age, scaled up.
     pub(crate) fn forgotten(&self) -> f64 {
         self.forgotten
     }
 
     /// What all keys that are there weigh, scaled up.
+    #[cfg(test)]
     pub(crate) fn total_bytes(&self) -> f64 {
         self.order.total() as f64 / self.rate()
     }

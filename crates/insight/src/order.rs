@@ -21,6 +21,7 @@ impl Order {
     }
 
     /// What all slots weigh.
+    #[cfg(test)]
     pub(crate) fn total(&self) -> u64 {
         self.total
     }

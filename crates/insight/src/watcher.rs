@@ -14,9 +14,9 @@ pub const HALF_LIFE_S: f64 = 3600.0;
 /// largest size that the curve is shown for.
 pub const DEPTH: f64 = 16.0;
 
-/// So long, in seconds, a sample has to be narrower than there is room for until it is widened; and
-/// so long what is sampled anew is only looked at. What is asked for less often than that counts as
-/// never stored once.
+/// So many seconds after a sample was made narrower or wider, or was looked at for that, it is
+/// widened if there is room then; and so long what is sampled anew is only looked at. What is asked
+/// for less often than that counts as never stored once.
 const WIDEN_PAUSE_S: f64 = HALF_LIFE_S;
 
 /// A sample is widened so many times at once,
@@ -84,7 +84,8 @@ pub struct Watcher {
     depth_bytes: u64,
     moment: Moment,
     threshold_max: u64,
-    /// Seconds since the sample was made narrower or wider.
+    /// Seconds since the sample was made narrower for too many events, or wider, or could have
+    /// been. What becomes narrower for want of room is as wide as there is room for.
     unchanged_s: f64,
 }
 
@@ -131,9 +132,10 @@ impl Watcher {
         self.known.rate()
     }
 
-    /// Sampled keys that are known.
+    /// Sampled keys of which everything is known: [`Self::rate`] of all that were stored and are
+    /// not forgotten.
     pub fn keys(&self) -> usize {
-        self.known.len()
+        self.known.whole()
     }
 
     /// Keys that were forgotten because nobody had asked for them for too long, scaled up.
@@ -143,7 +145,8 @@ impl Watcher {
 
     /// What all the keys weigh that were stored and are not gone or forgotten, scaled up: a cache
     /// that large would miss none of them.
-    pub fn known_bytes(&self) -> f64 {
+    #[cfg(test)]
+    fn known_bytes(&self) -> f64 {
         self.known.total_bytes()
     }
 
@@ -497,9 +500,11 @@ mod tests {
         watcher.pass(WIDEN_PAUSE_S / 2.0);
         assert_eq!((watcher.rate(), watcher.threshold()), (narrow, threshold * 2));
         // What is new is learnt, and counts for nothing.
-        let before = watcher.reasons().whole()[0];
+        let (before, keys) = (watcher.reasons().whole()[0], watcher.keys());
         ask(&mut watcher, false);
         assert_eq!(watcher.reasons().whole()[0], before);
+        assert_eq!(watcher.keys(), keys, "not all is known of the others");
+        assert!(watcher.known.len() > keys);
         let bytes = |watcher: &Watcher| watcher.known_bytes() / (900.0 * 100.0);
         assert!((0.8..1.2).contains(&bytes(&watcher)), "{}", bytes(&watcher));
         watcher.pass(WIDEN_PAUSE_S);

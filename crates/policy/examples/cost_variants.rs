@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use larder_policy::cost_clock::CostClock;
 use larder_policy::gd_wheel::{Link, Shape, Wheels};
 use larder_policy::{CostPolicy, Verdict};
+use stdx::random::split_mix;
 
 const KEYS: u32 = 30_000;
 /// Items that a cache has room for: LRU hits about 95 % and 70 %.
@@ -46,10 +47,7 @@ struct Random(u64);
 
 impl Random {
     fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        (split_mix(&mut self.0) >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use larder_policy::gd_wheel::{Link, Shape, Wheels};
+use stdx::random::split_mix;
 
 const SIZES: [u32; 5] = [10_000, 30_000, 100_000, 300_000, 1_000_000];
 const OPERATIONS: u32 = 3_000_000;
@@ -22,10 +23,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: u32) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(mixed ^ (mixed >> 31)) * u128::from(end)) >> 64) as u32
+        ((u128::from(split_mix(&mut self.0)) * u128::from(end)) >> 64) as u32
     }
 }
 

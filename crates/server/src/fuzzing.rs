@@ -6,6 +6,8 @@ pub use crate::users::fuzzing::users;
 
 #[cfg(test)]
 mod tests {
+    use stdx::random::split_mix;
+
     use super::*;
 
     const OPTIONS: &[&str] = &[
@@ -73,10 +75,7 @@ mod tests {
 
     impl Random {
         fn below(&mut self, end: usize) -> usize {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((mixed ^ mixed >> 31) % end as u64) as usize
+            (split_mix(&mut self.0) % end as u64) as usize
         }
 
         /// Some of these, damaged now and then.

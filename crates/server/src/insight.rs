@@ -20,15 +20,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::insight::{After, Event, Watcher, position};
 use larder::{Cache, Hash, Lookup, Session};
-use protocol::Request;
 use protocol::parse::tokens::Tokens;
-use protocol::request::{Key, KeyRoom};
+use protocol::request::{Key, KeyRoom, StoreMode};
+use protocol::{Request, binary};
 use stdx::random::Xorshift;
 
 use crate::commands::redis::Call;
 use crate::commands::{Flow, Outcome};
 use crate::counters::Counters;
 use crate::lists::{List, Lists};
+use crate::output::Output;
 use crate::plan::{Action, Step, key_of};
 
 /// Events that a worker keeps until they are taken, which is ten times a second: what they cost it
@@ -38,9 +39,11 @@ const EVENTS_MAX: usize = 2 << 10;
 /// And at least so many, however little memory there is: 40 KiB.
 const EVENTS_MIN: usize = 1 << 10;
 
-/// A key that is found again behind no more than so many other events is not told of again: it
-/// would be found in the smallest cache, which is what is assumed of reads that nobody tells of. So
-/// one key that everybody asks for does not fill the list.
+/// A key that is found again, as it was told of last, behind no more than so many events of other
+/// keys is not told of again: it would be found in the smallest cache, which is what is assumed of
+/// reads that nobody tells of. So one key that everybody asks for does not fill the list. Where the
+/// sample has but a few hundred keys and there are many workers, so many of each are more than the
+/// smallest sizes of the curve hold, which then foretells too few misses there.
 const RECENT: usize = 8;
 
 /// Keys of requests that a worker keeps until they are taken: for two million requests a second.
@@ -58,7 +61,7 @@ pub struct Picked {
     pub key: Box<[u8]>,
     /// Its hash.
     pub hash: u64,
-    /// Bytes of the item that it was answered with; 0 if it was not.
+    /// Bytes that it was answered with, if it was found.
     pub sent_bytes: usize,
 }
 
@@ -76,8 +79,7 @@ pub struct Insight {
 impl Insight {
     /// For so many workers, none if nobody asks, and a cache with so much memory.
     pub fn new(workers: usize, memory_bytes: usize) -> Self {
-        let bytes = Watcher::lists_bytes(memory_bytes) / workers.max(1);
-        let events_max = (bytes / size_of::<Event>()).clamp(EVENTS_MIN, EVENTS_MAX);
+        let events_max = events_max(workers, memory_bytes);
         Self {
             threshold: AtomicU64::new(0),
             events: Lists::new(workers, events_max),
@@ -91,6 +93,15 @@ impl Insight {
     }
 }
 
+/// How long each worker's list of events may become in a cache with so much memory. There is one
+/// more list, to change places with; and a list grows by doubling, so that one with room for a
+/// power of two is no longer than that.
+fn events_max(workers: usize, memory_bytes: usize) -> usize {
+    let bytes = Watcher::lists_bytes(memory_bytes) / (workers + 1);
+    let events = (bytes / size_of::<Event>()).clamp(EVENTS_MIN, EVENTS_MAX);
+    1 << events.ilog2()
+}
+
 /// A worker's eye on keys.
 #[derive(Debug)]
 pub struct Lens<'c> {
@@ -100,8 +111,8 @@ pub struct Lens<'c> {
     threshold: u64,
     /// The next sampled key of the batch.
     next: usize,
-    /// Hashes of the keys that were told of last, the oldest of them at `oldest`.
-    recent: [u64; RECENT],
+    /// Hashes of the keys that were told of last, and what was there; the oldest is at `oldest`.
+    recent: [(u64, After); RECENT],
     oldest: usize,
     /// Picks one of a request's keys.
     random: Xorshift,
@@ -116,71 +127,161 @@ pub struct Before<'b> {
     pub hash_at: usize,
     /// What had been counted.
     pub counts: Counts,
+    /// Bytes of answers that waited to be written.
+    made_bytes: usize,
 }
 
 impl<'b> Before<'b> {
     /// Of a step; a multiget's keys are gone once it is executed.
-    pub fn of(step: &Step<'b>, counters: &Counters) -> Self {
+    pub fn of(step: &Step<'b>, counters: &Counters, out: &Output<'_, '_>) -> Self {
         let keys = match &step.action {
             Action::Request(Request::Get(get)) => get.keys,
             _ => &[],
         };
-        Self { keys, hash_at: step.hash_at, counts: Counts::of(counters) }
+        let (counts, made_bytes) = (Counts::of(counters), out.made_bytes());
+        Self { keys, hash_at: step.hash_at, counts, made_bytes }
     }
 }
 
-/// What had been counted.
-#[derive(Debug, Clone, Copy)]
+/// What had been counted of all that is done to keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    reads: u64,
+    gets: u64,
+    touches: u64,
     hits: u64,
     deletes: u64,
-    /// Without those that found no room.
+    /// Whatever came of them, but not those that found no room.
     stores: u64,
+    /// Arithmetic, and stores that found no room, which may delete what was there.
+    others: u64,
 }
 
 impl Counts {
     /// As they are now.
     pub fn of(counters: &Counters) -> Self {
+        let increments = counters.incr_hits.get() + counters.incr_misses.get();
+        let decrements = counters.decr_hits.get() + counters.decr_misses.get();
+        let refused = counters.store_no_memory.get() + counters.store_too_large.get();
         Self {
-            reads: counters.cmd_get.get() + counters.cmd_touch.get(),
+            gets: counters.cmd_get.get(),
+            touches: counters.cmd_touch.get(),
             hits: counters.get_hits.get() + counters.touch_hits.get(),
             deletes: counters.delete_hits.get() + counters.delete_misses.get(),
-            stores: counters
-                .cmd_set
-                .get()
-                .wrapping_sub(counters.store_no_memory.get() + counters.store_too_large.get()),
+            stores: counters.cmd_set.get(),
+            others: increments + decrements + refused,
         }
+    }
+
+    /// Whether nothing but gets has been counted since.
+    fn is_only_gets(&self, since: &Self) -> bool {
+        let before = Self { gets: since.gets, hits: since.hits, ..*self };
+        self.gets > since.gets && before == *since
     }
 }
 
 /// What a request did to its keys, as far as counters tell.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
+    /// If nothing was counted it did nothing to any: it was a look without a trace, was refused, or
+    /// is kept for EXEC.
+    is_counted: bool,
     is_read: bool,
     /// Nothing if there were several keys.
     is_hit: Option<bool>,
+    /// All that it did was to read.
+    is_only_read: bool,
     /// What it means if nothing is there behind it.
     absent: After,
+    answer: Answer,
+}
+
+/// What keys that were found were answered with.
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    /// So many bytes, for the one key.
+    Bytes(usize),
+    /// Each of several keys with its value.
+    Values,
+    /// Several keys, with less than that.
+    Short,
 }
 
 impl Seen {
-    fn of(before: &Before<'_>, until: usize, is_get: bool, counters: &Counters) -> Self {
-        let is_single = until.saturating_sub(before.hash_at) == 1;
-        if is_get && !is_single {
-            return Self { is_read: true, is_hit: None, absent: After::Nothing };
-        }
+    fn of(before: &Before<'_>, until: usize, ended: &Ended<'_>) -> Self {
+        let Ended { step, counters, out, .. } = *ended;
         let (then, now) = (&before.counts, Counts::of(counters));
+        let is_single = until.saturating_sub(before.hash_at) == 1 && has_one_key(&step.action);
         let is_hit = now.hits > then.hits;
+        let is_over = is_hit || now.stores > then.stores && stores_anyway(step);
         Self {
-            is_read: now.reads > then.reads,
+            is_counted: now != *then,
+            is_read: now.gets > then.gets || now.touches > then.touches,
             is_hit: is_single.then_some(is_hit),
+            is_only_read: now.is_only_gets(then) && !may_change(&step.action),
             absent: match () {
                 () if now.deletes > then.deletes => After::Deleted,
-                () if is_single && (is_hit || now.stores > then.stores) => After::Over,
+                () if is_single && is_over => After::Over,
                 () => After::Nothing,
             },
+            answer: match () {
+                () if is_single => Answer::Bytes(out.made_bytes() - before.made_bytes),
+                () if answers_with_values(&step.action) => Answer::Values,
+                () => Answer::Short,
+            },
         }
+    }
+}
+
+/// Whether a request, other than text's `get`, has but one key.
+fn has_one_key(action: &Action<'_>) -> bool {
+    match action {
+        Action::Redis(Call::Command(command, lookup)) => {
+            lookup.keys().of(*command).nth(1).is_none()
+        }
+        _ => true,
+    }
+}
+
+/// Whether a request that counts as nothing but a get may change what is there.
+fn may_change(action: &Action<'_>) -> bool {
+    match action {
+        Action::Request(Request::MetaGet(get)) => get.vivify.is_some(),
+        Action::Redis(Call::Command(_, lookup)) => lookup.name() == Some("getex"),
+        _ => false,
+    }
+}
+
+/// Whether a request for several keys is answered with the values of those that are found.
+fn answers_with_values(action: &Action<'_>) -> bool {
+    match action {
+        Action::Request(Request::Get(_)) => true,
+        Action::Redis(Call::Command(_, lookup)) => lookup.name() == Some("mget"),
+        _ => false,
+    }
+}
+
+/// Whether a store takes place where nothing is: if nothing is there behind it either, the time of
+/// what it stored was over. Of others it may as well be that there was nothing to replace.
+fn stores_anyway(step: &Step<'_>) -> bool {
+    let is_anyway = |mode, compare_cas: Option<u64>| match mode {
+        StoreMode::Add => true,
+        StoreMode::Set => compare_cas.is_none(),
+        _ => false,
+    };
+    match &step.action {
+        Action::Request(Request::Store(store)) => is_anyway(store.mode, None),
+        Action::Request(Request::MetaSet(set)) => is_anyway(set.mode, set.compare_cas),
+        Action::Binary(request) => match &request.command {
+            binary::Command::Store(store) => is_anyway(store.mode, store.compare_cas),
+            _ => false,
+        },
+        // The options stand behind the key and the value.
+        Action::Redis(Call::Command(command, lookup)) => match lookup.name() {
+            Some("set") => !command.words().skip(3).any(|word| word.eq_ignore_ascii_case(b"xx")),
+            Some("setex" | "psetex" | "setnx" | "getset" | "mset") => true,
+            _ => false,
+        },
+        _ => false,
     }
 }
 
@@ -197,6 +298,8 @@ pub struct Ended<'a> {
     pub counters: &'a Counters,
     /// Of all keys of the batch.
     pub hashes: &'a [Hash],
+    /// The answers that wait to be written.
+    pub out: &'a Output<'a, 'a>,
 }
 
 impl<'a> Ended<'a> {
@@ -208,8 +311,9 @@ impl<'a> Ended<'a> {
         session: &'a Session<'a>,
         counters: &'a Counters,
         hashes: &'a [Hash],
+        out: &'a Output<'a, 'a>,
     ) -> Self {
-        Self { step, outcome, session, counters, hashes }
+        Self { step, outcome, session, counters, hashes, out }
     }
 }
 
@@ -223,7 +327,7 @@ impl<'c> Lens<'c> {
             picked,
             threshold: 0,
             next: NONE,
-            recent: [0; RECENT],
+            recent: [(0, After::Nothing); RECENT],
             oldest: 0,
             random: Xorshift::seeded(worker as u64 + 1),
         })
@@ -266,7 +370,7 @@ impl<'c> Lens<'c> {
         };
         let until = until(step);
         if is_over {
-            let seen = Seen::of(before, until, is_get, ended.counters);
+            let seen = Seen::of(before, until, ended);
             let wanted = before.hash_at..until.min(hashes.len());
             match &step.action {
                 Action::Request(Request::Get(_)) => {
@@ -326,22 +430,27 @@ impl<'c> Lens<'c> {
         seen: Seen,
         session: &Session<'_>,
     ) {
-        let is_recent = self.recent.contains(&hash.0);
+        let recent = self.recent.iter().position(|(told, _)| *told == hash.0);
         let is_picked = stands_for > 0;
-        if is_recent && !is_picked && seen.is_read && seen.is_hit == Some(true) {
+        if recent.is_some() && !is_picked && seen.is_only_read && seen.is_hit == Some(true) {
             return;
         }
-        let found = session.peek_anywhere(key, hash);
+        let found = session.peek_here(key, hash);
         let is_hit = seen.is_hit.unwrap_or(!matches!(found, Lookup::Miss));
         let read = seen.is_read.then_some(is_hit);
-        if is_sampled && !(is_recent && read == Some(true)) {
-            self.events.add(event(session, hash, read, &found, seen.absent));
-            self.recent[self.oldest] = hash.0;
-            self.oldest = (self.oldest + 1) % RECENT;
+        let after = after(&found, seen.absent);
+        let is_as_told = recent.is_some_and(|place| self.recent[place].1 == after);
+        if is_sampled && seen.is_counted && !(is_as_told && read == Some(true)) {
+            self.events.add(event(session, hash, read, after));
+            let place = recent.unwrap_or(self.oldest);
+            self.recent[place] = (hash.0, after);
+            self.oldest = if recent.is_some() { self.oldest } else { (place + 1) % RECENT };
         }
         if is_picked {
-            let sent_bytes = match &found {
-                Lookup::Hit(item) if read == Some(true) => key.len() + item.value_bytes(),
+            let sent_bytes = match (seen.answer, &found) {
+                _ if read != Some(true) => 0,
+                (Answer::Bytes(bytes), _) => bytes,
+                (Answer::Values, Lookup::Hit(item)) => key.len() + item.value_bytes(),
                 _ => 0,
             };
             let key = key.into();
@@ -357,8 +466,8 @@ impl<'c> Lens<'c> {
         let key = key.bytes(&mut room);
         let hash = cache.hash(key);
         if position(hash.0) < self.insight.threshold.load(Ordering::Relaxed) {
-            let found = session.peek_anywhere(key, hash);
-            self.events.add(event(session, hash, None, &found, After::Nothing));
+            let found = session.peek_here(key, hash);
+            self.events.add(event(session, hash, None, after(&found, After::Nothing)));
         }
     }
 }
@@ -371,14 +480,13 @@ fn until(step: &Step<'_>) -> usize {
     }
 }
 
-fn event(
-    session: &Session<'_>,
-    hash: Hash,
-    read: Option<bool>,
-    found: &Lookup<'_>,
-    absent: After,
-) -> Event {
-    let after = match found {
+fn event(session: &Session<'_>, hash: Hash, read: Option<bool>, after: After) -> Event {
+    Event { hash: hash.0, now_s: session.now(), flushes: session.flushes(), read, after }
+}
+
+/// What is there behind a request.
+fn after(found: &Lookup<'_>, absent: After) -> After {
+    match found {
         Lookup::Hit(item) => After::Item {
             bytes: u32::try_from(item.chunk_bytes()).unwrap_or(u32::MAX),
             cost_us: item.cost_us(),
@@ -386,8 +494,7 @@ fn event(
         },
         Lookup::Pending => After::Elsewhere,
         Lookup::Miss => absent,
-    };
-    Event { hash: hash.0, now_s: session.now(), flushes: session.flushes(), read, after }
+    }
 }
 
 /// The key of a request that has exactly one.
@@ -425,5 +532,76 @@ mod tests {
         // As behind the first.
         lens.seek(&hashes, 1);
         assert!(!lens.is_next(&steps[1]));
+    }
+    /// What lists really take, not what they were allowed: vectors with as many as go in, and the
+    /// one that they change places with.
+    #[test]
+    fn the_lists_take_their_part_of_a_hundredth_of_the_memory_at_most() {
+        for (mebibytes, workers) in [(64, 1), (256, 2), (256, 4), (1024, 4), (1024, 16)] {
+            let memory_bytes = mebibytes << 20;
+            let events_max = events_max(workers, memory_bytes);
+            let mut list = Vec::new();
+            let event = |hash| {
+                let after = After::Nothing;
+                Event { hash, now_s: 0, flushes: 0, read: None, after }
+            };
+            (0..events_max as u64).for_each(|hash| list.push(event(hash)));
+            let taken = list.capacity() * size_of::<Event>() * (workers + 1);
+            let allowed = Watcher::lists_bytes(memory_bytes);
+            let least = EVENTS_MIN * size_of::<Event>() * (workers + 1);
+            assert!(taken <= allowed.max(least), "{taken} of {allowed}: {mebibytes} {workers}");
+        }
+    }
+
+    /// What is told of requests for one key, which count what `count` says.
+    fn told(input: &[u8], wire: Wire, count: impl Fn(&Counters)) -> Vec<Event> {
+        let cache = Cache::builder().memory_bytes(64 << 20).build().expect("a small cache");
+        cache.set(b"key", b"value", larder::Expiry::NEVER).expect("it is stored");
+        let insight = Insight::new(1, 64 << 20);
+        insight.sample_below(u64::MAX);
+        let mut lens = Lens::new(&insight, 0).expect("there is one worker");
+        let (mut steps, mut hashes) = (Vec::new(), Vec::new());
+        let mut plan = Plan::new(input, None, Dialect::default(), wire);
+        plan.fill(&cache, &mut steps, &mut hashes);
+        lens.batch(&hashes);
+        let (session, counters, mut bytes) = (cache.session(), Counters::default(), Vec::new());
+        let out = Output::new(&mut bytes);
+        for step in &steps {
+            let before = Before::of(step, &counters, &out);
+            count(&counters);
+            let outcome = Ok(Flow::Next);
+            lens.after(
+                &before,
+                false,
+                &Ended::of(step, &outcome, &session, &counters, &hashes, &out),
+            );
+        }
+        let mut events = Vec::new();
+        insight.events.take(&mut Vec::new(), |event| events.push(event));
+        events
+    }
+
+    /// Whoever watched a cache by `TTL` or `EXISTS` made its keys look asked for.
+    #[test]
+    fn a_look_without_a_trace_is_not_told() {
+        let ttl = b"*2\r\n$3\r\nTTL\r\n$3\r\nkey\r\n";
+        assert_eq!(told(ttl, Wire::Redis, |_| ()), []);
+        assert_eq!(told(b"me key\r\n", Wire::Text, |counters| counters.cmd_meta.one()), []);
+        let events = told(b"incr key 1\r\n", Wire::Text, |counters| counters.incr_hits.one());
+        assert_eq!((events.len(), events[0].read), (1, None));
+    }
+
+    /// With a key that everybody asks for, what is told is what has changed.
+    #[test]
+    fn a_key_that_is_found_again_is_told_again_only_if_it_has_changed() {
+        let touched = |counters: &Counters| {
+            counters.cmd_touch.one();
+            counters.touch_hits.one();
+        };
+        let events = told(b"touch key 0\r\ntouch key 0\r\n", Wire::Text, touched);
+        assert_eq!(events.len(), 1, "{events:?}");
+        let stored = |counters: &Counters| counters.cmd_set.one();
+        let events = told(&b"set key 0 0 1\r\nx\r\n".repeat(3), Wire::Text, stored);
+        assert_eq!(events.len(), 3, "a store is no read: {events:?}");
     }
 }

@@ -111,9 +111,14 @@ impl<'o, 's> Output<'o, 's> {
         self.charged_bytes
     }
 
+    /// Its bytes.
+    pub fn made_bytes(&self) -> usize {
+        self.bytes.len() + self.borrowed_bytes
+    }
+
     /// Its bytes, and those that work counts like.
     pub fn weight(&self) -> usize {
-        self.bytes.len() + self.borrowed_bytes + self.charged_bytes
+        self.made_bytes() + self.charged_bytes
     }
 
     /// Whether it should be written before more is added.

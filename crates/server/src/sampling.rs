@@ -14,7 +14,8 @@
 //! The distance between two samples is drawn anew each time, so that clients whose requests come
 //! in a rhythm are not always caught at the same beat. The keys of a request that was drawn, which
 //! may be none that is timed, are among those that [`Lens`] tells of, beside all that happens to
-//! the keys that it samples.
+//! the keys that it samples. What waits for flash is executed twice and drawn once: if it was at
+//! first it is again, outside the count, and if it was not it is not counted a second time.
 //!
 //! [`Turner`](crate::turn::Turner) is compiled for each [`Sampling`], so that [`Unsampled`] leaves
 //! no trace in it. What only it calls for each request or batch, and so was inlined when there was
@@ -24,6 +25,7 @@ use std::collections::VecDeque;
 
 use ::io::moment::Stopwatch;
 use larder::{Cache, Hash, Session};
+use protocol::parse::tokens::Tokens;
 use protocol::{Request, binary};
 use stdx::random::Xorshift;
 
@@ -32,6 +34,7 @@ use crate::commands::{Again, Flow};
 use crate::counters::Counters;
 use crate::insight::{Before, Ended, Lens};
 use crate::lists::List;
+use crate::output::Output;
 use crate::plan::{Action, Step};
 
 /// Requests for each sample, on average; a power of two.
@@ -189,6 +192,7 @@ pub trait Sampling {
         step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
+        out: &Output<'_, '_>,
     ) -> Self::Begun<'b>;
 
     /// After it.
@@ -212,7 +216,7 @@ impl Sampling for Unsampled {
     fn batch(&mut self, _: &[Hash]) {}
 
     #[inline(always)]
-    fn begin<'b>(&mut self, _: &Step<'b>, _: &Session<'_>, _: &Counters) {}
+    fn begin<'b>(&mut self, _: &Step<'b>, _: &Session<'_>, _: &Counters, _: &Output<'_, '_>) {}
 
     #[inline(always)]
     fn end(&mut self, (): (), _: &Ended<'_>, _: u64) {}
@@ -232,10 +236,27 @@ pub struct Sampler<'c> {
     random: Xorshift,
     /// Requests until the next that is drawn.
     countdown: u32,
-    /// Connections whose sampled request waits for flash, by their serial number, and since when.
-    waiting: VecDeque<(u64, Stopwatch)>,
-    /// When the request that is next began, if it has waited for flash.
-    resumed: Option<Stopwatch>,
+    /// Drawn requests that wait for flash.
+    waiting: VecDeque<Waiting>,
+    /// The one of them that is next, and how many requests there were until the next that is drawn.
+    resumed: Option<(Waiting, u32)>,
+}
+
+/// A drawn request that waits for flash.
+#[derive(Debug)]
+struct Waiting {
+    /// Its connection's.
+    serial: u64,
+    /// Nothing if it is not timed.
+    begun: Option<Begun>,
+}
+
+/// What is known of a timed request that waits.
+#[derive(Debug)]
+struct Begun {
+    clock: Stopwatch,
+    /// Keys that it has counted.
+    keys: u64,
 }
 
 /// A request that is being timed.
@@ -248,7 +269,8 @@ pub struct Timed {
     is_text: bool,
     /// What was counted before, if whether anything is shows whether it was executed.
     counted: Option<u64>,
-    keys: u64,
+    /// How many keys had been counted before its first.
+    keys_before: u64,
     hits: u64,
     lower_bytes: usize,
 }
@@ -277,57 +299,75 @@ impl<'c> Sampler<'c> {
         step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
+        out: &Output<'_, '_>,
     ) -> Noted<'b> {
         let is_drawn = self.countdown == 0;
-        let timed = if is_drawn { self.take(&step.action, session, counters) } else { None };
-        Noted { before: Before::of(step, counters), is_drawn, timed }
+        let timed = if is_drawn { self.take(step, session, counters) } else { None };
+        Noted { before: Before::of(step, counters, out), is_drawn, timed }
     }
 
     /// After it.
     #[cold]
     #[inline(never)]
     fn look(&mut self, noted: &Noted<'_>, ended: &Ended<'_>, serial: u64) {
-        if let Some(timed) = &noted.timed {
-            self.settle(timed, ended, serial);
+        if noted.is_drawn && matches!(ended.outcome, Err(Again::Fetch)) {
+            let keys = keys(ended.counters);
+            let begun = noted.timed.as_ref();
+            let begun =
+                begun.map(|timed| Begun { clock: timed.clock, keys: keys - timed.keys_before });
+            self.wait(Waiting { serial, begun });
+        } else if let Some(timed) = &noted.timed {
+            self.settle(timed, ended);
         }
         self.lens.after(&noted.before, noted.is_drawn, ended);
+    }
+
+    fn wait(&mut self, waiting: Waiting) {
+        if self.waiting.len() == WAITING_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(waiting);
     }
 
     #[cold]
     fn take(
         &mut self,
-        action: &Action<'_>,
+        step: &Step<'_>,
         session: &Session<'_>,
         counters: &Counters,
     ) -> Option<Timed> {
-        let half = REQUESTS_PER_SAMPLE / 2;
-        self.countdown = half + (self.random.draw() as u32) % REQUESTS_PER_SAMPLE;
-        let resumed = self.resumed.take();
+        let action = &step.action;
+        let begun = match self.resumed.take() {
+            Some((waiting, countdown)) => {
+                self.countdown = countdown;
+                Some(waiting.begun?)
+            }
+            None => {
+                let half = REQUESTS_PER_SAMPLE / 2;
+                self.countdown = half + (self.random.draw() as u32) % REQUESTS_PER_SAMPLE;
+                if is_rest(step) {
+                    return None;
+                }
+                None
+            }
+        };
         Some(Timed {
             command: Command::of(action)?,
-            has_waited: resumed.is_some(),
+            has_waited: begun.is_some(),
             is_text: matches!(action, Action::Request(_)),
             counted: matches!(action, Action::Redis(_)).then(|| counted(counters)),
-            keys: keys(counters),
+            keys_before: keys(counters) - begun.as_ref().map_or(0, |begun| begun.keys),
             hits: hits(counters),
             lower_bytes: session.lower_bytes(),
-            clock: resumed.unwrap_or_else(Stopwatch::start),
+            clock: begun.map_or_else(Stopwatch::start, |begun| begun.clock),
         })
     }
 
     #[cold]
-    fn settle(&mut self, timed: &Timed, ended: &Ended<'_>, serial: u64) {
-        let Ended { outcome, session, counters, .. } = *ended;
-        match outcome {
-            Ok(Flow::Next) => {}
-            Err(Again::Fetch) => {
-                if self.waiting.len() == WAITING_MAX {
-                    self.waiting.pop_front();
-                }
-                self.waiting.push_back((serial, timed.clock));
-                return;
-            }
-            _ => return,
+    fn settle(&mut self, timed: &Timed, ended: &Ended<'_>) {
+        let Ended { step, outcome, session, counters, .. } = *ended;
+        if !matches!(outcome, Ok(Flow::Next)) {
+            return;
         }
         if timed.counted == Some(counted(counters)) {
             return;
@@ -335,7 +375,9 @@ impl<'c> Sampler<'c> {
         let ns = timed.clock.elapsed().as_nanos();
         let is_hit = hits(counters) > timed.hits;
         let series = match timed.command {
-            Command::Get if timed.is_text && keys(counters) - timed.keys != 1 => {
+            Command::Get
+                if timed.is_text && (keys(counters) - timed.keys_before != 1 || has_more(step)) =>
+            {
                 (Command::Multiget, Tier::Any)
             }
             Command::Get if !is_hit => (Command::Get, Tier::Miss),
@@ -350,6 +392,23 @@ impl<'c> Sampler<'c> {
         let series = place.expect("every kind of request has its series") as u8;
         self.samples.add(Sample { series, ns: u32::try_from(ns).unwrap_or(u32::MAX) });
     }
+}
+
+/// Whether a step is the rest of a multiget of which a part has been executed.
+fn is_rest(step: &Step<'_>) -> bool {
+    let Action::Request(Request::Get(get)) = &step.action else { return false };
+    if step.place.continuation.is_some() {
+        return true;
+    }
+    // The name stands before the first key, and an expiry if there is one; what else does is keys.
+    let offset = get.keys.as_ptr().addr().saturating_sub(step.line.as_ptr().addr());
+    let before = step.line.get(..offset).unwrap_or_default();
+    Tokens::new(before).count() > 1 + usize::from(get.touch.is_some())
+}
+
+/// Whether a step is the front of a multiget that was too long for a batch.
+fn has_more(step: &Step<'_>) -> bool {
+    matches!(&step.action, Action::Request(Request::Get(get)) if get.more)
 }
 
 /// Keys that a worker was asked for.
@@ -384,10 +443,11 @@ impl Sampling for Sampler<'_> {
         step: &Step<'b>,
         session: &Session<'_>,
         counters: &Counters,
+        out: &Output<'_, '_>,
     ) -> Option<Noted<'b>> {
         self.countdown -= 1;
         let is_noted = self.countdown == 0 || self.lens.is_next(step);
-        is_noted.then(|| self.note(step, session, counters))
+        is_noted.then(|| self.note(step, session, counters, out))
     }
 
     #[inline(always)]
@@ -402,10 +462,169 @@ impl Sampling for Sampler<'_> {
     }
 
     fn resume(&mut self, serial: u64) {
-        self.resumed = None;
-        if let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == serial) {
-            self.resumed = self.waiting.remove(place).map(|(_, began)| began);
-            self.countdown = 1;
+        let place = self.waiting.iter().position(|waiting| waiting.serial == serial);
+        let Some(waiting) = place.and_then(|place| self.waiting.remove(place)) else {
+            self.countdown += 1;
+            return;
+        };
+        self.resumed = Some((waiting, self.countdown));
+        self.countdown = 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use protocol::{Dialect, Wire};
+
+    use super::*;
+    use crate::commands::Outcome;
+    use crate::insight::Insight;
+    use crate::lists::Lists;
+    use crate::plan::Plan;
+
+    /// A worker's sampler, with what it looks at.
+    struct World {
+        cache: Cache,
+        insight: Insight,
+        samples: Lists<Sample>,
+        counters: Counters,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                cache: Cache::builder().memory_bytes(64 << 20).build().expect("a small cache"),
+                insight: Insight::new(1, 64 << 20),
+                samples: Lists::new(1, SAMPLES_MAX),
+                counters: Counters::default(),
+            }
         }
+
+        fn sampler(&self) -> Sampler<'_> {
+            let samples = self.samples.of(0).expect("there is one worker");
+            Sampler::new(samples, Lens::new(&self.insight, 0).expect("there is one worker"), 0)
+        }
+
+        /// Looks on while the next of a text's request is executed, as far as so many keys.
+        fn execute(
+            &self,
+            sampler: &mut Sampler<'_>,
+            step: &mut Step<'_>,
+            keys: usize,
+            outcome: Outcome<'_>,
+        ) {
+            let (session, mut bytes) = (self.cache.session(), Vec::new());
+            let (hashes, out) = ([Hash(1); 8], Output::new(&mut bytes));
+            sampler.batch(&hashes);
+            let begun = sampler.begin(step, &session, &self.counters, &out);
+            for _ in 0..keys {
+                self.counters.cmd_get.one();
+                self.counters.get_hits.one();
+            }
+            let Action::Request(Request::Get(get)) = &mut step.action else {
+                panic!("a get is asked for")
+            };
+            let mut rest = get.keys();
+            rest.by_ref().take(keys).for_each(drop);
+            get.keys = rest.rest();
+            step.hash_at += keys;
+            let ended = Ended::of(step, &outcome, &session, &self.counters, &hashes, &out);
+            sampler.end(begun, &ended, 7);
+        }
+
+        /// The step of a request, or of the rest of one.
+        fn step<'b>(&self, input: &'b [u8]) -> Step<'b> {
+            let (mut steps, mut hashes) = (Vec::new(), Vec::new());
+            let mut plan = Plan::new(input, None, Dialect::default(), Wire::Text);
+            plan.fill(&self.cache, &mut steps, &mut hashes);
+            steps[0]
+        }
+
+        /// Takes the samples by their series, and for how many keys each key was picked.
+        fn take(&self, series: &mut BTreeMap<u8, u64>, picked: &mut BTreeMap<Box<[u8]>, u64>) {
+            self.samples.take(&mut Vec::new(), |sample| {
+                *series.entry(sample.series).or_default() += 1;
+            });
+            self.insight.picked.take(&mut Vec::new(), |one| {
+                *picked.entry(one.key).or_default() += one.keys as u64;
+            });
+        }
+    }
+
+    fn series_of(series: (Command, Tier)) -> u8 {
+        SERIES.iter().position(|known| *known == series).expect("it is known") as u8
+    }
+
+    /// Its second half was timed as a request of its own, whose pages were there at once, and its
+    /// key was counted twice; and behind each the others waited longer for their turn.
+    #[test]
+    fn what_waits_for_flash_is_drawn_once_and_is_from_flash() {
+        const ROUNDS: usize = 200_000;
+        let world = World::new();
+        let mut sampler = world.sampler();
+        let (waits, other) = (world.step(b"get waits\r\n"), world.step(b"get other\r\n"));
+        let (mut series, mut picked) = (BTreeMap::new(), BTreeMap::new());
+        for round in 0..ROUNDS {
+            world.execute(&mut sampler, &mut { waits }, 0, Err(Again::Fetch));
+            for _ in 0..3 {
+                world.execute(&mut sampler, &mut { other }, 1, Ok(Flow::Next));
+            }
+            sampler.resume(7);
+            world.execute(&mut sampler, &mut { waits }, 1, Ok(Flow::Next));
+            if round % 10_000 == 0 {
+                world.take(&mut series, &mut picked);
+            }
+        }
+        world.take(&mut series, &mut picked);
+        let expected = ROUNDS as f64 / f64::from(REQUESTS_PER_SAMPLE);
+        let shares = [(&b"waits"[..], 1.0), (b"other", 3.0)]
+            .map(|(key, times)| picked[key] as f64 / (expected * times));
+        assert!(shares.iter().all(|share| (0.9..1.1).contains(share)), "{shares:?}");
+        let [flash, hot] = [Tier::Flash, Tier::Hot].map(|tier| series_of((Command::Get, tier)));
+        let expected =
+            BTreeMap::from([(flash, picked[&b"waits"[..]]), (hot, picked[&b"other"[..]])]);
+        assert_eq!(series, expected);
+    }
+
+    /// Its last key alone was told as a `get` of its own, with the time of all, or of that key.
+    #[test]
+    fn a_multiget_of_which_a_part_is_executed_again_is_no_get() {
+        let world = World::new();
+        let mut sampler = world.sampler();
+        let (mut series, mut picked) = (BTreeMap::new(), BTreeMap::new());
+        let whole = b"gat 0 a b c\r\n";
+        for round in 0..60_000 {
+            let mut step = world.step(whole);
+            world.execute(&mut sampler, &mut step, 2, Err(Again::Fetch));
+            sampler.resume(7);
+            let mut rest = world.step(b"gat 0 c\r\n");
+            rest.place.continuation = Some(protocol::request::GetContinuation {
+                with_cas: false,
+                touch: Some(protocol::request::ExpiryTime(0)),
+                refused: None,
+            });
+            world.execute(&mut sampler, &mut rest, 1, Ok(Flow::Next));
+            // The socket had to take the first two before the third could be answered.
+            let mut step = world.step(whole);
+            world.execute(&mut sampler, &mut step, 2, Ok(Flow::Flush));
+            world.execute(&mut sampler, &mut step, 1, Ok(Flow::Next));
+            // As long as a batch allowed.
+            let mut front = world.step(b"get a\r\n");
+            if let Action::Request(Request::Get(get)) = &mut front.action {
+                get.more = true;
+            }
+            world.execute(&mut sampler, &mut front, 1, Ok(Flow::Next));
+            if round % 10_000 == 0 {
+                world.take(&mut series, &mut picked);
+            }
+        }
+        world.take(&mut series, &mut picked);
+        let multiget = series_of((Command::Multiget, Tier::Any));
+        assert!(series.keys().eq([&multiget]), "{series:?}");
+        // Of the first and of the last kind; of the second there is none.
+        let samples = series[&multiget] as f64 * f64::from(REQUESTS_PER_SAMPLE) / 60_000.0;
+        assert!((1.7..2.3).contains(&samples), "{samples}");
     }
 }

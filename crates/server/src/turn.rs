@@ -505,14 +505,14 @@ impl<'c, S: Sampling> Turner<'c, S> {
             let (mut is_over, mut waits) = (false, false);
             while !is_over && next < steps.len() && connection.closing.is_none() {
                 let step = &mut steps[next];
-                let begun = self.sampling.begin(step, &session, self.counters);
+                let begun = self.sampling.begin(step, &session, self.counters, &out);
                 let flow = match &mut client {
                     None => commands::execute(&context, &session, step, &mut ahead, &mut out),
                     Some(client) => {
                         redis::execute(&context, &session, client, step, &mut ahead, &mut out)
                     }
                 };
-                let ended = Ended::of(step, &flow, &session, self.counters, ahead.hashes());
+                let ended = Ended::of(step, &flow, &session, self.counters, ahead.hashes(), &out);
                 self.sampling.end(begun, &ended, connection.serial);
                 is_over = flow.is_err() || session.is_long();
                 waits = matches!(flow, Err(Again::Session));

@@ -83,6 +83,107 @@ fn every_reason_of_a_miss_is_told_apart() {
     expect(2);
 }
 
+/// A request for a key that was told of a moment before was taken for one that finds it again,
+/// whatever it did: its deadline, or that it was deleted, was never known.
+#[test]
+fn what_comes_right_behind_another_request_for_its_key_is_told() {
+    let (mut server, redis) = Server::start_with_redis(&["--admin-port", "0"]);
+    let address = pages::of(&mut server);
+    let mut before = reasons(address);
+    let mut expect = |reason: usize| {
+        each(&server, address, |number| format!("get key{number}\r\n"));
+        let after = reasons(address);
+        grown(before, after, reason);
+        before = after;
+    };
+    let set = |number: usize| format!("set key{number} 0 0 5\r\nvalue\r\n");
+    each(&server, address, |number| set(number) + &format!("touch key{number} -1\r\n"));
+    expect(1);
+    each(&server, address, |number| set(number) + &format!("gat -1 key{number}\r\n"));
+    expect(1);
+    let mut client = Client::connect(redis);
+    let mut behind = |command: &[&str]| {
+        for first in (0..KEYS).step_by(500) {
+            let requests: String = (first..first + 500)
+                .flat_map(|number| {
+                    let key = format!("key{number}");
+                    let set = words(&["SET", &key, "value"]);
+                    let rest: Vec<&str> = command
+                        .iter()
+                        .map(|&word| if word == "KEY" { &key } else { word })
+                        .collect();
+                    [set, words(&rest)]
+                })
+                .collect();
+            client.send((requests + &words(&["ECHO", "done"])).as_bytes());
+            client.read_to("done\r\n");
+            stats(address);
+        }
+    };
+    behind(&["EXPIREAT", "KEY", "1"]);
+    expect(1);
+    behind(&["GETEX", "KEY", "EXAT", "1"]);
+    expect(1);
+    behind(&["GETDEL", "KEY"]);
+    expect(2);
+}
+
+/// A command in Redis' protocol.
+fn words(words: &[&str]) -> String {
+    let each = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), each.collect::<String>())
+}
+
+/// What replaces the value of a key that had to make room finds nothing, and stores nothing whose
+/// time could be over.
+#[test]
+fn a_store_that_found_nothing_to_replace_does_not_make_its_key_expired() {
+    let (mut server, redis) = Server::start_with_redis(&["--admin-port", "0", "-m", "8"]);
+    let address = pages::of(&mut server);
+    let value = "x".repeat(4000);
+    each(&server, address, |number| format!("set key{number} 0 0 4000\r\n{value}\r\n"));
+    let before = reasons(address);
+    each(&server, address, |number| match number % 4 {
+        0 => format!("replace key{number} 0 0 1\r\nx\r\n"),
+        1 => format!("append key{number} 0 0 1\r\nx\r\n"),
+        2 => format!("cas key{number} 0 0 1 77\r\nx\r\n"),
+        _ => format!("ms key{number} 1 C77\r\nx\r\n"),
+    });
+    let mut client = Client::connect(redis);
+    for first in (0..KEYS).step_by(500) {
+        let sets = (first..first + 500)
+            .map(|number| words(&["SET", &format!("key{number}"), "x", "XX", "EX", "900"]));
+        let requests = sets.collect::<String>() + &words(&["ECHO", "done"]);
+        client.send(requests.as_bytes());
+        client.read_to("done\r\n");
+        stats(address);
+    }
+    each(&server, address, |number| format!("get key{number}\r\n"));
+    let after = reasons(address);
+    let grown: Vec<f64> = std::iter::zip(after, before).map(|(now, then)| now - then).collect();
+    assert!(grown[..4].iter().all(|grown| *grown == 0.0) && grown[4] > 1000.0, "{grown:?}");
+}
+
+/// What is only touched is not sent.
+#[test]
+fn the_keys_with_the_most_bytes_are_those_that_were_sent() {
+    let (server, address) = start(&[]);
+    let mut client = server.connect();
+    for (key, bytes) in [("large", 100_000), ("small", 1000)] {
+        let value = "x".repeat(bytes);
+        client.ask(&format!("set {key} 0 0 {bytes}\r\n{value}\r\n"), "STORED\r\n");
+    }
+    for _ in 0..1000 {
+        let requests = "touch large 0\r\nmg large t\r\n".repeat(20) + &"get small\r\n".repeat(20);
+        client.send((requests + "mn\r\n").as_bytes());
+        client.read_to("MN\r\n");
+    }
+    let seen = stats(address);
+    let first = &seen["insight"]["by_bytes"][0];
+    assert!(first["key"] == "small" && first["share"].as_f64() > Some(0.5), "{}", seen["insight"]);
+    assert_eq!(seen["insight"]["by_requests"][0]["key"], "large");
+}
+
 #[test]
 fn what_had_to_make_room_is_evicted_and_how_long_ago_is_told() {
     let (server, address) = start(&["-m", "8"]);
@@ -192,6 +293,54 @@ fn a_key_that_was_asked_for_once_is_not_told() {
     }
     let seen = stats(address);
     assert_eq!(seen["insight"]["by_requests"], serde_json::json!([]), "{}", seen["insight"]);
+}
+
+/// What the curve says of a cache for half of what is asked for, which is asked for at random: what
+/// misses there is about what really does, and with room for all only the first read of a key.
+#[test]
+fn a_curve_foretells_what_a_full_cache_misses() {
+    // A zone would hold all of these values many times.
+    let (server, address) = start(&["-m", "8", "--compressed", "off"]);
+    let value = "x".repeat(4000);
+    let mut client = server.connect();
+    let mut random = 1_u64;
+    for round in 0..400 {
+        let keys: Vec<u64> = (0..200)
+            .map(|_| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (random >> 33) % KEYS as u64
+            })
+            .collect();
+        let gets: String = keys.iter().map(|key| format!("mg key{key} k\r\n")).collect();
+        client.send((gets + "mn\r\n").as_bytes());
+        let answers = client.read_to("MN\r\n");
+        let mut sets = String::new();
+        for (key, line) in keys.iter().zip(answers.lines()) {
+            if line.starts_with("EN") {
+                sets += &format!("ms key{key} 4000 q\r\n{value}\r\n");
+            }
+        }
+        client.send((sets + "mn\r\n").as_bytes());
+        client.read_to("MN\r\n");
+        if round % 2 == 0 {
+            stats(address);
+        }
+    }
+    // What was read counts from the next tick on. Each look takes a connection of its own.
+    let curve = (0..100_000).find_map(|_| {
+        let curve = stats(address)["insight"]["curve"].clone();
+        (!curve.is_null()).then_some(curve)
+    });
+    let curve = curve.expect("there is a tick within so many looks");
+    let [measured, predicted] = ["measured", "predicted"].map(|name| curve[name].as_f64().unwrap());
+    assert!(measured > 0.3 && (predicted - measured).abs() < 0.15, "{curve}");
+    let points = curve["points"].as_array().expect("points");
+    let at = |size: f64| {
+        let point = points.iter().find(|it| it[0].as_f64() == Some(size)).expect("the size");
+        point[1].as_f64().expect("a ratio")
+    };
+    assert_eq!(at(1.0), predicted);
+    assert!(at(4.0) < predicted / 2.0 && at(0.25) > predicted, "{curve}");
 }
 
 #[test]

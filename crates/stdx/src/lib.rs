@@ -2,6 +2,8 @@
 //! wrapper that keeps a value on cache lines of its own, numbers of threads, random numbers, and
 //! the units of size.
 
+#![forbid(unsafe_code)]
+
 pub mod pad;
 pub mod random;
 pub mod sync;

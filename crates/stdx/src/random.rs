@@ -1,12 +1,22 @@
 //! Random numbers where any spread will do. Whoever knows one knows the next.
 
+/// From one state of SplitMix64 to the next.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The number that SplitMix64 makes of another: each bit of that is mixed into all of it. Filters
 /// on flash go by it, so it stays what it is.
 pub fn mix(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = number.wrapping_add(STEP);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
+}
+
+/// The next number of SplitMix64, whose state may be any: for a stream that a printed seed repeats.
+pub fn split_mix(state: &mut u64) -> u64 {
+    let drawn = mix(*state);
+    *state = state.wrapping_add(STEP);
+    drawn
 }
 
 /// Marsaglia's generator of 64 bits.
@@ -15,7 +25,7 @@ pub struct Xorshift(u64);
 
 impl Default for Xorshift {
     fn default() -> Self {
-        Self(0x9e37_79b9_7f4a_7c15)
+        Self(STEP)
     }
 }
 
@@ -44,13 +54,16 @@ impl Xorshift {
 
 #[cfg(test)]
 mod tests {
-    use super::{Xorshift, mix};
+    use super::{STEP, Xorshift, mix, split_mix};
 
     /// The first numbers of SplitMix64 from 0, and from its increment.
     #[test]
     fn mixed_numbers_are_those_of_splitmix64() {
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(mix(0x9e37_79b9_7f4a_7c15), 0x6e78_9e6a_a1b9_65f4);
+        assert_eq!(mix(STEP), 0x6e78_9e6a_a1b9_65f4);
+        let mut state = 0;
+        let drawn = [split_mix(&mut state), split_mix(&mut state)];
+        assert_eq!(drawn, [mix(0), mix(STEP)]);
     }
 
     const DRAWS: usize = if cfg!(miri) { 1000 } else { 100_000 };
@@ -67,7 +80,7 @@ mod tests {
 
     #[test]
     fn every_seed_draws() {
-        for seed in [0, 1, u64::MAX, 0_u64.wrapping_sub(0x9e37_79b9_7f4a_7c15)] {
+        for seed in [0, 1, u64::MAX, 0_u64.wrapping_sub(STEP)] {
             assert_ne!(Xorshift::seeded(seed).draw(), 0, "{seed}");
         }
     }

@@ -46,6 +46,40 @@ fn what_is_asked_for_ahead_is_not_looked_at() {
     }
 }
 
+/// A look that is no use counted as one: by it segments stayed that nobody read, and what the two
+/// areas' margins are worth was counted twice. What was not there was read for it as well.
+#[test]
+fn who_watches_leaves_no_trace_and_has_nothing_read() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.fill(FILLERS);
+    let cache = &fixture.cache;
+    let stats = || format!("{:?}", cache.stats().flash.unwrap());
+    let before = stats();
+    for number in 1..=FILLERS {
+        let (key, session) = (key(number), cache.session());
+        // In the buffers, too, what is found is not counted.
+        session.peek_here(&key, cache.hash(&key));
+        assert_eq!(session.take_wanted().len(), 0, "filler {number}");
+    }
+    assert_eq!(stats(), before);
+    for number in fillers(20, |key| is_pending(cache, key)) {
+        let (key, session) = (key(number), cache.session());
+        let hash = cache.hash(&key);
+        assert!(matches!(session.peek_here(&key, hash), Lookup::Pending));
+        assert!(matches!(session.peek_anywhere(&key, hash), Lookup::Pending));
+        let wanted = session.take_wanted();
+        drop(session);
+        let arrived = cache.read_wanted_now(wanted);
+        let (before, session) = (stats(), cache.session());
+        session.deliver(arrived);
+        assert!(matches!(session.peek_here(&key, hash), Lookup::Hit(_)), "filler {number}");
+        assert!(matches!(session.peek_anywhere(&key, hash), Lookup::Hit(_)));
+        assert_eq!(stats(), before);
+        assert!(matches!(session.look_up(&key, hash), Lookup::Hit(_)));
+        assert_ne!(stats(), before, "a reader's hit is counted");
+    }
+}
+
 #[test]
 fn what_has_arrived_is_not_asked_for_again() {
     let mut fixture = Fixture::new(64 << 20);

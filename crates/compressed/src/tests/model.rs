@@ -6,6 +6,7 @@ use super::{World, hash, settings};
 use crate::{Record, Refused, Settings};
 use codec::record::Fields;
 use policy::cost::Cost;
+use stdx::random::split_mix;
 
 /// Keys that take part.
 const KEYS: u64 = 4000;
@@ -17,10 +18,7 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        split_mix(&mut self.0)
     }
 
     fn below(&mut self, end: u64) -> u64 {

@@ -12,6 +12,7 @@ use std::thread;
 use memory::class::CHUNK_BYTES_MIN;
 use memory::{Arena, ClassId, Epochs, Guard, Place, SizeClasses};
 use policy::cost::Cost;
+use stdx::random::split_mix;
 use stdx::sync::lock;
 
 use crate::mark::hit_mark;
@@ -128,10 +129,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
+        split_mix(&mut self.0) % end
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use memory::TableSpace;
 use memory::space::TABLE_UNIT_BYTES;
+pub use stdx::random::mix;
 
 /// Bytes of a unit that a table uses: under Miri few, and there must be no others, or it would not
 /// see who reads beyond them.
@@ -123,12 +124,4 @@ impl Drop for HeapSpace {
     fn drop(&mut self) {
         assert_eq!(self.used.load(Ordering::Relaxed), 0, "every table was given back");
     }
-}
-
-/// A mixed 64-bit hash of a number (the finalizer of SplitMix64).
-pub fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

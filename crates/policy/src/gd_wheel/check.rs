@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use stdx::random::split_mix;
+
 use super::{Link, Shape, Wheels};
 
 const CHUNKS: u32 = 300;
@@ -159,10 +161,7 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
+        split_mix(&mut self.0) % end
     }
 
     /// Unknown, least, small, near a digit's edge, near the range's, beyond it, anything.

@@ -170,13 +170,21 @@ pub struct ItemMap {
 }
 
 impl ItemMap {
-    fn of(cache: &Stats) -> Self {
+    /// Of the cache.
+    pub fn of(cache: &Stats) -> Self {
         let compressed = cache.compressed.map_or(0, |below| below.zone.items as u64);
         let (flash, spare) = cache.flash.map_or((0, 0), |flash| (flash.items, flash.spare));
         // Among all items each counts once.
         let hot = (cache.items + spare).saturating_sub(compressed + flash);
         Self { hot, compressed, flash }
     }
+}
+
+/// Bytes of rows of the compressed zone before compression, and as they are stored.
+pub fn compression(cache: &Stats) -> Option<(u64, u64)> {
+    let below = cache.compressed?;
+    let raw_bytes = below.zone.raw_bytes + below.zone.long_bytes;
+    Some((raw_bytes as u64, below.zone.space.live_bytes as u64))
 }
 
 impl Snapshot {
@@ -192,9 +200,7 @@ impl Snapshot {
 
     /// Bytes of rows before compression, and as they are stored.
     pub fn compression(&self) -> Option<(u64, u64)> {
-        let below = self.cache.compressed?;
-        let raw_bytes = below.zone.raw_bytes + below.zone.long_bytes;
-        Some((raw_bytes as u64, below.zone.space.live_bytes as u64))
+        compression(&self.cache)
     }
 
     /// Hits of the tiers below the hot zone.

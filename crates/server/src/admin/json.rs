@@ -75,7 +75,8 @@ fn real(value: f64) -> Json {
 fn of_values(values: &[(Vec<String>, Value)]) -> Json {
     let number = |value: &Value| match value {
         Value::Whole(whole) => Json::from(*whole),
-        Value::Real(value) => real(*value),
+        // As /metrics has it: small ratios are told to the last digit, too.
+        Value::Real(value) => Number::from_f64(*value).map_or(0.into(), Json::Number),
         Value::Buckets(buckets) => Json::from(buckets.count),
     };
     match values {
@@ -179,4 +180,17 @@ fn top(keys: &Keys, top: &Top) -> Json {
 fn shown_key(key: &[u8]) -> String {
     let text = str::from_utf8(key).ok().filter(|text| !text.contains(char::is_control));
     text.map_or_else(|| watch::key_text(key), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a miss ratio or a sampling rate below a two-thousandth nothing was left.
+    #[test]
+    fn metrics_are_the_numbers_that_are_on_the_page_of_metrics() {
+        assert_eq!(of_values(&[(Vec::new(), Value::Real(0.00031))]), json!(0.00031));
+        let labelled = [(vec!["8".to_owned()], Value::Real(0.00031))];
+        assert_eq!(of_values(&labelled), json!({ "8": 0.00031 }));
+    }
 }

@@ -2,13 +2,14 @@
 //! what more memory would bring, why reads miss, and which keys are asked for most.
 //!
 //! The curve is that of one LRU cache for all. How much of what an item takes uncompressed a tier
-//! has room for is measured, and what one GiB more of it would hold follows from that. How far the
-//! real cache is off, because it is no LRU, because items expire, and because it has not filled up
-//! yet, is told beside it.
+//! has room for is measured ([`Room`]), and what one GiB more of it would hold follows from that.
+//! How far the real cache is off, because it is no LRU, because items expire, and because it has
+//! not filled up yet, is told beside it.
 
 use ::insight::{Event, HALF_LIFE_S, Point, Top, Watcher};
+use larder::{FlashStats, Stats};
 
-use super::collect::Snapshot;
+use super::collect::{ItemMap, MemoryMap, Snapshot, compression};
 use crate::insight::Picked;
 use crate::sampling::REQUESTS_PER_SAMPLE;
 use crate::server::Server;
@@ -62,10 +63,19 @@ pub struct Keys {
 }
 
 /// What each tier has room for, in bytes that items take uncompressed.
+///
+/// ```text
+/// memory  | fixed: flash's index and buffers | items | their index and the rest | compressed |
+/// twice   | fixed                            | all else grows with what is left             |
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Room {
-    hot: f64,
-    compressed: f64,
+    memory_bytes: f64,
+    /// What of the memory flash takes, however much there is: the index of the items on it, and
+    /// what is set apart for it.
+    fixed_bytes: f64,
+    /// What the rest of the memory has room for, uncompressed and in the compressed zone.
+    above: f64,
     flash: f64,
     /// What one byte more of each would hold; none of a tier that there is not.
     per_byte: [Option<f64>; 3],
@@ -95,34 +105,61 @@ pub struct More {
     pub saved_s: f64,
 }
 
+/// How many bytes of rows each stored byte holds; 1 if nothing was stored.
+fn ratio((raw, stored): (u64, u64)) -> f64 {
+    if stored == 0 { 1.0 } else { (raw as f64 / stored as f64).max(1.0) }
+}
+
+/// The same of all flash: each area counts by its segments, for what was written there may have
+/// been written over many times.
+fn flash_ratio(tier: &FlashStats) -> f64 {
+    let areas = [tier.cold, tier.hot];
+    let segments: u64 = areas.iter().map(|area| area.segments).sum();
+    if segments == 0 {
+        return ratio((tier.raw_bytes, tier.stored_bytes));
+    }
+    let raw = areas.map(|area| area.segments as f64 * ratio((area.raw_bytes, area.stored_bytes)));
+    raw.iter().sum::<f64>() / segments as f64
+}
+
 impl Room {
     /// As the server is now.
-    fn of(snapshot: &Snapshot) -> Self {
-        let memory = snapshot.memory();
-        let (items, beside) = (memory.items + memory.chunks_free, memory.index + memory.rest);
-        let is_measured = (items + beside) * 4 > memory.free;
-        let share = if is_measured { items as f64 / (items + beside) as f64 } else { ITEMS_SHARE };
-        let ratio = |(raw, stored): (u64, u64)| {
-            if stored == 0 { 1.0 } else { (raw as f64 / stored as f64).max(1.0) }
-        };
-        let compression = snapshot.compression().map(ratio);
-        let flash = snapshot.cache.flash.map(|flash| {
-            (
-                flash.tier.segments * flash.tier.segment_bytes,
-                ratio((flash.tier.raw_bytes, flash.tier.stored_bytes)),
-            )
+    fn of(cache: &Stats, memory: &MemoryMap) -> Self {
+        let items = ItemMap::of(cache);
+        // One that is in two places has a word for each.
+        let words = items.hot + items.compressed + items.flash;
+        let flash_index = cache.index_bytes as f64 * items.flash as f64 / words.max(1) as f64;
+        let held = (memory.items + memory.chunks_free) as f64;
+        let beside = (memory.index + memory.rest) as f64 - flash_index;
+        let is_measured = (held + beside) * 4.0 > memory.free as f64 && held > 0.0;
+        let share = if is_measured { held / (held + beside) } else { ITEMS_SHARE };
+        let zone_ratio = compression(cache).map(ratio);
+        let flash = cache.flash.map(|flash| {
+            let tier = flash.tier;
+            let used = tier.segments.saturating_sub(tier.segments_free) * tier.segment_bytes;
+            let index_per_byte = flash_index / used.max(1) as f64;
+            let ratio = flash_ratio(&tier);
+            let room = (tier.segments * tier.segment_bytes) as f64 * ratio;
+            // Its index takes memory from items.
+            (room, (ratio - index_per_byte * share).max(0.0), flash.reserved_bytes as f64)
         });
         Self {
-            hot: items as f64 + memory.free as f64 * share,
-            compressed: memory.compressed as f64 * compression.unwrap_or(1.0),
-            flash: flash.map_or(0.0, |(bytes, ratio)| bytes as f64 * ratio),
-            per_byte: [Some(share), compression, flash.map(|(_, ratio)| ratio)],
+            memory_bytes: cache.limit_bytes as f64,
+            fixed_bytes: flash_index + flash.map_or(0.0, |(.., reserved)| reserved),
+            above: held
+                + memory.free as f64 * share
+                + memory.compressed as f64 * zone_ratio.unwrap_or(1.0),
+            flash: flash.map_or(0.0, |(room, ..)| room),
+            per_byte: [Some(share), zone_ratio, flash.map(|(_, per_byte, _)| per_byte)],
         }
     }
 
-    /// Of so many times the present memory. Flash stays as it is.
+    /// Of so many times the present memory. Flash stays as it is, as far as there is memory for its
+    /// index.
     fn bytes(&self, size: f64) -> f64 {
-        (self.hot + self.compressed) * size + self.flash
+        let (memory, fixed) = (self.memory_bytes * size, self.fixed_bytes);
+        let left = (memory - fixed).max(0.0) / (self.memory_bytes - fixed).max(1.0);
+        self.above * left + self.flash * (memory / fixed.max(1.0)).min(1.0)
     }
 }
 
@@ -131,6 +168,10 @@ impl Keys {
     pub fn new(server: &Server) -> Self {
         let watcher = Watcher::of_cache(server.options.memory_megabytes << 20);
         server.insight.sample_below(watcher.threshold());
+        Self::of(watcher)
+    }
+
+    fn of(watcher: Watcher) -> Self {
         Self {
             watcher,
             by_requests: Top::new(TOP_KEYS),
@@ -174,7 +215,8 @@ impl Keys {
 
     /// Seconds have passed.
     pub fn tick(&mut self, snapshot: &Snapshot, seconds: f64) {
-        self.watcher.set_present(Room::of(snapshot).bytes(1.0));
+        let room = Room::of(&snapshot.cache, &snapshot.memory());
+        self.watcher.set_present(room.bytes(1.0));
         self.watcher.pass(seconds);
         let factor = (-seconds / TOP_HALF_LIFE_S).exp2();
         self.by_requests.fade(factor);
@@ -184,11 +226,14 @@ impl Keys {
 
     /// What the curve says now; nothing while hardly anything was read.
     pub fn outlook(&self, snapshot: &Snapshot) -> Option<Outlook> {
+        self.outlook_of(Room::of(&snapshot.cache, &snapshot.memory()))
+    }
+
+    fn outlook_of(&self, room: Room) -> Option<Outlook> {
         let curve = self.watcher.curve();
         if curve.reads() < READS_MIN {
             return None;
         }
-        let room = Room::of(snapshot);
         Some(Outlook {
             room,
             present: curve.at(room.bytes(1.0))?,
@@ -239,7 +284,142 @@ fn narrowing(share: f64, is_full: bool) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use ::insight::After;
+    use larder::{CompressedStats, FlashTierStats};
+    use stdx::random::Xorshift;
+
     use super::*;
+
+    const GIB: f64 = (1_u64 << 30) as f64;
+
+    /// A memory of 1000 bytes: 450 of items, 50 of free chunks, and 100 of the index of a hundred
+    /// items, of which half are on flash if there is one, for which 100 are set apart.
+    fn memory(flash: Option<FlashTierStats>) -> (Stats, MemoryMap) {
+        let stats = Stats {
+            items: 100,
+            limit_bytes: 1000,
+            used_bytes: 600,
+            index_bytes: 100,
+            flash,
+            ..Stats::default()
+        };
+        let reserved = flash.map_or(0, |flash| flash.reserved_bytes);
+        let map = MemoryMap {
+            items: 450,
+            chunks_free: 50,
+            index: 100,
+            flash: reserved,
+            free: 400 - reserved,
+            ..MemoryMap::default()
+        };
+        (stats, map)
+    }
+
+    fn near(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-6 * expected.abs().max(1.0), "{found} {expected}");
+    }
+
+    /// The index of what is on flash was taken to grow with the memory, so that a GiB more was told
+    /// to hold as much less of items.
+    #[test]
+    fn what_flash_takes_of_memory_does_not_grow_with_it() {
+        let mut tier = FlashStats {
+            segments: 10,
+            segments_free: 2,
+            segment_bytes: 100,
+            raw_bytes: 9300,
+            stored_bytes: 9100,
+            ..FlashStats::default()
+        };
+        (tier.cold.segments, tier.cold.raw_bytes, tier.cold.stored_bytes) = (6, 300, 100);
+        // Written over again and again.
+        (tier.hot.segments, tier.hot.raw_bytes, tier.hot.stored_bytes) = (2, 9000, 9000);
+        let flash =
+            FlashTierStats { tier, items: 50, reserved_bytes: 100, ..FlashTierStats::default() };
+        let (cache, map) = memory(Some(flash));
+        let room = Room::of(&cache, &map);
+        let share = 500.0 / 550.0;
+        let above = 500.0 + 300.0 * share;
+        let per_byte = room.per_byte.map(|per_byte| per_byte.unwrap_or(-1.0));
+        // Three areas' worth of 3 to 1 and one of 1 to 1; of each 16 bytes one goes to the index.
+        near(per_byte[0], share);
+        near(per_byte[1], -1.0);
+        near(per_byte[2], 2.5 - share / 16.0);
+        near(room.bytes(1.0), above + 2500.0);
+        near(room.bytes(2.0), above * 1850.0 / 850.0 + 2500.0);
+        near(room.bytes(0.5), above * 350.0 / 850.0 + 2500.0);
+        near(room.bytes(0.075), 1250.0);
+    }
+
+    #[test]
+    fn without_flash_all_that_memory_holds_grows_with_it() {
+        let (cache, map) = memory(None);
+        let room = Room::of(&cache, &map);
+        let share = 500.0 / 600.0;
+        assert_eq!(room.per_byte, [Some(share), None, None]);
+        near(room.bytes(1.0), 500.0 + 400.0 * share);
+        near(room.bytes(0.25), room.bytes(1.0) / 4.0);
+        let empty = Stats { limit_bytes: 1000, ..Stats::default() };
+        let map = MemoryMap { free: 1000, ..MemoryMap::default() };
+        near(Room::of(&empty, &map).bytes(1.0), 900.0);
+    }
+
+    #[test]
+    fn the_compressed_zone_has_room_for_more_than_it_takes() {
+        let (mut cache, map) = memory(None);
+        let mut below = CompressedStats::default();
+        below.zone.raw_bytes = 300;
+        below.zone.space.live_bytes = 100;
+        cache.compressed = Some(below);
+        let room = Room::of(&cache, &map);
+        assert_eq!(room.per_byte[1..], [Some(3.0), None]);
+    }
+
+    /// Forty keys of a tenth of a GiB, each asked for once a second in turn: who has room for all
+    /// of them misses none.
+    #[test]
+    fn what_more_of_a_tier_would_bring_is_told_in_hits_and_seconds() {
+        const KEYS: u64 = 40;
+        let mut keys = Keys::of(Watcher::new(1000, 1.0));
+        let room = Room {
+            memory_bytes: 2.0 * GIB,
+            fixed_bytes: 0.0,
+            above: 2.0 * GIB,
+            flash: 0.0,
+            per_byte: [Some(0.9), Some(3.0), None],
+        };
+        keys.watcher.set_present(room.bytes(1.0));
+        assert!(keys.outlook_of(room).is_none(), "nothing was read");
+        for now_s in 1..=100 {
+            for key in 0..KEYS {
+                let bytes = (GIB / 10.0) as u32;
+                let after = After::Item { bytes, cost_us: 1_000_000, expiry_s: 0 };
+                let hash = Xorshift::seeded(key).draw();
+                let read = Some(false);
+                keys.watcher.observe(&Event { hash, now_s, flushes: 0, read, after });
+            }
+            keys.watcher.count(KEYS as f64, 0.0);
+            keys.watcher.pass(1.0);
+        }
+        let outlook = keys.outlook_of(room).expect("much was read");
+        let about = |found: f64, expected: f64| {
+            assert!((found / expected - 1.0).abs() < 0.05, "{found} {expected}");
+        };
+        about(outlook.present.miss_ratio, 1.0);
+        about(outlook.measured, 1.0);
+        about(outlook.reads_per_second, KEYS as f64);
+        let [hot, compressed, flash] = keys.more(&outlook);
+        let none = More { hits: 0.0, saved_s: 0.0 };
+        assert_eq!((hot, flash), (Some(none), None), "2.9 GiB are as bad as 2");
+        let compressed = compressed.expect("there is a zone");
+        // All but the first of each.
+        about(compressed.hits, KEYS as f64 * 0.99);
+        about(compressed.saved_s, KEYS as f64 * 0.99);
+        let points = keys.points(&outlook);
+        let at = |size: f64| points.iter().find(|point| point.0 == size).expect("the size").1;
+        about(at(1.0).miss_ratio, 1.0);
+        assert!(at(4.0).miss_ratio < 0.02 && at(0.0625).miss_ratio > 0.95);
+    }
 
     #[test]
     fn a_sample_narrows_for_lists_that_were_full_and_not_for_one_that_was_held() {

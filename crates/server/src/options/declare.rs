@@ -499,7 +499,8 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "admin-listen",
         text("ADDRESS", set_admin_listen), Some("127.0.0.1"),
         "The address of --admin-port. It asks for no password: whoever can connect can read how \
-         the cache is doing, and with measured costs the beginnings of keys."),
+         the cache is doing, the keys that are asked for most, and with measured costs the \
+         beginnings of others."),
     valued(Some('Y'), "auth-file",
         text("FILE", |o, v| { o.auth_file = Some(v.into()); Ok(()) }), None,
         "Only who is named in this file may use the server: a line name:password for each, the \

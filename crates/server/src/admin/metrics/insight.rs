@@ -61,9 +61,12 @@ pub const METRICS: &[Metric] = &[
     gauge("larder_insight_keys", &[], "Keys of which all is known.", |now, out| {
         out.one(now.collector.keys.watcher.keys() as u64);
     }),
-    gauge("larder_insight_sampled_ratio", &[], "The share of all keys they are.", |now, out| {
-        out.real(now.collector.keys.watcher.rate());
-    }),
+    gauge(
+        "larder_insight_sampled_ratio",
+        &[],
+        "The share of all keys that those are of which all is known.",
+        |now, out| out.real(now.collector.keys.watcher.rate()),
+    ),
     gauge("larder_insight_memory_bytes", &[], "Memory beside -m that they take.", |now, out| {
         out.one(now.collector.keys.watcher.memory_bytes() as u64);
     }),
