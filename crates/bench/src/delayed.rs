@@ -153,7 +153,7 @@ fn block_of(delays: &[u32]) -> u32 {
 
 /// Of the keys that were stored a delay before a block, those that this delay reads. They are read
 /// when the block is stored: the first of them a whole block later than it was its turn, the last
-/// one at once. So that all of them have the delay on average, it begins in the middle of the block.
+/// one at once. So that all of them have the delay on average, it begins in the block's middle.
 fn due(block: &Range<u32>, delay: u32, number: u32, delays: u32) -> Vec<u32> {
     let delay = delay.saturating_sub(block.len() as u32 / 2);
     let stored = block.start.saturating_sub(delay)..block.end.saturating_sub(delay);

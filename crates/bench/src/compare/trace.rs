@@ -80,7 +80,8 @@ pub struct Sample {
     pub found: Found,
     /// What it holds at the end.
     pub held: Held,
-    /// CPU seconds of the server for what counts, fills included, per million requests of the trace.
+    /// CPU seconds of the server for what counts, fills included, per million requests of the
+    /// trace.
     pub server_cpu: f64,
     /// The same of the client.
     pub client_cpu: f64,

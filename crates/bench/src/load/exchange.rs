@@ -44,9 +44,9 @@ pub enum Protocol {
 
 impl Protocol {
     /// What a server of this dialect is asked in, with so many requests in flight on a connection:
-    /// in meta commands where there are several, since memcached 1.6.18 answers each get of the text
-    /// protocol with a system call of its own, which is no property of what is measured. With a
-    /// rate a request is mostly alone, whatever the depth.
+    /// in meta commands where there are several, since memcached 1.6.18 answers each get of the
+    /// text protocol with a system call of its own, which is no property of what is measured. With
+    /// a rate a request is mostly alone, whatever the depth.
     pub fn of(dialect: Dialect, depth: usize, per_second: Option<f64>) -> Protocol {
         match dialect {
             Dialect::Text if depth > 1 && per_second.is_none() => Protocol::Meta,

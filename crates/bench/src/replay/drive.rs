@@ -176,8 +176,8 @@ mod tests {
         }
     }
 
-    /// A trace of CacheBench's has a size of 0 where a get missed, and one of Twitter's an `add` that
-    /// stored nothing: hits of what was stored before were called corrupt.
+    /// A trace of CacheBench's has a size of 0 where a get missed, and one of Twitter's an `add`
+    /// that stored nothing: hits of what was stored before were called corrupt.
     #[test]
     fn a_trace_that_contradicts_itself_is_no_corruption() {
         let mut trace = trace(&[0, 1, 0, 0, 1]);

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The engine runs as in the server: a thread of its own does the background's work. Every value
-//! that it returns is compared with what was stored, as far as the trace tells what that is. Time to live follows the trace's clock.
+//! that it returns is compared with what was stored, as far as the trace tells what that is. Time
+//! to live follows the trace's clock.
 //!
 //! `clock, same items` is no rival but a check of the engine: CLOCK with exactly the bytes for each
 //! item of an engine that does not compress. Larder decides by CLOCK within each size class, so the

@@ -1,8 +1,8 @@
 //! What this process leaves in the file system for as long as it runs: flash files, folders for
 //! keys and counts, files that have no name yet.
 //!
-//! It goes away when it is dropped. An interrupt and a panic of a release build drop nothing, so all
-//! of it is also in one list, which `children` has worked off when it has ended the servers.
+//! It goes away when it is dropped. An interrupt and a panic of a release build drop nothing, so
+//! all of it is also in one list, which `children` has worked off when it has ended the servers.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;

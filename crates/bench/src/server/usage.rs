@@ -1,9 +1,9 @@
 //! What the kernel counted for a process: time on a CPU and resident memory.
 //!
-//! CPU time is kept twice. `schedstat` has nanoseconds, of each thread that lives: what a thread has
-//! run goes with it when it ends. `stat` has clock ticks of usually 10 ms, and knows of the ended as
-//! well. So the nanoseconds count, unless the ticks say that more was run than they can be wrong
-//! by.
+//! CPU time is kept twice. `schedstat` has nanoseconds, of each thread that lives: what a thread
+//! has run goes with it when it ends. `stat` has clock ticks of usually 10 ms, and knows of the
+//! ended as well. So the nanoseconds count, unless the ticks say that more was run than they can be
+//! wrong by.
 //!
 //! A server may be the child of what was started, such as a script that does not `exec`: figures
 //! are those of a process and all that descend from it.

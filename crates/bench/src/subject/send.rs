@@ -102,8 +102,8 @@ impl Phase {
         self.found.timed().gets as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// CPU seconds of the server for a million requests and all that follows from them: a set behind
-    /// a miss costs time and is no request.
+    /// CPU seconds of the server for a million requests and all that follows from them: a set
+    /// behind a miss costs time and is no request.
     pub fn server_cpu(&self) -> f64 {
         self.server_ns as f64 / self.found.counts.asked().max(1) as f64 / 1e3
     }
