@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use hot::Fields;
-use hot::mark::{FETCHED, SENT, STALE};
+use hot::mark::{FETCHED, SENT, STALE, fresh_mark};
 use index::Hash;
 
 use crate::item::Item;
@@ -160,7 +160,10 @@ impl Session<'_> {
                 self.cache.note_win(hash, 0);
                 let tokens = Tokens { won: true, created: true, ..Tokens::default() };
                 let found = self.cache.find(&self.guard, key, hash);
-                let item = found.map(|found| Item::hot(self.cache, found, SENT));
+                let item = found.map(|found| {
+                    let mark = SENT | fresh_mark(self.cache.now());
+                    Item::hot(self.cache, found, mark)
+                });
                 Ok(Some((item, tokens)))
             }
         }

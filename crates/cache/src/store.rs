@@ -409,7 +409,9 @@ impl<'c> Session<'c> {
                 (!holds).then_some(Stored::NotStored)
             }
             (_, None) if is_below => return (Fate::Keep, Decision::Raise(draft)),
-            (Condition::Unique(_) | Condition::UniqueOrStale(_), None) => Some(Stored::NotFound),
+            (Condition::Unique(_) | Condition::UniqueOrStale(_) | Condition::Never, None) => {
+                Some(Stored::NotFound)
+            }
             (Condition::Unique(wanted) | Condition::UniqueOrStale(wanted), Some(cas))
                 if wanted == cas =>
             {
@@ -419,7 +421,9 @@ impl<'c> Session<'c> {
                 late_over = present;
                 None
             }
-            (Condition::Unique(_) | Condition::UniqueOrStale(_), Some(_)) => Some(Stored::Exists),
+            (Condition::Unique(_) | Condition::UniqueOrStale(_) | Condition::Never, Some(_)) => {
+                Some(Stored::Exists)
+            }
         };
         if let Some(outcome) = refused {
             let fate = if found.is_some() && present.is_none() { Fate::Remove } else { Fate::Keep };

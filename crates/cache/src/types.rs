@@ -145,6 +145,8 @@ pub enum Condition {
     Present,
     /// Exactly the item with this CAS unique.
     Unique(u64),
+    /// Exactly the item with a CAS unique that none has: nothing is stored.
+    Never,
     /// meta `ms` with `C` and `I`: the item with this CAS unique; over one with a higher unique
     /// the draft is stored and marked stale; over one with a lower unique nothing is stored.
     UniqueOrStale(u64),

@@ -242,6 +242,19 @@ fn a_chosen_cas_unique_is_kept_whole() {
     assert_eq!(fixture.cas(b"k"), u64::MAX - 1);
 }
 
+/// Whoever compares 0 was taken to compare 2^64 - 1, which a client may have chosen.
+#[test]
+fn what_is_stored_over_no_unique_is_not_stored() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.put(b"k", b"new", Condition::Never), Stored::NotFound);
+    let mut draft = fixture.cache.reserve(b"k", Attributes::default(), 1).unwrap();
+    draft.write(b"v");
+    let store = Store { condition: Condition::Always, new_cas: Some(u64::MAX) };
+    assert!(fixture.cache.session().store(draft, store).is_ok());
+    assert_eq!(fixture.put(b"k", b"new", Condition::Never), Stored::Exists);
+    assert!(fixture.cache.get(b"k").is_some_and(|value| value == b"v"));
+}
+
 #[test]
 fn a_flush_takes_what_was_there_and_nothing_else() {
     let fixture = Fixture::new();

@@ -20,7 +20,7 @@ mod tuning;
 
 use std::sync::Arc;
 
-use larder::{Ahead, Draft, Expiry, Hash, Item, Refusal, Session};
+use larder::{Ahead, Condition, Draft, Expiry, Hash, Item, Refusal, Session};
 use protocol::binary::Command;
 use protocol::request::{ExpiryTime, Key, KeyRoom, MetaFlags};
 use protocol::{Request, reply};
@@ -96,8 +96,14 @@ impl Context<'_, '_> {
         }
     }
 
-    /// The CAS unique to compare with. 0 fits no item, and without uniques nothing does: 2^64 - 1
-    /// is never given, and an item has it only where a client has chosen it.
+    /// The condition of a store that compares this CAS unique. 0 fits no item, and without uniques
+    /// nothing does.
+    fn compared(&self, cas: u64) -> Condition {
+        if self.server.options.cas && cas != 0 { Condition::Unique(cas) } else { Condition::Never }
+    }
+
+    /// The CAS unique that a delete or arithmetic compares, as in [`Context::compared`]: 2^64 - 1 is
+    /// never given, and an item has it only where a client has chosen it.
     fn compared_cas(&self, cas: u64) -> u64 {
         if self.server.options.cas && cas != 0 { cas } else { u64::MAX }
     }

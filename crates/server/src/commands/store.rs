@@ -61,7 +61,7 @@ impl<'r, 'b> Command<'r, 'b> {
 
     fn classic(context: &Context<'_, '_>, store: &Store<'b>) -> Self {
         let condition = match store.mode {
-            StoreMode::Cas(cas) => Condition::Unique(context.compared_cas(cas)),
+            StoreMode::Cas(cas) => context.compared(cas),
             mode => condition_of(mode),
         };
         Self {
@@ -92,7 +92,7 @@ impl<'r, 'b> Command<'r, 'b> {
             (_, Some(cas)) if set.invalidate && cas != 0 && has_uniques => {
                 Condition::UniqueOrStale(cas)
             }
-            (_, Some(cas)) => Condition::Unique(context.compared_cas(cas)),
+            (_, Some(cas)) => context.compared(cas),
         };
         Self {
             form: Form::Meta(set),
@@ -116,7 +116,7 @@ impl<'r, 'b> Command<'r, 'b> {
         store: &binary::Store<'b>,
     ) -> Self {
         let condition = match store.compare_cas {
-            Some(cas) => Condition::Unique(context.compared_cas(cas)),
+            Some(cas) => context.compared(cas),
             None => condition_of(store.mode),
         };
         Self {
@@ -376,8 +376,10 @@ fn word(stored: Stored) -> &'static str {
 fn count(context: &Context<'_, '_>, command: &Command<'_, '_>, stored: Stored) {
     let counters = context.counters;
     counters.cmd_set.one();
-    let has_unique =
-        matches!(command.condition, Condition::Unique(_) | Condition::UniqueOrStale(_));
+    let has_unique = matches!(
+        command.condition,
+        Condition::Unique(_) | Condition::UniqueOrStale(_) | Condition::Never
+    );
     if has_unique && !command.concatenates() {
         match stored {
             Stored::Stored { .. } => counters.cas_hits.one(),
@@ -404,13 +406,14 @@ fn log(
     if !context.is_watched(MUTATIONS) {
         return;
     }
-    let end = expiry(command.expiry, session);
-    let ttl_s = expires_in_s(end, session).unwrap_or(0);
     // What was stored is there to look at, with what an append added to; what was not has no class.
-    let shape = match status {
-        "stored" => watch::shape(session, key, context.server.cache.hash(key)),
-        _ => (0, command.value_bytes),
-    };
+    let hash = context.server.cache.hash(key);
+    let stored = (status == "stored").then(|| watch::shape(session, key, hash));
+    let shape = stored.unwrap_or((0, command.value_bytes));
+    // What a value is added to keeps its own expiry.
+    let keeps = command.concatenates().then(|| session.peek(key, hash)).flatten();
+    let end = keeps.map_or_else(|| expiry(command.expiry, session), |item| item.expiry());
+    let ttl_s = expires_in_s(end, session).unwrap_or(0);
     let text = watch::item_store(key, status, command.word(), ttl_s, context.fd, shape);
     context.log(MUTATIONS, &text);
 }
