@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!    0        4         8
-//!   +--------+---------+---------+----       mark    0 a list, 1 not to be believed, 2 a filter
+//!   +--------+---------+---------+----       mark    0 a list, 3 a filter, others distrusted
 //!   | mark   | entry 1 | entry 2 | ...       entry   0 where none is written yet; the top bit set,
 //!   | u32    | u32     | u32     |                   then the unit's granule, then hash bits
 //!   +--------+---------+---------+----
@@ -66,7 +66,10 @@ const _: () = assert!(
 );
 
 const MARK_DISTRUSTED: u32 = 1;
-const MARK_FILTER: u32 = 2;
+/// Another with every change of what a filter's bits are, or a start would take what an earlier
+/// build noted as dead for alive. Builds from before the first release wrote filters of three kinds
+/// with 2.
+const MARK_FILTER: u32 = 3;
 /// A list is *worn* when one entry in so many is left: later, the background might not come to it
 /// in time.
 const WORN_SHARE: u32 = 8;
@@ -579,8 +582,36 @@ mod tests {
         assert_eq!(dead.form, Form::List { entries, taken: 3 });
         bytes[0] = 1;
         assert_eq!(read(&bytes), Found::Distrusted);
-        bytes[0] = 3;
+        bytes[0] = 9;
         assert_eq!(read(&bytes), Found::Distrusted, "whatever it is");
+    }
+
+    /// Where one of these numbers changes, so has what is on the device: then [`MARK_FILTER`] has
+    /// to be another, too.
+    #[test]
+    fn an_entry_has_the_bits_that_it_had_when_the_mark_was_given() {
+        for (entry, spots, bits) in [
+            (0x8000_0000, [4, 74], [364, 185, 137]),
+            (0x8002_0001, [15, 253], [132, 106, 193]),
+            (0xffff_ffff, [14, 230], [448, 192, 508]),
+        ] {
+            for (blocks, block) in [31, 511].into_iter().zip(spots) {
+                let found = Bits::of(entry, blocks);
+                assert_eq!((found.block, found.bits), (block, bits), "{entry:x} of {blocks}");
+            }
+        }
+        assert_eq!([MARK_DISTRUSTED, MARK_FILTER], [1, 3]);
+    }
+
+    /// Builds before this one had written filters with this mark in three ways, and each took what
+    /// another's said was dead for alive.
+    #[test]
+    fn a_filter_of_an_earlier_format_is_not_believed() {
+        let mut bytes = vec![0; 2048];
+        bytes[0] = 2;
+        assert_eq!(read(&bytes), Found::Distrusted);
+        bytes[0] = MARK_FILTER as u8;
+        assert_ne!(read(&bytes), Found::Distrusted);
     }
 
     #[test]
