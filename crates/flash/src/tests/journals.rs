@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::cases::{fill_a_segment, get, place};
 use super::world::value;
 use super::{World, hash};
-use crate::Place;
+use crate::{Place, Refused};
 
 const PAGES: usize = 400;
 /// Entries of a list in segments as small as these.
@@ -126,6 +126,48 @@ fn a_filter_is_on_the_device_what_it_was_when_its_mark_was_given() {
     let bytes = &world.device.bytes()[at..at + flash.geometry.journal_bytes()];
     assert_eq!(bytes[..4], [3, 0, 0, 0]);
     assert_eq!(codec::checksum(&bytes[64..]), 0x8f34_8b01);
+}
+
+/// The background turned a list and collected nothing, with each of its turns until no list was
+/// worn. Whoever wants to stage something asks it for room once, so meanwhile all of that was lost.
+#[test]
+fn a_turn_makes_room_however_many_lists_are_worn() {
+    let world = World::new(PAGES);
+    let mut end = 0;
+    while world.flash.stats().segments_written < 3 {
+        world.put(end, &value(end, end * 4, 1));
+        world.maintain();
+        end += 1;
+    }
+    let segment_of = |number| {
+        let spot = place(&world, number).and_then(|place| world.flash.geometry.locate(place));
+        spot.map(|spot| spot.segment)
+    };
+    let mut number = 1_000_000;
+    loop {
+        world.set(number, value(number, 4, 3000));
+        match world.demote(number) {
+            Ok(_) => number += 1,
+            Err(_) if world.flash.has_waiting() => world.flash.write_full(&world.index),
+            Err(refused) => break assert_eq!(refused, Refused::Busy),
+        }
+    }
+    let mut dead = Vec::new();
+    for segment in 0..3 {
+        let there = (0..end).filter(|&number| segment_of(number) == Some(segment));
+        dead.extend(there.take(WORN as usize));
+    }
+    assert_eq!(dead.len() as u64, 3 * WORN);
+    dead.iter().for_each(|&number| world.delete(number));
+    world.flash.maintain(&world.index, world.now);
+    assert_eq!(world.demote(number), Ok(true));
+    // And the lists are turned as well.
+    world.maintain();
+    dead.iter().for_each(|&number| world.delete(number));
+    (0..end).filter(|number| number % 3 == 0).for_each(|number| world.delete(number));
+    assert_eq!(world.flash.stats().distrusted, 0);
+    let world = world.killed().recovered();
+    assert!(dead.iter().all(|&number| get(&world, number).is_none()));
 }
 
 #[test]
