@@ -38,7 +38,8 @@ pub(crate) enum Haste {
 pub(crate) enum Spilled {
     /// It is on flash from now on.
     There,
-    /// It is no longer what was offered, or its time is over, or everything is being flushed.
+    /// It is no longer what was offered, or its time is over, or everything is being flushed, or
+    /// what has its prefix.
     Gone,
     /// The index has no room for another key, for this reason.
     IndexFull(Full),

@@ -200,6 +200,10 @@ impl Flash {
                 unit.row(&self.geometry, place).map(|row| (*area, row))
             };
             let Some((area, row)) = Area::ALL.iter().find_map(row) else { return self.miss() };
+            // All that is staged under a prefix whose flush has no point yet is older than it.
+            if self.flushed.has_begun_for(key) {
+                return self.miss();
+            }
             reader.raw.extend_from_slice(row);
             area
         };

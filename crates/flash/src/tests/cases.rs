@@ -26,7 +26,7 @@ pub(crate) fn get(world: &World, number: u64) -> Option<Vec<u8>> {
 }
 
 /// Looks without changing the index.
-fn look(world: &World, number: u64, place: Place) -> (Look, Vec<u8>) {
+pub(crate) fn look(world: &World, number: u64, place: Place) -> (Look, Vec<u8>) {
     let mut reader = Reader::new();
     let mut look = world.flash.look(place, &key(number), &mut reader);
     while let Look::Wait(ticket) = look {
