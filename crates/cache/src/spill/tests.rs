@@ -156,3 +156,19 @@ fn who_purges_the_index_lets_others_have_the_core_between_its_tables() {
     // From one look at the clock to the next.
     assert!(turn.waited_us() >= 40, "{}", turn.waited_us());
 }
+
+/// Those of a segment on flash that nobody can read any more stayed for good.
+#[test]
+fn words_that_lead_to_some_places_leave_the_index_and_are_not_counted() {
+    let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
+    let (before, links) = (cache.flash_items(), Links::new(&cache));
+    // By a bit of the hash: half of them.
+    let is_gone = |place: Place| place.0 >> 10 & 1 == 1;
+    let removed = ::flash::Links::remove_where(&links, &is_gone);
+    assert!(removed > before / 4 && removed < before, "{removed} of {before}");
+    assert_eq!(cache.flash_items(), before - removed);
+    assert_eq!(::flash::Links::remove_where(&links, &is_gone), 0);
+    cache.flush(None);
+    while cache.maintain() {}
+    assert_eq!(cache.flash_items(), 0);
+}
