@@ -27,6 +27,8 @@ pub(crate) struct MemoryDevice {
     pub(crate) refuses_pages: AtomicBool,
     /// Writes of more pages than so many are refused.
     pub(crate) pages_max: AtomicUsize,
+    /// Writes of pages are taken, and come to nothing.
+    pub(crate) loses_pages: AtomicBool,
     pub(crate) refuses_notes: AtomicBool,
     /// So many notes are refused, and those behind them taken.
     refused_notes: AtomicU64,
@@ -56,6 +58,7 @@ impl MemoryDevice {
             writes_left: AtomicU64::new(u64::MAX),
             refuses_pages: AtomicBool::new(false),
             pages_max: AtomicUsize::new(usize::MAX),
+            loses_pages: AtomicBool::new(false),
             refuses_notes: AtomicBool::new(false),
             refused_notes: AtomicU64::new(0),
             passed_notes: AtomicU64::new(0),
@@ -167,7 +170,8 @@ impl Device for MemoryDevice {
             return Err(io::Error::other("too many"));
         }
         self.log.lock().expect("no test has died").push((page * PAGE_BYTES) as u64);
-        if !self.take_write(page..page + source.len(), Kind::Pages) {
+        let is_taken = self.take_write(page..page + source.len(), Kind::Pages);
+        if !is_taken || self.loses_pages.load(Ordering::Relaxed) {
             return Ok(());
         }
         // The last write before the end is torn.
