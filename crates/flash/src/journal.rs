@@ -330,10 +330,23 @@ impl Bits {
 /// Entries that wait until the list of a segment has become a filter. The lock is that of the bits
 /// of all segments with it, too: who sets some reads the others of their block.
 #[derive(Debug, Default)]
-pub(crate) struct BitsLock(Mutex<Vec<u32>>);
+pub(crate) struct BitsLock(pub(crate) Mutex<Vec<u32>>);
 
-/// Locks for the bits of all segments: enough that workers seldom meet.
-pub(crate) const BITS_LOCKS: usize = 16;
+/// Locks for the bits of all segments: 32 KiB of them at the most. Who sets bits may have to wait
+/// until the device has read their page, with the lock of a table of the index: so many that it is
+/// a chance if another waits for the same one.
+const BITS_LOCKS_MAX: u32 = 1024;
+
+impl BitsLock {
+    /// Those for so many segments.
+    pub(crate) fn all(segments: u32) -> Box<[Self]> {
+        (0..Self::count(segments)).map(|_| Self::default()).collect()
+    }
+
+    pub(crate) fn count(segments: u32) -> u32 {
+        segments.min(BITS_LOCKS_MAX)
+    }
+}
 
 impl Flash {
     /// Takes down that an item of a segment is dead. When it returns, the note is written; or the
@@ -464,8 +477,8 @@ impl Flash {
         self.geometry.journal_bytes() / BLOCK_BYTES - 1
     }
 
-    fn bits_lock(&self, segment: u32) -> &BitsLock {
-        &self.bits_locks[segment as usize % BITS_LOCKS]
+    pub(crate) fn bits_lock(&self, segment: u32) -> &BitsLock {
+        &self.bits_locks[segment as usize % self.bits_locks.len()]
     }
 
     /// Tells the background if a list is nearly full.

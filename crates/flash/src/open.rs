@@ -27,6 +27,7 @@ use crate::fill::Fill;
 use crate::flash::Segment;
 use crate::flushed::{self, FLUSHES_BEFORE, Flushed};
 use crate::geometry::{ENTRY_BYTES, Geometry};
+use crate::journal::BitsLock;
 use crate::list::ListedSegment;
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
@@ -303,7 +304,7 @@ impl Flash {
             next_sequence: AtomicU64::new(next_sequence),
             has_waiting: AtomicBool::new(false),
             has_worn: AtomicBool::new(false),
-            bits_locks: Default::default(),
+            bits_locks: BitsLock::all(geometry.segments),
             is_behind: AtomicBool::new(false),
             unsound: AtomicBool::new(false),
             counters: Counters::default(),

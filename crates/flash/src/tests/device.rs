@@ -42,6 +42,9 @@ pub(crate) struct MemoryDevice {
     /// Reads of pages that have begun, and wait while somebody holds this.
     pub(crate) reads: AtomicU64,
     pub(crate) holds_reads: Mutex<()>,
+    /// Where notes are whose reads wait while somebody holds `holds_reads`, and how many do.
+    pub(crate) slow_notes: Mutex<Range<u64>>,
+    pub(crate) slow_reads: AtomicU64,
     /// The same of writes of the superblock.
     pub(crate) superblocks: AtomicU64,
     pub(crate) holds_superblocks: Mutex<()>,
@@ -68,6 +71,8 @@ impl MemoryDevice {
             unreadable: Mutex::new(0..0),
             reads: AtomicU64::new(0),
             holds_reads: Mutex::default(),
+            slow_notes: Mutex::new(0..0),
+            slow_reads: AtomicU64::new(0),
             superblocks: AtomicU64::new(0),
             holds_superblocks: Mutex::default(),
         }
@@ -187,6 +192,10 @@ impl Device for MemoryDevice {
     fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
         refused(&self.refuses_reads)?;
         self.refused_bytes(at, target.len())?;
+        if self.slow_notes.lock().expect("no test has died").contains(&at) {
+            self.slow_reads.fetch_add(1, Ordering::Relaxed);
+            drop(self.holds_reads.lock().expect("no test has died"));
+        }
         let bytes = self.bytes.lock().expect("no test has died");
         target.copy_from_slice(&bytes[at as usize..at as usize + target.len()]);
         Ok(())

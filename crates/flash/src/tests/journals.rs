@@ -128,6 +128,35 @@ fn a_filter_is_on_the_device_what_it_was_when_its_mark_was_given() {
     assert_eq!(codec::checksum(&bytes[64..]), 0x8f34_8b01);
 }
 
+/// Every sixteenth segment had the same lock, and who waited for it waited with the lock of a table
+/// of the index.
+#[test]
+fn who_reads_a_filter_of_a_slow_device_keeps_nobody_waiting_for_another() {
+    let world = World::new(PAGES);
+    let (flash, device) = (&world.flash, &world.device);
+    let note = |segment, number: u64| flash.journal(segment, number as u32, hash(number));
+    let slow = 3;
+    for segment in [slow, slow + 16] {
+        flash.segments[segment as usize].journal.open();
+        (0..WORN).for_each(|number| note(segment, number));
+        flash.turn_into_filter(segment);
+    }
+    let at = |segment| flash.geometry.journal_at(segment);
+    *device.slow_notes.lock().expect("no test has died") = at(slow)..at(slow + 1);
+    let held = device.holds_reads.lock().expect("nobody reads");
+    std::thread::scope(|scope| {
+        let noted = scope.spawn(|| note(slow, WORN));
+        while device.slow_reads.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        let is_free = flash.bits_lock(slow + 16).0.try_lock().is_ok();
+        drop(held);
+        noted.join().expect("it is noted");
+        assert!(is_free, "a death in another segment waits");
+    });
+    note(slow + 16, WORN);
+}
+
 /// The background turned a list and collected nothing, with each of its turns until no list was
 /// worn. Whoever wants to stage something asks it for room once, so meanwhile all of that was lost.
 #[test]
