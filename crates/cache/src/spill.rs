@@ -312,6 +312,13 @@ impl Cache {
         self.flash.as_ref().is_some_and(|tier| tier.flash.is_recovering())
     }
 
+    /// What was found on flash at the start was last in use so many seconds ago, as far as the
+    /// clock is to be believed: less than none if it has been put back. Nothing if nothing was.
+    pub fn flash_age_s(&self) -> Option<i64> {
+        let last_used = self.flash.as_ref().and_then(|tier| tier.flash.last_used())?;
+        Some(i64::from(self.now()) - i64::from(last_used))
+    }
+
     /// Why the flash tier began empty although there was one; nothing otherwise.
     pub fn flash_doubt(&self) -> Option<Doubt> {
         self.flash.as_ref().and_then(|tier| tier.flash.doubt())

@@ -101,6 +101,8 @@ pub struct Flash {
     pub(crate) superblock: Mutex<Superblock>,
     /// Why nothing of what was there is believed.
     pub(crate) doubt: Option<Doubt>,
+    /// When an earlier process had what was found, if anything was.
+    pub(crate) last_used: Option<u32>,
     /// What has an expiry is over in segments with lower sequences.
     pub(crate) untimed_below: u64,
     pub(crate) segments: Box<[Segment]>,

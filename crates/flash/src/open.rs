@@ -148,6 +148,13 @@ impl Flash {
         self.doubt
     }
 
+    /// When the process that left what was found here was last known to have the device, in Unix
+    /// seconds: a minute before its end at the most. Nothing if nothing was found. What keys were
+    /// changed in since without the device, nobody can tell.
+    pub fn last_used(&self) -> Option<u32> {
+        self.last_used
+    }
+
     /// Opens a device, and formats it if it is blank, as far as its first MiB says. What was stored
     /// on it is found by [`Flash::recover`]. A device that is refused is left as it is.
     pub fn open(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
@@ -215,6 +222,7 @@ impl Flash {
         (writer.sampling, writer.dictionary) = (Sampling::new(current.is_some()), current);
         (flash.dictionaries, flash.flushed) = (dictionaries, Flushed::new(flushed));
         (flash.counters, flash.doubt) = (counters, doubt);
+        flash.last_used = first.map(|_| before.reached.now);
         Ok(flash)
     }
 
@@ -296,6 +304,7 @@ impl Flash {
             is_recovering: AtomicBool::new(false),
             changes: Mutex::new(None),
             doubt: None,
+            last_used: None,
             untimed_below: superblock.untimed_below,
             superblock: Mutex::new(superblock),
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
