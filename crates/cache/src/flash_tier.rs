@@ -313,6 +313,18 @@ impl ::flash::Links for Links<'_> {
         self.count_removed(self.cache.remove_spare(&guard, Hash(hash), place))
     }
 
+    fn remove_where(&self, is_gone: &dyn Fn(Place) -> bool) -> u64 {
+        let (mut at, mut count) = (Some(Hash(0)), 0);
+        while let Some(hash) = at {
+            at = self.cache.purge_flash(&self.cache.epochs.pin(), hash, is_gone, &mut count);
+            self.rest();
+        }
+        if let Some(tier) = self.cache.flash.as_deref() {
+            tier.counters.items.fetch_sub(count, Ordering::Relaxed);
+        }
+        count
+    }
+
     fn rest(&self) {
         if let Some(turn) = &self.turn {
             turn.borrow_mut().end_if_long(&*self.cache.clock);

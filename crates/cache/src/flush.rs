@@ -18,9 +18,9 @@
 //! Everybody waits for an even count, so little is done while it is odd: the number, and for each
 //! tier below one step from which on nothing is found there. What takes longer comes after it, and
 //! before the flush is told to be done, for which its client alone waits: the flash tier's device
-//! is told. A process that is killed in between leaves what was flushed there to the next one, as
-//! if the flush had never been; but nothing that was replaced or removed meanwhile, for that is
-//! noted on the device one by one.
+//! is told, and for a prefix its writer waited for. A process that is killed in between leaves what
+//! was flushed there to the next one, as if the flush had never been; but nothing that was replaced
+//! or removed meanwhile, for that is noted on the device one by one.
 //!
 //! The walk begins only when every session that was open when the flush began is over: such a
 //! session may still enter an item with a lower number in memory that the walk has passed.
@@ -388,6 +388,20 @@ mod tests {
     /// Every store and every read below used to wait, pinned, until the device was told.
     #[test]
     fn nobody_but_its_client_waits_until_the_device_knows_of_a_flush() {
+        flush_nosily(|cache, _| cache.flush(None));
+    }
+
+    /// The same, while the device was told of a prefix.
+    #[test]
+    fn nobody_but_its_client_waits_until_the_device_knows_of_a_flush_by_prefix() {
+        flush_nosily(|cache, key| {
+            cache.flush_prefix(key).expect("there is room for it");
+        });
+    }
+
+    /// Flushes by `flush`, which is given a key, from memory onto a device where somebody stores
+    /// and reads meanwhile.
+    fn flush_nosily(flush: impl FnOnce(&Cache, &[u8])) {
         let inner = FakeDevice::new(4096, 1, Faults::default());
         let (cache, free, notes) = Default::default();
         let device = Arc::new(Nosy { inner, cache, free, notes });
@@ -405,7 +419,7 @@ mod tests {
         };
         let key = (0..30_000).map(key).find(is_on_flash).expect("most of them are on flash");
         device.cache.set((Arc::downgrade(&cache), key.clone())).expect("set once");
-        cache.flush(None);
+        flush(&cache, &key);
         let [notes, free] = [&device.notes, &device.free].map(|it| it.load(Ordering::Relaxed));
         assert!(notes > 0 && notes == free, "everybody waited for {} of {notes}", notes - free);
         assert_eq!((cache.get(&key), cache.get(b"fresh").as_deref()), (None, Some(&b"v"[..])));

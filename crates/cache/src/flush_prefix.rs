@@ -23,8 +23,8 @@
 //! - An item that moves down is revealed under its key's lock, if its prefix is not being flushed.
 //!   Whoever was asking that when the flush began is pinned, and the walk begins after that.
 //! - An item that leaves the zone for flash is led there under the same question, within the lock
-//!   of flash's writer. If the answer came before the flush, so does the item's row, and the flush,
-//!   which takes that lock later, drops it.
+//!   of flash's writer. If the answer came before the flush, so does the item's row. Nobody finds
+//!   it from the flush's first step there on, and the second, which takes that lock, drops it.
 //! - A reader asks after it has found a row, and the flush stays in the table until every session
 //!   is over that was open when the walk ended.
 //!
@@ -74,7 +74,7 @@ impl Cache {
         if !has_room_on_flash() || !flush.has_room_for(prefix) {
             return Err(PrefixRefused::TooMany);
         }
-        flush.begin(|| {
+        let begun = flush.begin(|| {
             // Another flush may have taken it since.
             if !has_room_on_flash() {
                 return Err(PrefixRefused::TooMany);
@@ -83,11 +83,13 @@ impl Cache {
                 .begin_prefix(prefix, || self.next_sequence())
                 .map_err(|_| PrefixRefused::TooMany)?;
             // Behind it, and before anybody may see a settled count, as with a whole flush.
-            if let Some(tier) = tier {
-                tier.flash.flush_prefix(prefix, &Links::new(self));
-            }
-            Ok(())
+            Ok(tier.map(|tier| tier.flash.begin_flush_prefix(prefix)))
         })?;
+        // Nobody waits for the rest: nothing with the prefix is found there any more. But only then
+        // is it gone also if the process is killed, and may the client know.
+        if let Some((tier, begun)) = tier.zip(begun) {
+            tier.flash.end_flush_prefix(begun, &Links::new(self));
+        }
         self.call_for_work();
         Ok(())
     }

@@ -290,16 +290,18 @@ impl Cache {
         exchanged
     }
 
-    /// Removes all places on flash from one table of the index, the one that holds `hash`, and
-    /// counts them. Returns a hash that the next one holds; nothing behind the last.
+    /// Removes the places on flash that `is_gone` knows from one table of the index, the one that
+    /// holds `hash`, and counts them. Returns a hash that the next one holds; nothing behind the
+    /// last.
     pub(crate) fn purge_flash(
         &self,
         guard: &Guard<'_>,
         hash: Hash,
+        is_gone: impl Fn(flash::Place) -> bool,
         count: &mut u64,
     ) -> Option<Hash> {
         self.index.remove_where(guard, hash, |location| {
-            let leaves = !is_hot(location);
+            let leaves = !is_hot(location) && is_gone(flash_place(location));
             if leaves {
                 *count += 1;
                 self.count_spare(Some(location), Change::Remove);

@@ -42,7 +42,8 @@ pub(crate) enum Haste {
 pub(crate) enum Spilled {
     /// It is on flash from now on.
     There,
-    /// It is no longer what was offered, or its time is over, or everything is being flushed.
+    /// It is no longer what was offered, or its time is over, or everything is being flushed, or
+    /// what has its prefix.
     Gone,
     /// The index has no room for another key, for this reason.
     IndexFull(Full),
@@ -289,7 +290,7 @@ impl Cache {
         tier.flash.wait_for_stagers();
         let (mut at, mut count) = (Some(Hash(0)), 0);
         while let Some(hash) = at {
-            at = self.purge_flash(&self.epochs.pin(), hash, &mut count);
+            at = self.purge_flash(&self.epochs.pin(), hash, |_| true, &mut count);
             turn.end_if_long(&*self.clock);
         }
         tier.counters.items.fetch_sub(count, Ordering::Relaxed);
@@ -325,6 +326,13 @@ impl Cache {
     /// Whether items are still being found that an earlier process left on flash.
     pub fn is_flash_recovering(&self) -> bool {
         self.flash.as_ref().is_some_and(|tier| tier.flash.is_recovering())
+    }
+
+    /// What was found on flash at the start was last in use so many seconds ago, as far as the
+    /// clock is to be believed: less than none if it has been put back. Nothing if nothing was.
+    pub fn flash_age_s(&self) -> Option<i64> {
+        let last_used = self.flash.as_ref().and_then(|tier| tier.flash.last_used())?;
+        Some(i64::from(self.now()) - i64::from(last_used))
     }
 
     /// Why the flash tier began empty although there was one; nothing otherwise.

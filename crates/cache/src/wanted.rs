@@ -486,8 +486,9 @@ impl Session<'_> {
     pub(crate) fn end_flash(&mut self) {
         if let Some(view) = self.flash.0.take()
             && let Some(tier) = &self.cache.flash
-            && let Some(reader) = view.reader.take()
+            && let Some(mut reader) = view.reader.take()
         {
+            reader.rest();
             lock(&tier.readers).push(reader);
         }
     }

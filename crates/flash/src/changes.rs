@@ -225,6 +225,15 @@ mod tests {
         assert_eq!(Filter::read(&device, &geometry).expect("it works"), Filter::empty(&geometry));
     }
 
+    /// Where one of these changes, keys that a process before had noted count as unchanged: then
+    /// the superblock's version has to rise.
+    #[test]
+    fn a_hash_has_the_bit_that_it_has_always_had() {
+        let filter = Filter::empty(&device().1);
+        assert_eq!(filter.spot(0x0123_4567_89ab_cdef), (2, 1 << 17));
+        assert_eq!(filter.spot(0xaaaa_aaaa_aaaa_aaaa), (341, 1 << 21));
+    }
+
     #[test]
     fn the_first_and_the_last_bit_are_within_the_filter() {
         let (_, geometry) = device();

@@ -59,12 +59,12 @@ impl Flash {
             // Nothing that would move finds a place, and there is a segment to try.
             return false;
         }
-        if self.turn_worn() {
-            return true;
-        }
-        self.wants_collection(&mut chores)
+        // First, since whoever finds no room asks for a turn once and relies on it; and both in one
+        // turn, since either may be wanted all the time.
+        let collects_more = self.wants_collection(&mut chores)
             && self.collect(&mut chores, links, now, Need::Room)
-            && self.wants_collection(&mut chores)
+            && self.wants_collection(&mut chores);
+        self.turn_worn() || collects_more
     }
 
     /// Whether nothing new is taken, because the device takes no pages or no notes.

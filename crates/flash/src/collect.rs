@@ -164,8 +164,7 @@ impl Flash {
             read = self.read_victim(&victim, &mut chores.pages);
         }
         match read {
-            // What the index still leads to there is a miss from now on.
-            Err(Damaged) => {}
+            Err(Damaged) => self.drop_unnamed(links, segment),
             Ok(items) if !victim.moves => {
                 self.counters.evicted.add(1);
                 for items in table::units(&items) {
@@ -180,6 +179,17 @@ impl Flash {
         self.free_segment(&mut lock(&self.writer), segment);
         self.counters.collected.add(1);
         true
+    }
+
+    /// Takes all out of the index that lies in a segment of which nobody can read any more what is
+    /// there. Found by their places, in all of the index: words that stayed would lead nowhere, and
+    /// count against its limit, for good. That takes long where much is in the index, but no longer
+    /// than a device that fails takes to say so.
+    fn drop_unnamed(&self, links: &dyn Links, segment: u32) {
+        let is_there = |place| self.geometry.locate(place).is_some_and(|it| it.segment == segment);
+        let removed = links.remove_where(&is_there);
+        self.counters.dropped.add(removed);
+        self.counters.items_gone(removed as i64);
     }
 
     /// Reads the segment, or only its item table if nothing moves, and returns its items.

@@ -12,7 +12,7 @@ use crate::chores::Chores;
 use crate::dictionaries::Dictionaries;
 use crate::flushed::Flushed;
 use crate::geometry::Geometry;
-use crate::journal::{BITS_LOCKS, BitsLock, Journal};
+use crate::journal::{BitsLock, Journal};
 use crate::open::Doubt;
 use crate::stats::Counters;
 use crate::superblock::{SEQUENCE_MAX, Superblock};
@@ -101,6 +101,8 @@ pub struct Flash {
     pub(crate) superblock: Mutex<Superblock>,
     /// Why nothing of what was there is believed.
     pub(crate) doubt: Option<Doubt>,
+    /// When an earlier process had what was found, if anything was.
+    pub(crate) last_used: Option<u32>,
     /// What has an expiry is over in segments with lower sequences.
     pub(crate) untimed_below: u64,
     pub(crate) segments: Box<[Segment]>,
@@ -112,7 +114,7 @@ pub struct Flash {
     pub(crate) has_waiting: AtomicBool,
     /// The list of some segment's journal is nearly full.
     pub(crate) has_worn: AtomicBool,
-    pub(crate) bits_locks: [BitsLock; BITS_LOCKS],
+    pub(crate) bits_locks: Box<[BitsLock]>,
     /// Somebody who could not wait found no room. A hint.
     pub(crate) is_behind: AtomicBool,
     /// Something died or was flushed, and the device does not know.

@@ -13,6 +13,11 @@
 //! every flush that was before. What collection stages again would become younger too, so it asks
 //! first, under the writer's lock, which a flush holds.
 //!
+//! A flush has two steps. The first only names the prefix, for which it waits for nobody: from then
+//! on nothing with it is found, wherever it lies, and nothing with it is staged. All that there is
+//! under it is older than the flush, also what somebody was just staging. The second step takes the
+//! writer's lock, drops what is staged, puts the point in the place of that, and writes it down.
+//!
 //! A flush is over when every segment before its point is gone, or was scrubbed
 //! ([`mod@crate::scrub`]). On a large device that takes a while, and there is not room for many:
 //!
@@ -90,12 +95,27 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
     is_any: AtomicBool,
-    entries: RwLock<Vec<Entry>>,
+    prefixes: RwLock<Prefixes>,
 }
+
+#[derive(Debug, Default)]
+struct Prefixes {
+    /// Those that have their points.
+    entries: Vec<Entry>,
+    /// Those that are between the two steps. One may be here twice.
+    begun: Vec<Box<[u8]>>,
+}
+
+/// A flush that has begun: [`Flash::end_flush_prefix`] has to follow, or nothing with its prefix
+/// comes in any more.
+#[derive(Debug)]
+#[must_use]
+pub struct PrefixFlush(Box<[u8]>);
 
 impl Flushed {
     pub(crate) fn new(entries: Vec<Entry>) -> Self {
-        Self { is_any: AtomicBool::new(!entries.is_empty()), entries: RwLock::new(entries) }
+        let is_any = AtomicBool::new(!entries.is_empty());
+        Self { is_any, prefixes: RwLock::new(Prefixes { entries, begun: Vec::new() }) }
     }
 
     /// Whether a unit's row with this key was flushed.
@@ -108,17 +128,24 @@ impl Flushed {
 
     #[cold]
     fn takes_one(&self, sequence: u64, granule: u32, key: &[u8]) -> bool {
-        self.read(|entries| {
+        self.read(|prefixes| {
             let takes = |entry: &Entry| {
                 key.starts_with(&entry.prefix) && entry.point.is_after(sequence, granule)
             };
-            entries.iter().any(takes)
+            prefixes.has_begun_for(key) || prefixes.entries.iter().any(takes)
         })
+    }
+
+    /// Whether a flush of a prefix of this key has begun, and has no point yet.
+    #[inline]
+    pub(crate) fn has_begun_for(&self, key: &[u8]) -> bool {
+        // Acquire: partner is the release in `change`, as in `takes`.
+        self.is_any.load(Ordering::Acquire) && self.read(|prefixes| prefixes.has_begun_for(key))
     }
 
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.read(<[Entry]>::len)
+        self.read(|prefixes| prefixes.entries.len() + prefixes.begun.len())
     }
 
     /// The number of the latest, and what is above all segments of before their points.
@@ -126,37 +153,60 @@ impl Flushed {
         if !self.is_any.load(Ordering::Relaxed) {
             return None;
         }
-        self.read(|entries| {
+        self.read(|Prefixes { entries, .. }| {
             let number = entries.iter().map(|entry| entry.number).max()?;
             Some((number, entries.iter().map(|entry| entry.point.below).max()?))
         })
     }
 
-    fn read<R>(&self, look: impl FnOnce(&[Entry]) -> R) -> R {
-        look(&self.entries.read().expect("nobody panics while he holds this lock"))
+    fn read<R>(&self, look: impl FnOnce(&Prefixes) -> R) -> R {
+        look(&self.prefixes.read().expect("nobody panics while he holds this lock"))
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut Vec<Entry>) -> R) -> R {
-        let mut entries = self.entries.write().expect("nobody panics while he holds this lock");
-        let result = change(&mut entries);
-        // Release: partner is the acquire in `takes`.
-        self.is_any.store(!entries.is_empty(), Ordering::Release);
+    fn change<R>(&self, change: impl FnOnce(&mut Prefixes) -> R) -> R {
+        let mut prefixes = self.prefixes.write().expect("nobody panics while he holds this lock");
+        let result = change(&mut prefixes);
+        let is_any = !prefixes.entries.is_empty() || !prefixes.begun.is_empty();
+        // Release: partner is the acquire in `takes` and `has_begun_for`.
+        self.is_any.store(is_any, Ordering::Release);
         result
     }
 
+    /// Forgets those that have their points, but for these.
+    fn retain(&self, stays: impl Fn(&Entry) -> bool) {
+        self.change(|prefixes| prefixes.entries.retain(stays));
+    }
+
+    /// The first step of a flush.
+    fn begin(&self, prefix: &[u8]) {
+        self.change(|prefixes| prefixes.begun.push(prefix.into()));
+    }
+
+    /// The second: puts an entry in the place of its prefix, and of those that begin with it.
+    fn end(&self, entry: Entry) {
+        self.change(|Prefixes { entries, begun }| {
+            let at = begun.iter().position(|begun| *begun == entry.prefix);
+            begun.swap_remove(at.expect("it has begun"));
+            entries.retain(|other| !other.prefix.starts_with(&entry.prefix));
+            entries.push(entry);
+        });
+    }
+
     /// Whether the page has room for another prefix, which takes the place of those that begin with
-    /// it.
+    /// it. Those that have begun count with all that they will take the place of: they may end in
+    /// any order.
     fn has_room_for(&self, prefix: &[u8]) -> bool {
-        let bytes = self.read(|entries| {
+        let bytes = self.read(|Prefixes { entries, begun }| {
             let stay = entries.iter().filter(|entry| !entry.prefix.starts_with(prefix));
-            stay.map(Entry::bytes).sum::<usize>()
+            let come = begun.iter().map(|begun| ENTRY_BYTES + begun.len());
+            stay.map(Entry::bytes).chain(come).sum::<usize>()
         });
         HEAD_BYTES + bytes + ENTRY_BYTES + prefix.len() <= FLUSHED_BYTES
     }
 
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; HEAD_BYTES];
-        self.read(|entries| {
+        self.read(|Prefixes { entries, .. }| {
             entries.iter().for_each(|entry| entry.encode(&mut bytes));
             bytes[4..6].copy_from_slice(&(entries.len() as u16).to_le_bytes());
         });
@@ -166,6 +216,12 @@ impl Flushed {
         let sum = codec::checksum(&bytes[4..]);
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
         bytes
+    }
+}
+
+impl Prefixes {
+    fn has_begun_for(&self, key: &[u8]) -> bool {
+        self.begun.iter().any(|prefix| key.starts_with(prefix))
     }
 }
 
@@ -255,20 +311,35 @@ impl Flash {
         self.flushed.count()
     }
 
-    /// Makes everything stored so far void whose key has this prefix, on the device too. There has
-    /// to be room for it, and nobody else flushes meanwhile. What the index leads to by then it may
-    /// go on leading to: it is not found there. If it cannot be noted, all that is on the device is
-    /// made void for the next start.
+    /// Makes everything stored so far void whose key has this prefix, on the device too: both steps
+    /// of a flush.
     pub fn flush_prefix(&self, prefix: &[u8], links: &dyn Links) {
+        let begun = self.begin_flush_prefix(prefix);
+        self.end_flush_prefix(begun, links);
+    }
+
+    /// Makes everything void whose key has this prefix, at once: nothing of it is found, and none
+    /// comes in, until [`Flash::end_flush_prefix`]. There has to be room for it; whoever asks for
+    /// that and begins does both before the next does. A process that is killed in between leaves
+    /// it to the next one as if nothing had been flushed.
+    pub fn begin_flush_prefix(&self, prefix: &[u8]) -> PrefixFlush {
+        assert!(self.has_room_for_prefix(prefix), "whoever begins one has asked for room");
+        self.flushed.begin(prefix);
+        PrefixFlush(prefix.into())
+    }
+
+    /// Lets what comes from now on be found, and makes what was void before void on the device too,
+    /// before anybody is told of the flush. What the index leads to by then it may go on leading
+    /// to: it is not found there. If it cannot be noted, all that is on the device is made void for
+    /// the next start.
+    pub fn end_flush_prefix(&self, begun: PrefixFlush, links: &dyn Links) {
+        let prefix = begun.0;
         {
             let mut writer = lock(&self.writer);
-            Area::ALL.iter().for_each(|&area| self.drop_staged(&mut writer, area, prefix, links));
+            Area::ALL.iter().for_each(|&area| self.drop_staged(&mut writer, area, &prefix, links));
             writer.prefix_flushes += 1;
             let (point, number) = (self.point(&writer), writer.prefix_flushes);
-            self.flushed.change(|entries| {
-                entries.retain(|entry| !entry.prefix.starts_with(prefix));
-                entries.push(Entry { prefix: prefix.into(), point, number });
-            });
+            self.flushed.end(Entry { prefix, point, number });
         }
         if !self.write_flushed() {
             self.void_device();
@@ -277,6 +348,9 @@ impl Flash {
 
     /// Whether a flush of its prefix has taken what lies at a place, if that is the key's.
     pub fn is_flushed(&self, place: Place, key: &[u8]) -> bool {
+        if place.is_staged() {
+            return self.flushed.has_begun_for(key);
+        }
         let Some(spot) = self.geometry.locate(place) else { return false };
         let sequence = self.segments[spot.segment as usize].state().sequence();
         sequence.is_some_and(|sequence| self.flushed.takes(sequence, spot.granule, key))
@@ -325,19 +399,19 @@ impl Flash {
             .chain(writer.waiting.iter().map(|full| full.entry.sequence));
         let oldest = sequences.min().unwrap_or(u64::MAX);
         // The device may keep them until the next is written: there is nothing that they take.
-        self.flushed.change(|entries| entries.retain(|entry| entry.point.below > oldest));
+        self.flushed.retain(|entry| entry.point.below > oldest);
     }
 
     /// Forgets the flushes up to a number, of which nothing is left that is not dead on the device.
     pub(crate) fn end_flushes_up_to(&self, number: u64) {
-        self.flushed.change(|entries| entries.retain(|entry| entry.number > number));
+        self.flushed.retain(|entry| entry.number > number);
         // If the device keeps them, there is nothing that they take.
         self.write_flushed();
     }
 
     /// Forgets all flushes of prefixes, because all is void.
     pub(crate) fn end_all_flushes(&self) {
-        self.flushed.change(Vec::clear);
+        self.flushed.retain(|_| false);
     }
 
     /// Writes the flushes of prefixes to the device. `false` if that fails.
@@ -411,10 +485,13 @@ mod tests {
         let mut count = 0;
         let name = |count: usize| format!("{count:07}").into_bytes();
         while flushed.has_room_for(&name(count)) {
-            flushed.change(|entries| entries.push(entry(&name(count), 10)));
+            flushed.begin(&name(count));
             count += 1;
         }
         assert_eq!(count, (FLUSHED_BYTES - HEAD_BYTES) / (ENTRY_BYTES + 7));
+        assert!(!flushed.has_room_for(b"00"), "those that have begun may end later");
+        assert_eq!(decode(&page(&flushed)).map(|entries| entries.len()), Ok(0));
+        (0..count).for_each(|count| flushed.end(entry(&name(count), 10)));
         assert_eq!(decode(&page(&flushed)).map(|entries| entries.len()), Ok(count));
         assert!(flushed.has_room_for(&name(0)), "in its own place");
         assert!(flushed.has_room_for(b"00"), "or in that of a hundred others");

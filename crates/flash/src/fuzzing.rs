@@ -522,6 +522,13 @@ impl Links for Index {
         self.at(hash, place, |map, _| map.remove(&hash)).is_some()
     }
 
+    fn remove_where(&self, is_gone: &dyn Fn(Place) -> bool) -> u64 {
+        let mut map = lock(&self.0);
+        let before = map.len();
+        map.retain(|_, place| !is_gone(*place));
+        (before - map.len()) as u64
+    }
+
     fn insert(&self, hash: u64, place: Place) -> Inserted {
         match lock(&self.0).entry(hash) {
             btree_map::Entry::Occupied(_) => Inserted::Outdated,

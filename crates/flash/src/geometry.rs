@@ -326,6 +326,16 @@ mod tests {
         assert_eq!(granules, [64, 128, 256, 512, 1024, 2048, 4096]);
     }
 
+    /// Where one of these numbers changes, journals on devices say that others are dead: then the
+    /// superblock's version has to rise.
+    #[test]
+    fn a_journal_says_of_an_item_what_it_has_always_said() {
+        for (pages_log2, entry) in [(14, 0x800a_6def), (25, 0x800a_8acf)] {
+            let geometry = Geometry::new(1 << pages_log2, 1 << 20).expect("large enough");
+            assert_eq!(geometry.journal_entry(5, 0x0123_4567_89ab_cdef), entry, "{pages_log2}");
+        }
+    }
+
     #[test]
     fn granules_grow_just_above_what_places_can_name() {
         let edge = 128 << 30 >> GRANULE_LOG2_MAX;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!    0        4         8
-//!   +--------+---------+---------+----       mark    0 a list, 1 not to be believed, 2 a filter
+//!   +--------+---------+---------+----       mark    0 a list, 3 a filter, others distrusted
 //!   | mark   | entry 1 | entry 2 | ...       entry   0 where none is written yet; the top bit set,
 //!   | u32    | u32     | u32     |                   then the unit's granule, then hash bits
 //!   +--------+---------+---------+----
@@ -66,7 +66,10 @@ const _: () = assert!(
 );
 
 const MARK_DISTRUSTED: u32 = 1;
-const MARK_FILTER: u32 = 2;
+/// Another with every change of what a filter's bits are, or a start would take what an earlier
+/// build noted as dead for alive. Builds from before the first release wrote filters of three kinds
+/// with 2.
+const MARK_FILTER: u32 = 3;
 /// A list is *worn* when one entry in so many is left: later, the background might not come to it
 /// in time.
 const WORN_SHARE: u32 = 8;
@@ -327,10 +330,23 @@ impl Bits {
 /// Entries that wait until the list of a segment has become a filter. The lock is that of the bits
 /// of all segments with it, too: who sets some reads the others of their block.
 #[derive(Debug, Default)]
-pub(crate) struct BitsLock(Mutex<Vec<u32>>);
+pub(crate) struct BitsLock(pub(crate) Mutex<Vec<u32>>);
 
-/// Locks for the bits of all segments: enough that workers seldom meet.
-pub(crate) const BITS_LOCKS: usize = 16;
+/// Locks for the bits of all segments: 32 KiB of them at the most. Who sets bits may have to wait
+/// until the device has read their page, with the lock of a table of the index: so many that it is
+/// a chance if another waits for the same one.
+const BITS_LOCKS_MAX: u32 = 1024;
+
+impl BitsLock {
+    /// Those for so many segments.
+    pub(crate) fn all(segments: u32) -> Box<[Self]> {
+        (0..Self::count(segments)).map(|_| Self::default()).collect()
+    }
+
+    pub(crate) fn count(segments: u32) -> u32 {
+        segments.min(BITS_LOCKS_MAX)
+    }
+}
 
 impl Flash {
     /// Takes down that an item of a segment is dead. When it returns, the note is written; or the
@@ -461,8 +477,8 @@ impl Flash {
         self.geometry.journal_bytes() / BLOCK_BYTES - 1
     }
 
-    fn bits_lock(&self, segment: u32) -> &BitsLock {
-        &self.bits_locks[segment as usize % BITS_LOCKS]
+    pub(crate) fn bits_lock(&self, segment: u32) -> &BitsLock {
+        &self.bits_locks[segment as usize % self.bits_locks.len()]
     }
 
     /// Tells the background if a list is nearly full.
@@ -579,8 +595,36 @@ mod tests {
         assert_eq!(dead.form, Form::List { entries, taken: 3 });
         bytes[0] = 1;
         assert_eq!(read(&bytes), Found::Distrusted);
-        bytes[0] = 3;
+        bytes[0] = 9;
         assert_eq!(read(&bytes), Found::Distrusted, "whatever it is");
+    }
+
+    /// Where one of these numbers changes, so has what is on the device: then [`MARK_FILTER`] has
+    /// to be another, too.
+    #[test]
+    fn an_entry_has_the_bits_that_it_had_when_the_mark_was_given() {
+        for (entry, spots, bits) in [
+            (0x8000_0000, [4, 74], [364, 185, 137]),
+            (0x8002_0001, [15, 253], [132, 106, 193]),
+            (0xffff_ffff, [14, 230], [448, 192, 508]),
+        ] {
+            for (blocks, block) in [31, 511].into_iter().zip(spots) {
+                let found = Bits::of(entry, blocks);
+                assert_eq!((found.block, found.bits), (block, bits), "{entry:x} of {blocks}");
+            }
+        }
+        assert_eq!([MARK_DISTRUSTED, MARK_FILTER], [1, 3]);
+    }
+
+    /// Builds before this one had written filters with this mark in three ways, and each took what
+    /// another's said was dead for alive.
+    #[test]
+    fn a_filter_of_an_earlier_format_is_not_believed() {
+        let mut bytes = vec![0; 2048];
+        bytes[0] = 2;
+        assert_eq!(read(&bytes), Found::Distrusted);
+        bytes[0] = MARK_FILTER as u8;
+        assert_ne!(read(&bytes), Found::Distrusted);
     }
 
     #[test]

@@ -116,6 +116,7 @@ pub use {
     area::Area,
     close::CloseError,
     flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
+    flushed::PrefixFlush,
     geometry::INDEX_HASH_BITS,
     links::{Inserted, Links},
     open::{Doubt, OpenError},

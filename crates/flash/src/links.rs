@@ -34,6 +34,10 @@ pub trait Links {
         false
     }
 
+    /// Takes whatever leads to a place that `is_gone` knows out of the index, and returns how many
+    /// words that were. Looks at all of the index; called without a lock but that of the chores.
+    fn remove_where(&self, is_gone: &dyn Fn(Place) -> bool) -> u64;
+
     /// Called between the pieces of work that takes long, without a lock that requests wait for:
     /// whoever does it may let others have the core.
     fn rest(&self) {}

@@ -27,6 +27,7 @@ use crate::fill::Fill;
 use crate::flash::Segment;
 use crate::flushed::{self, FLUSHES_BEFORE, Flushed};
 use crate::geometry::{ENTRY_BYTES, Geometry};
+use crate::journal::BitsLock;
 use crate::list::ListedSegment;
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
@@ -45,6 +46,11 @@ const BLANK_PAGES: usize = (1 << 20) / PAGE_BYTES;
 
 /// Pages of a unit at most.
 const UNIT_PAGES_MAX: usize = 4;
+
+/// So often at most was all of a device written since the kernel last wrote its notes back, which
+/// it does after half a minute. After a kill it is some buffers. Of 2^60 sequences a start takes
+/// 2^29 at the most.
+const ROUNDS_UNKNOWN: u64 = 4;
 
 const _: () = assert!(TABLE_STEP_BYTES.is_multiple_of(ENTRY_BYTES));
 
@@ -142,6 +148,13 @@ impl Flash {
         self.doubt
     }
 
+    /// When the process that left what was found here was last known to have the device, in Unix
+    /// seconds: a minute before its end at the most. Nothing if nothing was found. What keys were
+    /// changed in since without the device, nobody can tell.
+    pub fn last_used(&self) -> Option<u32> {
+        self.last_used
+    }
+
     /// Opens a device, and formats it if it is blank, as far as its first MiB says. What was stored
     /// on it is found by [`Flash::recover`]. A device that is refused is left as it is.
     pub fn open(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
@@ -178,7 +191,7 @@ impl Flash {
         let dictionaries = geometry.dictionaries(settings.level);
         let counters = Counters::default();
         let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found, &counters)?;
-        let next = next_sequence(next, &before, &flushed);
+        let next = next_sequence(&geometry, next, &before, &flushed);
         let first = found.front().map(|found| found.entry.sequence);
         let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
         // Before the superblock names other segments that these are to be believed of.
@@ -209,6 +222,7 @@ impl Flash {
         (writer.sampling, writer.dictionary) = (Sampling::new(current.is_some()), current);
         (flash.dictionaries, flash.flushed) = (dictionaries, Flushed::new(flushed));
         (flash.counters, flash.doubt) = (counters, doubt);
+        flash.last_used = first.map(|_| before.reached.now);
         Ok(flash)
     }
 
@@ -290,6 +304,7 @@ impl Flash {
             is_recovering: AtomicBool::new(false),
             changes: Mutex::new(None),
             doubt: None,
+            last_used: None,
             untimed_below: superblock.untimed_below,
             superblock: Mutex::new(superblock),
             segments: (0..geometry.segments).map(|_| Segment::new()).collect(),
@@ -298,7 +313,7 @@ impl Flash {
             next_sequence: AtomicU64::new(next_sequence),
             has_waiting: AtomicBool::new(false),
             has_worn: AtomicBool::new(false),
-            bits_locks: Default::default(),
+            bits_locks: BitsLock::all(geometry.segments),
             is_behind: AtomicBool::new(false),
             unsound: AtomicBool::new(false),
             counters: Counters::default(),
@@ -324,13 +339,21 @@ fn doubt(
 }
 
 /// What the first segment that is opened gets: more than any segment has, and than all that the
-/// first page names.
-fn next_sequence(next: u64, before: &Superblock, flushed: &[flushed::Entry]) -> u64 {
+/// first page names. And more than those can have had that were written, and of which nothing is
+/// noted because the process was killed or the machine has crashed: their units would be sound in
+/// the next segment with the same sequence, if the device lost what is written there then.
+fn next_sequence(
+    geometry: &Geometry,
+    next: u64,
+    before: &Superblock,
+    flushed: &[flushed::Entry],
+) -> u64 {
     let Superblock { void_below, unsettled_below, untimed_below, .. } = *before;
     // What is stored from now on never counts as void, unsettled or untimed.
     let next = next.max(void_below).max(unsettled_below).max(untimed_below);
     // A segment that was opened before a flush may not have been written.
-    flushed.iter().map(|entry| entry.point.below).fold(next, u64::max)
+    let next = flushed.iter().map(|entry| entry.point.below).fold(next, u64::max);
+    next + ROUNDS_UNKNOWN * u64::from(geometry.segments)
 }
 
 /// Makes sure that what was written outlasts the machine. A device that does not sync may have lost

@@ -17,6 +17,10 @@ use crate::place::SPAN_LONG;
 use crate::unit::{self, Head, Origin};
 use crate::{Flash, Place};
 
+/// Bytes of each buffer that a reader keeps at the most. The pages of a longer value are memory of
+/// their own for each read, and to have as much again for its rows is not what takes the time.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
 /// A thread's decoder and buffers. The value of the last hit lies in it.
 #[derive(Default)]
 pub struct Reader {
@@ -43,6 +47,16 @@ impl Reader {
     /// decoder needs for them.
     pub fn memory_bytes(&self) -> usize {
         self.decoder.memory_bytes() + self.stored.capacity() + self.raw.capacity()
+    }
+
+    /// Lets go of what a long value has taken, of the last hit too: for whoever keeps the reader.
+    pub fn rest(&mut self) {
+        self.value = 0..0;
+        for buffer in [&mut self.stored, &mut self.raw] {
+            if buffer.capacity() > KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
     }
 
     /// Looks for the key among the raw rows.
@@ -227,6 +241,10 @@ impl Flash {
                 unit.row(&self.geometry, place).map(|row| (*area, row))
             };
             let Some((area, row)) = Area::ALL.iter().find_map(row) else { return self.miss(trace) };
+            // All that is staged under a prefix whose flush has no point yet is older than it.
+            if self.flushed.has_begun_for(key) {
+                return self.miss(trace);
+            }
             reader.raw.extend_from_slice(row);
             area
         };

@@ -3,6 +3,7 @@
 
 use crate::flash::Segment;
 use crate::geometry::Geometry;
+use crate::journal::BitsLock;
 use crate::list::ListedSegment;
 use crate::writer::BUFFERS;
 use ::io::device::PAGE_BYTES;
@@ -40,10 +41,13 @@ impl Sizing {
             size_of::<Segment>() + size_of::<u32>() + LIST_GROWTH * size_of::<ListedSegment>();
         let buffers_bytes = (BUFFERS + BUFFERS_BESIDE) * segment_bytes;
         let segments = geometry.segments as usize;
+        let locks_bytes = BitsLock::count(geometry.segments) as usize * size_of::<BitsLock>();
         Some(Self {
             data_bytes: (segments * segment_bytes) as u64,
-            memory_bytes: (segments * known_bytes + buffers_bytes + geometry.changes_bytes())
-                as u64,
+            memory_bytes: (segments * known_bytes
+                + locks_bytes
+                + buffers_bytes
+                + geometry.changes_bytes()) as u64,
         })
     }
 }

@@ -27,7 +27,7 @@ pub enum Refused {
     /// A segment has no room for it.
     TooLarge,
     /// What was taken before is not written yet, or no segment is free: after [`Flash::maintain`]
-    /// there is room again.
+    /// there is room again. Or a flush of the key's prefix has just begun.
     Busy,
     /// The device does not take writes.
     Failing,
@@ -81,12 +81,13 @@ impl Flash {
         links: &dyn Links,
     ) -> Result<Place, Refused> {
         let place = self.stage_with(hash, record, links, |_| true)?;
-        Ok(place.expect("it was led there"))
+        place.ok_or(Refused::Busy)
     }
 
     /// As [`Flash::stage`], but `lead` makes the index lead to the place while no unit can be
     /// sealed. It takes locks of the index after the writer's, as [`Links`] do. If it says `false`
-    /// the item is taken back, and there is no place.
+    /// the item is taken back, and there is no place; nor is there one, and nothing is asked, for
+    /// the moment in which a flush of a prefix of its key has begun and has no point yet.
     pub fn stage_with(
         &self,
         hash: u64,
@@ -137,6 +138,10 @@ impl Flash {
         lead: impl FnOnce(Place) -> bool,
     ) -> Result<Option<Place>, Refused> {
         let mut writer = lock(&self.writer);
+        if self.flushed.has_begun_for(record.key) {
+            // It would be dropped with what is older than the flush.
+            return Ok(None);
+        }
         let place = self.take_row(&mut writer, Area::Cold, hash, record, intake, links)?;
         if !lead(place) {
             writer.stream(Area::Cold).unit.pop();

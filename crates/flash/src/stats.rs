@@ -267,7 +267,8 @@ impl Flash {
     /// Bytes on the heap: the buffers of segments, that of collection too, the open units, the
     /// encoder, what is kept for each segment, and what has changed as long as that is kept.
     pub fn memory_bytes(&self) -> usize {
-        let segments = std::mem::size_of_val(&*self.segments);
+        let segments =
+            std::mem::size_of_val(&*self.segments) + std::mem::size_of_val(&*self.bits_locks);
         let writer = lock(&self.writer);
         let Writer { streams, waiting, idle, free, prepared, found, encoder, stored, row, .. } =
             &*writer;

@@ -38,7 +38,8 @@ use ::io::device::PAGE_BYTES;
 
 use crate::Reached;
 
-/// Raised with every change of what is on the device.
+/// Raised with every change of what is on the device, but for what a journal's filter is: that has
+/// marks of its own ([`mod@crate::journal`]), and costs no more than the segments that have one.
 pub(crate) const VERSION: u32 = 6;
 
 /// No segment has a higher sequence, and nothing on a device names one: a device opens a segment in

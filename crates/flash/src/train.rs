@@ -4,6 +4,7 @@ use codec::Dictionary;
 use stdx::sync::lock;
 
 use crate::Flash;
+use crate::dictionaries::DICTIONARIES_MAX;
 use crate::writer::Writer;
 
 /// A dictionary that was trained, and from how many rows.
@@ -58,7 +59,8 @@ impl Flash {
         let free = {
             let writer = lock(&self.writer);
             let current = writer.dictionary.as_ref().map_or(0, |known| known.number);
-            self.dictionaries.tidy(current, |number| writer.names(number))
+            let named = writer.named();
+            self.dictionaries.tidy(current, |number| named[usize::from(number)])
         };
         let Some(number) = free else { return false };
         let Ok(known) = self.dictionaries.write(&*self.device, number, fresh) else {
@@ -68,7 +70,8 @@ impl Flash {
         let mut writer = lock(&self.writer);
         writer.dictionary = Some(known);
         // The one before only decodes from now on.
-        self.dictionaries.tidy(number, |number| writer.names(number));
+        let named = writer.named();
+        self.dictionaries.tidy(number, |number| named[usize::from(number)]);
         drop(writer);
         self.counters.trained.add(1);
         true
@@ -76,14 +79,20 @@ impl Flash {
 }
 
 impl Writer {
-    /// Whether a segment names a dictionary.
-    fn names(&self, number: u8) -> bool {
+    /// Which dictionaries a segment names, by their numbers: one look at all segments, of which
+    /// there may be hundreds of thousands, for whoever has the writer's lock.
+    fn named(&self) -> [bool; DICTIONARIES_MAX + 1] {
         let open = self.streams.iter().filter_map(|stream| stream.open.as_ref());
         let waiting = self.waiting.iter().map(|full| full.entry.dictionary);
         let listed =
             self.streams.iter().flat_map(|stream| stream.written.iter()).chain(&self.found);
         let listed = listed.map(|listed| listed.entry.dictionary);
         let open = open.filter_map(|open| open.dictionary.as_ref().map(|known| known.number));
-        open.chain(waiting).chain(listed).any(|other| other == number)
+        let mut named = [false; DICTIONARIES_MAX + 1];
+        for number in open.chain(waiting).chain(listed) {
+            let named = named.get_mut(usize::from(number));
+            *named.expect("a start has made void what names others") = true;
+        }
+        named
     }
 }

@@ -165,7 +165,7 @@ impl Flash {
         let mut rows = Rows::new(&walk.raw);
         for (hash, place) in staged {
             let row = rows.next_row().expect("as it was staged");
-            if is_only_here(links, hash, place) {
+            if is_only_here(links, hash, place) && !self.flushed.has_begun_for(row.key) {
                 visit(&record(&row));
             }
         }

@@ -83,11 +83,26 @@ pub fn check(server: &Server) -> Result<(), String> {
     ))
 }
 
-/// Says in the log if the tier begins empty although there was one.
+/// Says in the log if the tier begins empty although there was one, or else how old it is: what
+/// changed since, in a run without it, nobody can tell, and it is back.
 pub fn announce(server: &Server) {
     if let Some(doubt) = server.cache.flash_doubt() {
         server.log(0, &format!("--flash {} begins empty: {doubt}", path(server)));
+    } else if let Some(age_s) = server.cache.flash_age_s() {
+        server.log(0, &format!("--flash {} {}", path(server), found_text(age_s)));
     }
+}
+
+/// What there is to say of a tier that an earlier run has left.
+fn found_text(age_s: i64) -> String {
+    let when = match u64::try_from(age_s) {
+        Ok(age_s) => format!("{age_s} s ago"),
+        Err(_) => format!("at a time that the clock will come to in {} s", age_s.unsigned_abs()),
+    };
+    format!(
+        "holds what another run left there, which had it {when}: what was changed since without \
+         it comes back as it was"
+    )
 }
 
 /// What is watched while the server serves.
@@ -150,4 +165,17 @@ fn stale(server: &Server) -> String {
 fn path(server: &Server) -> String {
     let flash = server.options.flash.as_ref();
     flash.map(|(path, _)| path.display().to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::found_text;
+
+    #[test]
+    fn how_old_a_tier_is_that_was_found_is_said() {
+        let text = found_text(86_400);
+        assert!(text.contains("another run left there, which had it 86400 s ago:"), "{text}");
+        assert!(found_text(0).contains(" 0 s ago"));
+        assert!(found_text(-5).contains("at a time that the clock will come to in 5 s:"));
+    }
 }

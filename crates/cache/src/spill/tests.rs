@@ -156,3 +156,50 @@ fn who_purges_the_index_lets_others_have_the_core_between_its_tables() {
     // From one look at the clock to the next.
     assert!(turn.waited_us() >= 40, "{}", turn.waited_us());
 }
+
+/// Those of a segment on flash that nobody can read any more stayed for good.
+#[test]
+fn words_that_lead_to_some_places_leave_the_index_and_are_not_counted() {
+    let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
+    let (before, links) = (cache.flash_items(), Links::new(&cache));
+    // By a bit of the hash: half of them.
+    let is_gone = |place: Place| place.0 >> 10 & 1 == 1;
+    let removed = ::flash::Links::remove_where(&links, &is_gone);
+    assert!(removed > before / 4 && removed < before, "{removed} of {before}");
+    assert_eq!(cache.flash_items(), before - removed);
+    assert_eq!(::flash::Links::remove_where(&links, &is_gone), 0);
+    cache.flush(None);
+    while cache.maintain() {}
+    assert_eq!(cache.flash_items(), 0);
+}
+
+/// Each session that there was at once left as much as the longest value that it had met.
+#[test]
+fn who_has_read_long_values_on_flash_gives_their_memory_back() {
+    const LONG: usize = 400_000;
+    // With segments that have room for such values.
+    let device = FakeDevice::new((256 << 20) / PAGE_BYTES as u64, 1, Faults::default());
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
+    let builder = Cache::builder().memory_bytes(64 << 20).compress(false).flash(flash);
+    let cache = builder.build().expect("it fits");
+    let mut random = Xorshift::default();
+    let value: Vec<u8> = (0..LONG).map(|_| random.draw() as u8).collect();
+    let long = |number: u8| [b'l', number];
+    for number in 0..200 {
+        let key = long(number);
+        let stored = cache.put(&key, &value, Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+        // What was read is wanted on flash.
+        assert!(cache.get(&key).is_some());
+        while cache.maintain() {}
+    }
+    let is_on_flash = |key: &[u8; 2]| {
+        let session = cache.session();
+        matches!(session.look_up(key, cache.hash(key)), crate::Lookup::Pending)
+    };
+    let key = (0..200).map(long).find(is_on_flash).expect("memory has no room for all");
+    assert!(cache.get(&key).is_some_and(|found| *found == *value));
+    let tier = cache.flash.as_deref().expect("there is a tier");
+    let bytes = stdx::sync::lock(&tier.readers).iter().map(::flash::Reader::memory_bytes).max();
+    assert!(bytes.is_some_and(|bytes| bytes > 0 && bytes < LONG / 2), "{bytes:?}");
+}

@@ -26,7 +26,7 @@ pub(crate) fn get(world: &World, number: u64) -> Option<Vec<u8>> {
 }
 
 /// Looks without changing the index.
-fn look(world: &World, number: u64, place: Place) -> (Look, Vec<u8>) {
+pub(crate) fn look(world: &World, number: u64, place: Place) -> (Look, Vec<u8>) {
     let mut reader = Reader::new();
     let mut look = world.flash.look(place, &key(number), &mut reader);
     while let Look::Wait(ticket) = look {
@@ -145,6 +145,24 @@ fn a_device_that_is_blank_only_at_its_beginning_is_refused_and_left_as_it_is() {
     let device = Arc::new(MemoryDevice::new(PAGES));
     device.change(|bytes| bytes[MIB] = b'x');
     assert!(Flash::open(device, &settings()).is_ok(), "old bytes of what was taken away");
+}
+
+/// Whoever starts with a device of long ago can be told so.
+#[test]
+fn a_device_says_when_it_was_last_in_use_if_anything_on_it_is_believed() {
+    let world = World::new(PAGES);
+    fill_a_segment(&world, 500);
+    assert_eq!(world.flash.last_used(), None, "it was formatted");
+    world.flash.keep_reached(Reached { now: 500, number: 1 }, true);
+    let world = world.killed_at(900);
+    assert_eq!(world.flash.last_used(), Some(500));
+    let world = world.killed_at(950).recovered();
+    assert_eq!(world.flash.last_used(), Some(900));
+    world.flush();
+    assert_eq!(world.killed_at(990).flash.last_used(), None, "nothing is left");
+    let world = World::new(PAGES);
+    fill_a_segment(&world, 500);
+    assert_eq!(world.killed_hashing(7).flash.last_used(), None);
 }
 
 #[test]

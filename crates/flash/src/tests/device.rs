@@ -27,6 +27,8 @@ pub(crate) struct MemoryDevice {
     pub(crate) refuses_pages: AtomicBool,
     /// Writes of more pages than so many are refused.
     pub(crate) pages_max: AtomicUsize,
+    /// Writes of pages are taken, and come to nothing.
+    pub(crate) loses_pages: AtomicBool,
     pub(crate) refuses_notes: AtomicBool,
     /// So many notes are refused, and those behind them taken.
     refused_notes: AtomicU64,
@@ -40,6 +42,9 @@ pub(crate) struct MemoryDevice {
     /// Reads of pages that have begun, and wait while somebody holds this.
     pub(crate) reads: AtomicU64,
     pub(crate) holds_reads: Mutex<()>,
+    /// Where notes are whose reads wait while somebody holds `holds_reads`, and how many do.
+    pub(crate) slow_notes: Mutex<Range<u64>>,
+    pub(crate) slow_reads: AtomicU64,
     /// The same of writes of the superblock.
     pub(crate) superblocks: AtomicU64,
     pub(crate) holds_superblocks: Mutex<()>,
@@ -56,6 +61,7 @@ impl MemoryDevice {
             writes_left: AtomicU64::new(u64::MAX),
             refuses_pages: AtomicBool::new(false),
             pages_max: AtomicUsize::new(usize::MAX),
+            loses_pages: AtomicBool::new(false),
             refuses_notes: AtomicBool::new(false),
             refused_notes: AtomicU64::new(0),
             passed_notes: AtomicU64::new(0),
@@ -65,6 +71,8 @@ impl MemoryDevice {
             unreadable: Mutex::new(0..0),
             reads: AtomicU64::new(0),
             holds_reads: Mutex::default(),
+            slow_notes: Mutex::new(0..0),
+            slow_reads: AtomicU64::new(0),
             superblocks: AtomicU64::new(0),
             holds_superblocks: Mutex::default(),
         }
@@ -167,7 +175,8 @@ impl Device for MemoryDevice {
             return Err(io::Error::other("too many"));
         }
         self.log.lock().expect("no test has died").push((page * PAGE_BYTES) as u64);
-        if !self.take_write(page..page + source.len(), Kind::Pages) {
+        let is_taken = self.take_write(page..page + source.len(), Kind::Pages);
+        if !is_taken || self.loses_pages.load(Ordering::Relaxed) {
             return Ok(());
         }
         // The last write before the end is torn.
@@ -183,6 +192,10 @@ impl Device for MemoryDevice {
     fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
         refused(&self.refuses_reads)?;
         self.refused_bytes(at, target.len())?;
+        if self.slow_notes.lock().expect("no test has died").contains(&at) {
+            self.slow_reads.fetch_add(1, Ordering::Relaxed);
+            drop(self.holds_reads.lock().expect("no test has died"));
+        }
         let bytes = self.bytes.lock().expect("no test has died");
         target.copy_from_slice(&bytes[at as usize..at as usize + target.len()]);
         Ok(())

@@ -142,6 +142,13 @@ impl Links for FakeIndex {
         is_there
     }
 
+    fn remove_where(&self, is_gone: &dyn Fn(Place) -> bool) -> u64 {
+        let mut state = self.state();
+        let before = state.places.len();
+        state.places.retain(|_, place| !is_gone(*place));
+        (before - state.places.len()) as u64
+    }
+
     fn rest(&self) {
         self.rests.fetch_add(1, Ordering::Relaxed);
     }

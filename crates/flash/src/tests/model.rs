@@ -1,13 +1,13 @@
 //! Random work against a model: a key is found with a value that may be its latest, or not at all,
 //! whatever was closed, killed or flushed in between, and also if the index takes it for another.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::world::{key, phrases, value};
 use super::{Random, TWINS, World, hash, settings_of};
 use crate::stage::Intake;
-use crate::{Costs, FlashStats, Reader, Refused};
+use crate::{Costs, FlashStats, PrefixFlush, Reader, Refused};
 
 const KEYS: u64 = 300;
 /// Ten segments or so of 64 KiB, or some more and dictionaries.
@@ -27,6 +27,8 @@ struct Run {
     reader: Reader,
     found: u64,
     prefixes: u64,
+    /// A flush of a prefix that has begun, and its keys that have not changed since.
+    begun: Option<(PrefixFlush, HashSet<u64>)>,
     moves: Moves,
     scrubs: bool,
     /// The numbers of its keys.
@@ -79,6 +81,7 @@ impl Run {
             reader: Reader::new(),
             found: 0,
             prefixes: 0,
+            begun: None,
             moves: Moves::default(),
             scrubs: !seed.is_multiple_of(3),
             keys,
@@ -104,6 +107,9 @@ impl Run {
 
     /// Takes note of a change: what was there may still be found if the process died meanwhile.
     fn changed(&mut self, number: u64, value: Option<Vec<u8>>) {
+        if let Some((_, unchanged)) = &mut self.begun {
+            unchanged.remove(&number);
+        }
         let values = self.model.values.entry(number).or_default();
         if !self.world.device.is_dead() {
             values.clear();
@@ -142,10 +148,15 @@ impl Run {
         let Some(value) = self.world.get(number, &mut self.reader) else { return };
         let expected = self.model.values.get(&number).map_or(&[][..], Vec::as_slice);
         assert!(expected.contains(&value), "key {number} is stale");
+        let is_flushed = self.begun.as_ref().is_some_and(|(_, keys)| keys.contains(&number));
+        assert!(!is_flushed, "key {number} is flushed");
         self.found += 1;
     }
 
     fn step(&mut self) {
+        if self.begun.is_some() && self.random.below(20) == 0 {
+            self.end_flush_prefix();
+        }
         let number = self.keys.start + self.random.below(KEYS);
         match self.random.below(1000) {
             0..=399 => {
@@ -187,11 +198,20 @@ impl Run {
     fn flush_prefix(&mut self, number: u64) {
         let name = key(number);
         let bytes = name.len() - self.random.below(3) as usize;
-        if self.world.flush_prefix(&name[..bytes]) {
-            let taken = self.keys.clone().filter(|&number| key(number).starts_with(&name[..bytes]));
-            taken.for_each(|number| self.changed(number, None));
-            self.prefixes += 1;
+        let keys = self.keys.clone().filter(|&number| key(number).starts_with(&name[..bytes]));
+        if self.begun.is_none()
+            && let Some(begun) = self.world.begin_flush_prefix(&name[..bytes])
+        {
+            self.begun = Some((begun, keys.collect()));
         }
+    }
+
+    /// What has not changed since the flush has begun is gone now after a kill too.
+    fn end_flush_prefix(&mut self) {
+        let Some((begun, unchanged)) = self.begun.take() else { return };
+        self.world.flash.end_flush_prefix(begun, &self.world.index);
+        unchanged.into_iter().for_each(|number| self.changed(number, None));
+        self.prefixes += 1;
     }
 
     fn set_costs(&mut self) {
@@ -205,6 +225,7 @@ impl Run {
     }
 
     fn with_world(&mut self, change: impl FnOnce(World) -> World) {
+        self.begun = None;
         self.moves.add(&Moves::of(&self.world));
         let spare = World::new(PAGES[0]);
         let world = std::mem::replace(&mut self.world, spare);
@@ -220,6 +241,7 @@ impl Run {
     /// Closes, and sees that all that was on flash is found again.
     fn restart_cleanly(&mut self) {
         self.check_all();
+        self.end_flush_prefix();
         while self.world.flash.recover(&self.world.index, self.world.now) {}
         let before = self.world.flash.stats();
         let state = self.world.index.state();

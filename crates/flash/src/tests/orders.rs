@@ -32,6 +32,10 @@ impl<F: Fn(u64, Place)> Links for Watched<'_, F> {
         self.index.remove(hash, place)
     }
 
+    fn remove_where(&self, is_gone: &dyn Fn(Place) -> bool) -> u64 {
+        self.index.remove_where(is_gone)
+    }
+
     fn insert(&self, hash: u64, place: Place) -> Inserted {
         self.index.insert(hash, place)
     }

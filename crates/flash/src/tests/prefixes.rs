@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::cases::{fill_a_segment, get, place};
+use super::cases::{fill_a_segment, get, look, place};
 use super::world::{key, value};
 use super::{World, hash};
+use crate::Look;
 use crate::flushed::FLUSHED_AT;
 
 const PAGES: usize = 400;
@@ -44,6 +45,54 @@ fn a_flush_takes_what_is_staged_in_a_buffer_and_on_the_device() {
     assert_eq!(found(&world, 0..count + 1), without(0..count + 1, prefix));
     let stats = world.flash.stats();
     assert_eq!(stats.damaged, 0);
+}
+
+/// Everybody waited until the writer's lock was free and the device had been told.
+#[test]
+fn from_the_first_step_of_a_flush_nothing_with_its_prefix_is_found_or_comes_in() {
+    const STAGED: u64 = 1_000_000;
+    let world = World::new(PAGES);
+    let count = fill_a_segment(&world, 500);
+    world.put(STAGED, b"staged");
+    assert!(place(&world, STAGED).expect("it is there").is_staged());
+    // One of two clients comes a moment after the other.
+    let begun = [(); 2].map(|()| world.flash.begin_flush_prefix(b"key-1"));
+    let staged = place(&world, STAGED).expect("the index still leads there");
+    assert_eq!(look(&world, STAGED, staged).0, Look::Absent);
+    assert!(world.flash.is_flushed(staged, &key(STAGED)));
+    assert_eq!(found(&world, 0..count), without(0..count, "key-1"));
+    for (number, comes_in) in [(STAGED + 1, false), (2 * STAGED, true)] {
+        world.set(number, b"new".to_vec());
+        assert_eq!(world.demote(number), Ok(comes_in));
+    }
+    for begun in begun {
+        world.flash.end_flush_prefix(begun, &world.index);
+        assert_eq!(found(&world, 0..count), without(0..count, "key-1"));
+        assert_eq!(get(&world, STAGED), None);
+    }
+    assert_eq!(world.demote(STAGED + 1), Ok(true));
+    assert_eq!(get(&world, STAGED + 1), Some(b"new".to_vec()));
+    scrub(&world);
+    let world = world.reopened().recovered();
+    assert_eq!(found(&world, 0..count), without(0..count, "key-1"));
+    let there = found(&world, STAGED..STAGED + 2);
+    assert_eq!(there, [STAGED + 1]);
+}
+
+/// What an earlier flush has taken stays gone, and what the background and other flushes write
+/// meanwhile says nothing of what has only begun.
+#[test]
+fn a_kill_between_the_steps_of_a_flush_leaves_what_only_that_one_takes() {
+    let world = World::new(PAGES);
+    let count = fill_a_segment(&world, 500);
+    assert!(world.flush_prefix(b"key-12"));
+    let begun = world.flash.begin_flush_prefix(b"key-1");
+    assert!(world.flush_prefix(b"key-3"));
+    let world = world.killed().recovered();
+    drop(begun);
+    let found = found(&world, 0..count);
+    assert!(found.iter().any(|&number| has_prefix(number, "key-1")));
+    assert!(!found.iter().any(|&it| has_prefix(it, "key-12") || has_prefix(it, "key-3")));
 }
 
 /// The open segment holds both: only its units of before are void.

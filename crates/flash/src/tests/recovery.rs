@@ -92,6 +92,33 @@ fn what_was_stored_last_is_found_first_and_needs_no_filter_from_then_on() {
     assert!(found(&world.recovered(), 0..KEYS - 300, 0) > (KEYS - 300) * 9 / 10);
 }
 
+/// A segment was written, and the process killed before that was noted. The next one gave the same
+/// segment the same sequence, the drive lost what it wrote there, and an older value of each key
+/// was sound where it lay.
+#[test]
+fn what_a_killed_process_left_unnoted_is_not_taken_for_what_a_drive_has_lost() {
+    let world = World::new(PAGES);
+    let mut count = 0;
+    while !world.flash.has_waiting() {
+        world.put(count, &value_of(count, 0));
+        count += 1;
+    }
+    // It is used as any other, but not found again.
+    world.device.refuse_notes(1);
+    world.flash.write_full(&world.index);
+    assert_eq!((world.flash.stats().io_errors, world.flash.stats().segments_written), (1, 1));
+    let world = world.killed().recovered();
+    assert_eq!(world.flash.stats().segments_found, 0);
+    world.device.loses_pages.store(true, Ordering::Relaxed);
+    (0..count).for_each(|number| world.put(number, &value_of(number, 1)));
+    world.flash.write_full(&world.index);
+    assert_eq!((world.flash.stats().io_errors, world.flash.stats().segments_written), (0, 1));
+    let in_buffers = found(&world, 0..count, 1);
+    assert!(in_buffers < count / 2, "{in_buffers} of {count}");
+    let world = world.killed().recovered();
+    assert_eq!(found(&world, 0..count, 1), 0);
+}
+
 /// A close went on until all was found. On a large device that took longer than whoever stops a
 /// process waits; it was killed then, and if the machine was started anew, all was void.
 #[test]

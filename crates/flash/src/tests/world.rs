@@ -9,7 +9,7 @@ use stdx::sync::lock;
 use super::{FakeIndex, MemoryDevice, TWINS, hash, settings};
 use crate::scrub::Scrub;
 use crate::stage::Intake;
-use crate::{Fields, Flash, Look, OpenError, Reader, Record, Refused, Settings};
+use crate::{Fields, Flash, Look, OpenError, PrefixFlush, Reader, Record, Refused, Settings};
 
 /// Keys that [`World::flush_prefix`] knows, and as many twins.
 const NUMBERS_MAX: u64 = 2000;
@@ -227,16 +227,24 @@ impl World {
 
     /// Flushes a prefix, if there is room for it.
     pub(crate) fn flush_prefix(&self, prefix: &[u8]) -> bool {
+        let begun = self.begin_flush_prefix(prefix);
+        let is_begun = begun.is_some();
+        begun.into_iter().for_each(|begun| self.flash.end_flush_prefix(begun, &self.index));
+        is_begun
+    }
+
+    /// The first of its steps: from then on it is flushed for everybody but a process after a kill.
+    pub(crate) fn begin_flush_prefix(&self, prefix: &[u8]) -> Option<PrefixFlush> {
         if !self.flash.has_room_for_prefix(prefix) {
-            return false;
+            return None;
         }
-        self.flash.flush_prefix(prefix, &self.index);
+        let begun = self.flash.begin_flush_prefix(prefix);
         let hashes = self.hashes_of(prefix);
         let mut state = self.index.state();
         hashes.iter().for_each(|hash| state.note_change(*hash));
         // What is on flash the index may go on leading to.
         state.memory.retain(|hash, _| !hashes.contains(hash));
-        true
+        Some(begun)
     }
 
     /// The hashes of the keys with a prefix, of those that the index has.

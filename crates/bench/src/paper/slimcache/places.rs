@@ -85,6 +85,13 @@ impl Links for Words {
         is_there
     }
 
+    fn remove_where(&self, is_gone: &dyn Fn(Place) -> bool) -> u64 {
+        let mut words = self.0.borrow_mut();
+        let before = words.len();
+        words.retain(|_, place| !is_gone(*place));
+        (before - words.len()) as u64
+    }
+
     fn insert(&self, hash: u64, place: Place) -> Inserted {
         if self.get(hash).is_some() {
             return Inserted::Outdated;
