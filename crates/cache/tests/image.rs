@@ -323,7 +323,7 @@ fn store_at_random(cache: &Cache, random: &mut Xorshift) -> HashMap<Vec<u8>, Wan
 #[test]
 fn what_comes_back_is_what_was_there_with_all_that_belongs_to_it() {
     let seed = seed();
-    let shape = Shape::of(16 * MIB);
+    let shape = Shape { hot_target: Some(0.6), ..Shape::of(16 * MIB) };
     what_comes_back_is_what_was_there(shape, seed);
     what_comes_back_is_what_was_there(Shape { index: IndexKind::Tree, ..shape }, seed);
     what_comes_back_is_what_was_there(Shape { layout: ChunkLayout::Split, ..shape }, seed);

@@ -116,6 +116,33 @@ impl Hot {
         draft.copy_value(item);
         draft
     }
+
+    /// A draft of the same item, which lies in pieces, in chunks of their classes that are free
+    /// now. If one has none left, says which.
+    pub(crate) fn copy_of_pieces(
+        &self,
+        item: ItemRef<'_>,
+        place: Place,
+    ) -> Result<Draft<'_>, ClassId> {
+        let layout = item.layout();
+        let take = |class, cost| {
+            lock(self.class(class)).take(self.zone(), cost).map(|chunk| chunk.0).ok_or(class)
+        };
+        let place = take(self.class_at(place), item.cost())?;
+        let credit = item.credit().map_or(0, |credit| credit.load(Ordering::Relaxed));
+        // SAFETY: the chunk was taken, and is of the class in which the same layout has its place.
+        let tail_bytes_away =
+            unsafe { self.write_header(place, layout, &item.fields(), credit, item.key()) };
+        let (written, pieces, is_unentered) = (0, 0, false);
+        let mut draft =
+            Draft { hot: self, place, tail_bytes_away, layout, written, pieces, is_unentered };
+        for number in 0..layout.pieces() {
+            // On failure the draft gives back what it has so far.
+            draft.add_piece(take(self.class_at(item.piece(number)), item.cost_of_piece())?);
+        }
+        draft.copy_value(item);
+        Ok(draft)
+    }
 }
 
 impl<'h> Draft<'h> {
@@ -173,15 +200,21 @@ impl<'h> Draft<'h> {
         if room.is_unentered {
             lock(hot.class(hot.class_at(piece))).keeper.enter(hot.zone(), piece, cost);
         }
-        debug_assert!(hot.slab_at(piece).cut().holds(need));
-        // SAFETY: both chunks were allocated by this draft, and the header of the first was written
-        // with this layout.
+        self.add_piece(piece);
+        Ok(())
+    }
+
+    /// Has a chunk that was allocated for its next piece.
+    fn add_piece(&mut self, piece: Place) {
+        let (hot, layout, number) = (self.hot, self.layout, self.pieces as usize);
+        assert!(hot.slab_at(piece).cut().holds(layout.piece_need(number)));
+        // SAFETY: both chunks were allocated by this draft, the header of the first was written
+        // with this layout, and the second holds what the piece needs.
         unsafe {
             item::write_piece(hot.chunk(piece), self.place, number);
             item::list_piece(self.chunk(), layout, number, piece);
         }
         self.pieces += 1;
-        Ok(())
     }
 
     /// The next bytes of the value that are contiguous in memory; empty when it is full, or lacks a

@@ -3,12 +3,14 @@
 //! slab. memcached calls it the same (`slab_reassign_rescues`).
 //!
 //! An item moves as in [`repartition`](crate::repartition): as a copy, which takes the place in the
-//! index if that still leads to exactly the item. No class's lock is held meanwhile.
+//! index if that still leads to exactly the item. No class's lock is held meanwhile. An item in
+//! pieces, of which the slab has some, moves as a whole.
 
 use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
 
-use crate::class::{Class, Taken};
+use crate::class::Class;
+use crate::draft::Draft;
 use crate::item::ItemRef;
 use crate::shift::look_step;
 use crate::{Hot, Links};
@@ -17,15 +19,20 @@ use crate::{Hot, Links};
 const LOOK_STEP: u32 = 256;
 /// Items that go at once to make room for what is rescued.
 const ROOM_BATCH: usize = 32;
-/// Items that are rescued from one slab at the most: a store may be waiting for it.
+/// Chunks of items that are rescued from one slab at the most: a store may be waiting for it.
 pub(crate) const RESCUES_MAX: usize = 2048;
+/// An item in pieces is rescued if it has at most one in so many of its class's chunks: others
+/// would have to go for too much of it.
+const PIECES_SHARE: usize = 16;
 
 /// What came of a look for something to rescue.
 enum Step {
-    Rescued,
+    /// An item in so many chunks was.
+    Rescued(usize),
     /// Nothing was worth it, or it changed meanwhile.
     Looked,
-    NoChunk,
+    /// This class has none left.
+    NoChunk(ClassId),
     End,
 }
 
@@ -88,7 +95,7 @@ impl Hot {
         room()
     }
 
-    /// How many items are to be rescued from a slab, judging by some.
+    /// How many chunks are wanted for what is to be rescued from a slab, judging by some of it.
     fn rescues_wanted(
         &self,
         guard: &Guard<'_>,
@@ -100,34 +107,51 @@ impl Hot {
         let step = look_step(slab);
         let places = (0..slab.touched()).step_by(step);
         let places = places.map(|number| slab.place(&self.arena, slab_id, number));
-        let worth = |&place: &Place| self.worth_rescuing(guard, class, place, links).is_some();
-        (places.filter(worth).count() * step).min(RESCUES_MAX)
+        let wanted = |place| {
+            self.worth_rescuing(guard, class, place, links)
+                .map_or(0, |(item, _)| self.chunks_for(item, place, slab_id))
+        };
+        (places.map(wanted).sum::<usize>() * step).min(RESCUES_MAX)
+    }
+
+    /// How many chunks of a class an item is rescued to, if it is found by this chunk of a slab of
+    /// the class: as many as it has pieces, by the first of them that is there.
+    fn chunks_for(&self, item: ItemRef<'_>, place: Place, slab_id: SlabId) -> usize {
+        let pieces = item.layout().pieces();
+        let is_here = |number: &usize| self.arena.locate(item.piece(*number)).0 == slab_id;
+        match (0..pieces).find(is_here) {
+            Some(first) if item.piece(first) == place => pieces,
+            Some(_) => 0,
+            None => 1,
+        }
     }
 
     /// Moves what its hand would spare out of a draining slab, as far as the class has chunks for
     /// it.
     pub(crate) fn rescue(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
-        let (mut next, mut rescued, mut has_made_room) = (0, 0, false);
-        while rescued < RESCUES_MAX {
+        let (mut next, mut chunks, mut rescued, mut has_made_room) = (0, 0, 0, false);
+        while chunks < RESCUES_MAX {
             match self.rescue_next(id, slab_id, &mut next, links) {
-                Step::Rescued => (rescued, has_made_room) = (rescued + 1, false),
-                Step::Looked => {}
-                Step::NoChunk if !has_made_room => {
-                    has_made_room = true;
-                    self.push_out(id, ROOM_BATCH, links);
-                    lock(self.class(id)).sweep_limbo(self.zone());
+                Step::Rescued(moved) => {
+                    (chunks, rescued, has_made_room) = (chunks + moved, rescued + 1, false);
                 }
-                Step::NoChunk | Step::End => break,
+                Step::Looked => {}
+                Step::NoChunk(class) if !has_made_room => {
+                    has_made_room = true;
+                    self.push_out(class, ROOM_BATCH, links);
+                    lock(self.class(class)).sweep_limbo(self.zone());
+                }
+                Step::NoChunk(_) | Step::End => break,
             }
         }
-        lock(self.class(id)).counters.rescued += rescued as u64;
+        lock(self.class(id)).counters.rescued += rescued;
     }
 
     /// Moves the next item that is worth it, from chunk `next` of the slab on.
     fn rescue_next(&self, id: ClassId, slab_id: SlabId, next: &mut u32, links: &dyn Links) -> Step {
         let (guard, zone) = (self.epochs.pin(), self.zone());
         let slab = zone.slab(slab_id);
-        let (item, place, chunk) = {
+        let (item, place, number, chunk) = {
             let mut class = lock(self.class(id));
             // While the lock was let go the slab may have left, and may even have come back.
             let leaves = slab.belongs_to(id) && slab.is_draining();
@@ -140,33 +164,48 @@ impl Hot {
             *next = numbers.end;
             let mut found = numbers.filter_map(|number| {
                 let place = slab.place(&self.arena, slab_id, number);
-                Some((number, place, self.worth_rescuing(&guard, &class, place, links)?))
+                Some((number, self.worth_rescuing(&guard, &class, place, links)?))
             });
-            let Some((number, place, item)) = found.next() else {
+            let Some((number, (item, place))) = found.next() else {
                 return Step::Looked;
             };
             *next = number;
-            let Some(chunk) = class.take(zone, item.cost()) else {
-                return Step::NoChunk;
+            let chunk = if item.layout().is_chained() {
+                None
+            } else {
+                let Some(chunk) = class.take(zone, item.cost()) else {
+                    return Step::NoChunk(id);
+                };
+                Some(chunk)
             };
-            *next = number + 1;
-            (item, place, chunk)
+            (item, place, number, chunk)
         };
-        if self.move_item(&guard, item, place, chunk, links) { Step::Rescued } else { Step::Looked }
+        let copy = match chunk {
+            Some(chunk) => self.copy_to(chunk, item),
+            None => match self.copy_of_pieces(item, place) {
+                Ok(copy) => copy,
+                Err(class) => return Step::NoChunk(class),
+            },
+        };
+        *next = number + 1;
+        let chunks = item.layout().pieces().max(1);
+        let is_moved = self.move_item(&guard, item, place, copy, links);
+        if is_moved { Step::Rescued(chunks) } else { Step::Looked }
     }
 
-    /// Moves the item at a place, which was linked under this guard, to a chunk that was taken for
-    /// it. Returns whether it did; if not, it has changed or gone, and the chunk is free again.
+    /// Has a copy of the item at a place, which was linked under this guard, take its place in the
+    /// index. Returns whether it did; if not, the item has changed or gone, and the copy's chunks
+    /// are free again.
     pub(crate) fn move_item(
         &self,
         guard: &Guard<'_>,
         item: ItemRef<'_>,
         place: Place,
-        chunk: Taken,
+        copy: Draft<'_>,
         links: &dyn Links,
     ) -> bool {
-        // On failure the chunk goes back with the draft.
-        if !links.relocate(guard, item, place, self.copy_to(chunk, item)) {
+        // On failure the chunks go back with the draft.
+        if !links.relocate(guard, item, place, copy) {
             return false;
         }
         // SAFETY: the item was published there, and `relocate` has just taken the place out of the
@@ -175,20 +214,25 @@ impl Hot {
         true
     }
 
-    /// The item at a place of a class, whose lock the caller holds, if it is whole and the hand
-    /// would spare it.
+    /// The item that the chunk at a place of a class, whose lock the caller holds, is or belongs
+    /// to, and where it begins, if the hand would spare it.
     fn worth_rescuing<'g>(
         &self,
         guard: &'g Guard<'_>,
         class: &Class,
         place: Place,
         links: &dyn Links,
-    ) -> Option<ItemRef<'g>> {
+    ) -> Option<(ItemRef<'g>, Place)> {
         let (item, owner) = self.published(guard, place)?;
-        let is_whole = owner == place && !item.layout().is_chained();
-        let is_worth = is_whole && class.keeper.spares(item) && item.may_move();
+        let is_small = || {
+            let pieces = item.layout().pieces();
+            // Chunks of several classes would have to have their labels carried over.
+            pieces == 0 || pieces <= class.chunks() / PIECES_SHARE && !self.has_quota(item.key())
+        };
+        let is_worth = class.keeper.spares(item) && item.may_move() && is_small();
         // What is in limbo looks published, and may be reused as soon as the lock is let go. What
         // the index leads to while this guard is pinned stays until it is dropped.
-        (is_worth && !links.is_gone(item) && links.is_linked(guard, item, place)).then_some(item)
+        let stays = is_worth && !links.is_gone(item) && links.is_linked(guard, item, owner);
+        stays.then_some((item, owner))
     }
 }

@@ -59,7 +59,7 @@ const ANY_ROUNDS_MAX: usize = 4;
 const CLOSED_MAX: usize = 4;
 /// Chunks that say what is in a slab: all that were used, where these are few enough that each
 /// matters.
-const LOOK_CHUNKS_MAX: usize = 256;
+const LOOK_CHUNKS_MAX: usize = 1024;
 /// Items that the background evicts from one class before it looks at the others.
 const REFILL_BATCH: usize = 128;
 
@@ -396,7 +396,7 @@ impl Hot {
         let mut published = 0;
         for number in (0..slab.touched()).step_by(step) {
             let place = slab.place(&self.arena, slab_id, number);
-            let Some((item, _)) = self.published(guard, place) else {
+            let Some((item, owner)) = self.published(guard, place) else {
                 continue;
             };
             published += 1;
@@ -406,7 +406,10 @@ impl Hot {
             let is_spared = class.keeper.spares(item);
             let order = class.keeper.order();
             let is_dear = order.is_some_and(|order| order.stays(self.zone(), place, times));
-            look.add(links.age(item), slab_age, is_spared || is_dear);
+            // With its first chunk an item in pieces loses them all; for a piece it is rescued.
+            let begins = owner == place && item.layout().is_chained();
+            let chunks = if begins { item.layout().total_bytes() / class.cut.bytes } else { 1 };
+            look.add(links.age(item), slab_age, is_spared || is_dear, chunks);
         }
         if step == 1 {
             // What is used and not published is a draft, newer than all else, or in limbo.

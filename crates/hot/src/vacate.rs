@@ -214,7 +214,8 @@ impl Hot {
         }
         let mut moved = 0;
         for (item, place, chunk) in moves {
-            moved += usize::from(self.move_item(&guard, item, place, chunk, links));
+            let copy = self.copy_to(chunk, item);
+            moved += usize::from(self.move_item(&guard, item, place, copy, links));
         }
         lock(self.class(id)).counters.rescued += moved as u64;
         if is_stuck { Step::Stuck } else { Step::Moved(moved) }

@@ -88,16 +88,17 @@ pub struct Look {
     pub items: usize,
     /// Items stored just now, as seen from the slab's age.
     pub newest: usize,
-    /// Items stored long after the hand came by, or read since; the newest among them.
+    /// Chunks' worth of items stored long after the hand came by, or read since; the newest among
+    /// them.
     pub lately: usize,
 }
 
 impl Look {
-    /// Takes note of an item.
-    pub fn add(&mut self, age: u64, slab_age: u64, is_recent: bool) {
+    /// Takes note of an item that goes with so many chunks' worth of memory.
+    pub fn add(&mut self, age: u64, slab_age: u64, is_recent: bool, chunks: usize) {
         self.items += 1;
         self.newest += usize::from(age < slab_age / NEWEST_RATIO);
-        self.lately += usize::from(is_recent || is_young(age, slab_age));
+        self.lately += if is_recent || is_young(age, slab_age) { chunks } else { 0 };
     }
 
     /// Takes note of drafts, which are newer than all items.
@@ -144,7 +145,7 @@ mod tests {
 
     fn look(chunks: usize, items: &[(u64, bool)]) -> Look {
         let mut look = Look { chunks, ..Look::default() };
-        items.iter().for_each(|&(age, is_recent)| look.add(age, 1600, is_recent));
+        items.iter().for_each(|&(age, is_recent)| look.add(age, 1600, is_recent, 1));
         look
     }
 
@@ -159,6 +160,18 @@ mod tests {
     fn a_slab_with_what_was_stored_or_read_lately_stays() {
         assert!(look(16, &[(100, false); 9]).was_used_lately());
         assert!(look(16, &[(1600, true); 9]).was_used_lately());
+    }
+
+    /// A chunk of 50 bytes that leads to 20,000.
+    #[test]
+    fn what_goes_with_it_counts() {
+        for is_recent in [true, false] {
+            let mut look = look(1000, &[(1600, false); 20]);
+            look.add(1600, 1600, is_recent, 400);
+            assert!(!look.was_used_lately());
+            look.add(1600, 1600, is_recent, 400);
+            assert_eq!(look.was_used_lately(), is_recent);
+        }
     }
 
     #[test]
