@@ -102,8 +102,8 @@ impl Context<'_, '_> {
         if self.server.options.cas && cas != 0 { Condition::Unique(cas) } else { Condition::Never }
     }
 
-    /// The CAS unique that a delete or arithmetic compares, as in [`Context::compared`]: 2^64 - 1 is
-    /// never given, and an item has it only where a client has chosen it.
+    /// The CAS unique that a delete or arithmetic compares, as in [`Context::compared`]: 2^64 - 1
+    /// is never given, and an item has it only where a client has chosen it.
     fn compared_cas(&self, cas: u64) -> u64 {
         if self.server.options.cas && cas != 0 { cas } else { u64::MAX }
     }
