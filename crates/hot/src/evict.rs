@@ -28,6 +28,8 @@ use crate::{Hot, Links, PRESSED_CLASS, Shortage, Unlinked, slab};
 
 /// Victims gathered before they are unlinked: enough misses in flight to hide one another.
 pub(crate) const GROUP: usize = 16;
+/// So many it gathers also while stores wait for the class: they need what it makes free.
+const VICTIMS_AT_LEAST: usize = 4;
 /// Chunks that a hand looks at for one call before it stops being choosy.
 const STEPS_MAX: usize = 4096;
 /// How many chunks ahead of a hand are asked for: a few looks take as long as one from memory.
@@ -387,7 +389,7 @@ impl Hot {
             victims[found] = Victim { place, came_up: judged_at };
             found += 1;
             chunks += item.layout().pieces().max(1);
-            if self.is_awaited(class.id) {
+            if found >= VICTIMS_AT_LEAST && self.waiting_for(class.id) > 0 {
                 break;
             }
         }

@@ -187,8 +187,8 @@ const PRESSED_QUOTA: u8 = 2;
 /// Stores have handed items down themselves since the background last found all reserves in order.
 const PRESSED_BEHIND: u8 = 4;
 
-/// How often who evicts waits for stores to have had their turn, at most: a few microseconds.
-const WAY_WAITS_MAX: usize = 10;
+/// How often who evicts waits until a store has had its turn, at most: a few microseconds.
+const WAY_WAITS_MAX: usize = 8;
 
 /// The hot zone.
 pub struct Hot {
@@ -484,18 +484,20 @@ impl Hot {
         })
     }
 
-    /// Whether a store waits for the lock of a class.
+    /// How many stores wait for the lock of a class.
     #[inline]
-    fn is_awaited(&self, id: ClassId) -> bool {
-        self.stores_waiting[usize::from(id.0)].load(Ordering::Relaxed) > 0
+    fn waiting_for(&self, id: ClassId) -> u32 {
+        self.stores_waiting[usize::from(id.0)].load(Ordering::Relaxed)
     }
 
-    /// Has stores that wait for the lock of a class go first. Who would lock it again at once would
-    /// have it before they have noticed that it was let go.
+    /// Has a store that waits for the lock of a class go first. Who would lock it again at once
+    /// would have it before the other has noticed that it was let go.
     fn make_way(&self, id: ClassId) {
+        let before = self.waiting_for(id);
         let mut backoff = Backoff::default();
         for _ in 0..WAY_WAITS_MAX {
-            if !self.is_awaited(id) {
+            let waiting = self.waiting_for(id);
+            if waiting == 0 || waiting < before {
                 break;
             }
             backoff.wait();

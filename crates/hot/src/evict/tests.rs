@@ -440,16 +440,16 @@ fn a_store_that_waits_for_a_class_goes_before_further_victims() {
             let mut class = lock(hot.class(id));
             assert_eq!(victims_of_a_group(&mut class), GROUP, "{replacement:?}, nobody waits");
             let store = scope.spawn(|| hot.class_for_store(id).chunks());
-            while !hot.is_awaited(id) {
+            while hot.waiting_for(id) == 0 {
                 std::thread::yield_now();
             }
-            assert_eq!(victims_of_a_group(&mut class), 1, "{replacement:?}");
+            assert_eq!(victims_of_a_group(&mut class), VICTIMS_AT_LEAST, "{replacement:?}");
             // It is not waited for for ever: the lock is held here.
             hot.make_way(id);
-            assert!(hot.is_awaited(id));
+            assert_eq!(hot.waiting_for(id), 1);
             drop(class);
             assert!(store.join().expect("the store does not panic") > 0);
-            assert!(!hot.is_awaited(id));
+            assert_eq!(hot.waiting_for(id), 0);
         });
     }
 }
