@@ -201,8 +201,8 @@ fn bad_input_is_named() {
         (&["mrc", "no/such/trace"], 4, "no/such/trace"),
         (&["mrc", text(&empty)], 5, "holds no requests"),
         (&["mrc", text(&cut)], 5, "damaged or cut off"),
-        (&["mrc", text(&good), "--memory", "1"], 4, "no sizes"),
-        (&["replay", text(&good)], 4, "no sizes"),
+        (&["mrc", text(&good), "--memory", "1"], 2, "no sizes"),
+        (&["replay", text(&good)], 2, "no sizes"),
         (&huge, 2, "the machine has"),
     ];
     for (arguments, code, expected) in cases {

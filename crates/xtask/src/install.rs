@@ -57,6 +57,7 @@ const DEBIAN: &[(&str, &str)] = &[
     ("musl-gcc", "musl-tools"),
     ("buildah", "buildah"),
     ("systemd-analyze", "systemd"),
+    ("nc", "netcat-openbsd"),
     ("prometheus", "prometheus"),
     ("chromium", "chromium"),
 ];

@@ -35,7 +35,7 @@ const PORTS: std::ops::RangeInclusive<u16> = 21_200..=21_249;
 /// How long a server may take to listen.
 const START_MAX: Duration = Duration::from_secs(20);
 /// How long a server whose connection failed may take to be gone.
-const END_MAX: Duration = Duration::from_secs(2);
+const END_MAX: Duration = Duration::from_secs(10);
 /// How long it may take to end when it is asked to: it saves for a minute at most.
 const STOP_MAX: Duration = Duration::from_secs(90);
 /// How often either is tried.
