@@ -103,45 +103,39 @@ impl Hot {
 
     /// A draft of the same item in a chunk of its class that was taken. Not for an item in pieces.
     pub(crate) fn copy_to(&self, chunk: Taken, item: ItemRef<'_>) -> Draft<'_> {
-        let (layout, place) = (item.layout(), chunk.0);
-        let need = layout.need(self.largest.is_split);
-        assert!(!layout.is_chained() && self.slab_at(place).cut().holds(need));
-        let credit = item.credit().map_or(0, |credit| credit.load(Ordering::Relaxed));
-        // SAFETY: the chunk was taken, and holds what this layout needs.
-        let tail_bytes_away =
-            unsafe { self.write_header(place, layout, &item.fields(), credit, item.key()) };
-        let (written, pieces, is_unentered) = (0, 0, false);
-        let mut draft =
-            Draft { hot: self, place, tail_bytes_away, layout, written, pieces, is_unentered };
+        assert!(!item.layout().is_chained());
+        let mut draft = self.begin_copy(chunk, item);
         draft.copy_value(item);
         draft
     }
 
-    /// A draft of the same item, which lies in pieces, in chunks of their classes that are free
-    /// now. If one has none left, says which.
+    /// A draft of the item that begins at a place and lies in pieces, in chunks of their classes
+    /// that are free now. If one has none left, says which.
     pub(crate) fn copy_of_pieces(
         &self,
         item: ItemRef<'_>,
         place: Place,
     ) -> Result<Draft<'_>, ClassId> {
-        let layout = item.layout();
-        let take = |class, cost| {
-            lock(self.class(class)).take(self.zone(), cost).map(|chunk| chunk.0).ok_or(class)
-        };
-        let place = take(self.class_at(place), item.cost())?;
-        let credit = item.credit().map_or(0, |credit| credit.load(Ordering::Relaxed));
-        // SAFETY: the chunk was taken, and is of the class in which the same layout has its place.
-        let tail_bytes_away =
-            unsafe { self.write_header(place, layout, &item.fields(), credit, item.key()) };
-        let (written, pieces, is_unentered) = (0, 0, false);
-        let mut draft =
-            Draft { hot: self, place, tail_bytes_away, layout, written, pieces, is_unentered };
-        for number in 0..layout.pieces() {
+        let take = |class, cost| lock(self.class(class)).take(self.zone(), cost).ok_or(class);
+        let mut draft = self.begin_copy(take(self.class_at(place), item.cost())?, item);
+        for number in 0..item.layout().pieces() {
             // On failure the draft gives back what it has so far.
-            draft.add_piece(take(self.class_at(item.piece(number)), item.cost_of_piece())?);
+            draft.add_piece(take(self.class_at(item.piece(number)), item.cost_of_piece())?.0);
         }
         draft.copy_value(item);
         Ok(draft)
+    }
+
+    /// The same without its value, and without its pieces.
+    fn begin_copy(&self, chunk: Taken, item: ItemRef<'_>) -> Draft<'_> {
+        let (layout, place) = (item.layout(), chunk.0);
+        assert!(self.slab_at(place).cut().holds(layout.need(self.largest.is_split)));
+        let credit = item.credit().map_or(0, |credit| credit.load(Ordering::Relaxed));
+        // SAFETY: the chunk was taken, and holds what this layout needs.
+        let tail_bytes_away =
+            unsafe { self.write_header(place, layout, &item.fields(), credit, item.key()) };
+        let (written, pieces, is_unentered) = (0, 0, false);
+        Draft { hot: self, place, tail_bytes_away, layout, written, pieces, is_unentered }
     }
 }
 
