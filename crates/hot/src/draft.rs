@@ -429,4 +429,48 @@ mod tests {
             assert_eq!(credit(copied), credit(item));
         }
     }
+
+    /// Chunks of a class that hold an item or part of one.
+    fn used(hot: &Hot) -> Vec<usize> {
+        hot.stats().iter().map(|class| class.used_chunks).collect()
+    }
+
+    #[test]
+    fn a_copy_of_what_lies_in_pieces_has_pieces_of_its_own_or_takes_no_chunk() {
+        let arena = Arc::new(Arena::new(0, 1 << 20, 8).expect("addresses are there"));
+        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, 0);
+        let epochs = Arc::new(Epochs::new());
+        let (layout, policy) = (ChunkLayout::Inline, Replacement::Clock);
+        let hot = Hot::new(arena, Arc::clone(&epochs), sizes, layout, policy, 50, |_| 1);
+        let fields = Fields { flags: 7, ..Fields::default() };
+        let value: Vec<u8> = (0..20_000_u32).map(|at| (at % 251) as u8).collect();
+        let layout = hot.layout(&fields, 3, value.len());
+        let mut draft = hot.draft(layout, &fields, b"key", &Nobody).expect("there is room");
+        draft.write(&value);
+        let (guard, from) = (epochs.pin(), draft.publish(7, 0, 100));
+        // SAFETY: published just now, and never unlinked.
+        let item = unsafe { hot.item(&guard, from) };
+        let (pieces, before) = (layout.pieces(), used(&hot));
+        assert!(pieces > 2);
+        let to = hot.copy_of_pieces(item, from).expect("there is room").publish_as(item, from);
+        // SAFETY: as above.
+        let copied = unsafe { hot.item(&guard, to) };
+        let bytes: Vec<u8> =
+            (0..pieces).flat_map(|number| hot.piece_value(copied, number)).copied().collect();
+        assert!(bytes == value && copied.key() == b"key" && copied.fields() == item.fields());
+        assert!((0..pieces).all(|number| copied.piece(number) != item.piece(number)));
+        assert_eq!(used(&hot).iter().sum::<usize>(), before.iter().sum::<usize>() + 1 + pieces);
+        // Until a class has nothing left, and then what the copy had is free again.
+        let class = loop {
+            let before = used(&hot);
+            match hot.copy_of_pieces(item, from) {
+                Ok(copy) => _ = copy.publish_as(item, from),
+                Err(class) => {
+                    assert_eq!(used(&hot), before);
+                    break class;
+                }
+            }
+        };
+        assert_eq!(class, hot.class_at(item.piece(0)));
+    }
 }
