@@ -49,16 +49,9 @@ impl CpuTime {
     /// Of this process so far.
     pub fn of(pid: u32) -> Outcome<CpuTime> {
         let mut all = CpuTime { threads_ns: 0, ticks: 0 };
-        for (place, pid) in family(pid).into_iter().enumerate() {
-            match CpuTime::of_one(pid) {
-                Ok(one) => {
-                    all.threads_ns += one.threads_ns;
-                    all.ticks += one.ticks;
-                }
-                // A descendant may end at any time.
-                Err(failure) if place == 0 => return Err(failure),
-                Err(_) => {}
-            }
+        for one in of_family(pid, CpuTime::of_one)? {
+            all.threads_ns += one.threads_ns;
+            all.ticks += one.ticks;
         }
         Ok(all)
     }
@@ -109,20 +102,20 @@ fn family(pid: u32) -> Vec<u32> {
     pids
 }
 
+/// What is known of a process and of all that descend from it. These may end at any time.
+fn of_family<T>(pid: u32, of_one: fn(u32) -> Outcome<T>) -> Outcome<Vec<T>> {
+    let mut all = vec![of_one(pid)?];
+    all.extend(family(pid).into_iter().skip(1).flat_map(of_one));
+    Ok(all)
+}
+
 /// Resident memory now and at its highest. Of several processes the peaks are added up, at
 /// whatever times they were.
 pub fn resident(pid: u32) -> Outcome<Resident> {
     let mut all = Resident { bytes: 0, peak_bytes: 0 };
-    for (place, pid) in family(pid).into_iter().enumerate() {
-        match resident_of_one(pid) {
-            Ok(one) => {
-                all.bytes += one.bytes;
-                all.peak_bytes += one.peak_bytes;
-            }
-            // A descendant may end at any time.
-            Err(failure) if place == 0 => return Err(failure),
-            Err(_) => {}
-        }
+    for one in of_family(pid, resident_of_one)? {
+        all.bytes += one.bytes;
+        all.peak_bytes += one.peak_bytes;
     }
     Ok(all)
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::ValueEnum;
 use larder::{Attributes, Cache, Condition};
+use policy::gd_wheel::Link;
 
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
@@ -28,7 +29,7 @@ const THREADS: [usize; 2] = [1, 2];
 /// Requests of each thread and round.
 const REQUESTS_MAX: usize = 1_000_000;
 /// What GD-Wheel keeps for each item and CLOCK does not.
-const LINK_BYTES: u64 = 12;
+const LINK_BYTES: u64 = size_of::<Link>() as u64;
 
 type Key = [u8; 16];
 
