@@ -26,7 +26,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-use tally::{Count, Ran};
+use tally::Ran;
 
 const USAGE: &str = "\
 cargo xtask CHORE
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
 
 /// Says so where a chore could not run; nobody counts it.
 fn tell(ran: Ran) {
-    drop(Count::from(ran));
+    drop(ran.count());
 }
 
 fn run(chore: &str, arguments: &[String]) -> Result {

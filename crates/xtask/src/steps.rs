@@ -28,9 +28,9 @@ const STAGES: &[Stage] = &[
             // Each model has one thread, and so has the last of the release, which takes longest:
             // after the tests it would leave a core idle.
             &[
-                ("dependencies", || dependencies().map(Count::from)),
+                ("dependencies", || dependencies().map(Ran::count)),
                 ("deploy", deploy::check),
-                ("loom", || loom().map(Count::from)),
+                ("loom", || loom().map(Ran::count)),
                 ("release", || one(release())),
             ],
         ],
@@ -45,14 +45,14 @@ const STAGES: &[Stage] = &[
                     Ok(Count { passed, failed, notes: report.that_did_not_pass() })
                 }),
                 ("admin", || admin::all(None)),
-                ("comparison", || comparison().map(Count::from)),
+                ("comparison", || comparison().map(Ran::count)),
             ],
             &[
                 ("bench", || one(own_tests::bench())),
                 ("papers", || one(own_tests::papers())),
                 ("restarts", || one(restarts())),
                 ("memory-limit", || one(memory_limit())),
-                ("miri", || miri().map(Count::from)),
+                ("miri", || miri().map(Ran::count)),
             ],
         ],
         // Conformance, in which some of memcached's own tests go by the clock, leaves more than
