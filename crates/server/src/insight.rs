@@ -224,7 +224,9 @@ impl Seen {
                 () => After::Nothing,
             },
             answer: match () {
-                () if is_single => Answer::Bytes(out.made_bytes() - before.made_bytes),
+                () if is_single => {
+                    Answer::Bytes(out.made_bytes().saturating_sub(before.made_bytes))
+                }
                 () if answers_with_values(&step.action) => Answer::Values,
                 () => Answer::Short,
             },

@@ -322,6 +322,19 @@ fn a_few_dumps_go_on_at_one_time_and_each_end_makes_room() {
     assert!(begun.starts_with("OK\r\n"), "{begun}");
 }
 
+/// A client may choose any unique, and whoever compares 0 compares none.
+#[test]
+fn nothing_is_stored_over_the_unique_0_whatever_a_client_has_chosen() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("ms k 1 E18446744073709551615\r\nx\r\n", "HD\r\n");
+    client.ask("ms k 1 C0\r\ny\r\n", "EX\r\n");
+    client.ask("cas k 0 0 1 0\r\ny\r\n", "EXISTS\r\n");
+    client.ask("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
+    // What was made just now was not left alone for a quarter of an hour.
+    client.ask("mg new N30 l\r\n", "HD l0 W\r\n");
+}
+
 #[test]
 fn watchers_hear_what_they_ask_for() {
     let server = Server::start(&[]);
@@ -334,6 +347,12 @@ fn watchers_hear_what_they_ask_for() {
     let text = watcher.read_to("type=deleted key=a cmd=delete clsid=0 size=0\n");
     assert!(text.contains("type=item_store key=a status=stored cmd=set ttl=0 clsid=1"), "{text}");
     assert!(text.contains("type=item_get key=a status=found"), "{text}");
+    // What it is added to keeps its expiry.
+    client.ask("set t 0 100 1\r\nx\r\n", "STORED\r\n");
+    client.ask("append t 0 0 1\r\ny\r\n", "STORED\r\n");
+    client.ask("delete t\r\n", "DELETED\r\n");
+    let text = watcher.read_to("type=deleted key=t cmd=delete clsid=0 size=0\n");
+    assert!(text.contains("cmd=append ttl=100 ") || text.contains("cmd=append ttl=99 "), "{text}");
     client
         .ask("get x\r\nwatch\r\n", "END\r\nERROR cannot pipeline other commands before watch\r\n");
 }
