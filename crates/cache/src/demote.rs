@@ -224,7 +224,7 @@ impl Links for Downward<'_> {
             if cache.rest_hot(&cache.epochs.pin(), (copied.hash, copied.place), is_same) {
                 return true;
             }
-            if !cache.takes_on_flash(&record, copied.is_known) {
+            if !cache.takes_on_flash(&record.fields, copied.is_known) {
                 return false;
             }
             let is_straight = cache.is_straight_to_flash();
@@ -426,7 +426,7 @@ impl Cache {
             let hash = self.hash(record.key);
             below.ghosts.add(hash.0);
             let is_there = self.rest_row(guard, record, hash, || leaving.is_alive())
-                || (self.takes_on_flash(record, false)
+                || (self.takes_on_flash(&record.fields, false)
                     && self.spill(guard, record, hash, || leaving.is_alive()) == Spilled::There);
             if is_there {
                 leaving.bury();

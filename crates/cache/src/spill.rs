@@ -113,8 +113,7 @@ impl Cache {
         let fields = snapshot.fields();
         let is_known = self.remembers(hash);
         let is_wanted = is_known || fields.mark & FETCHED != 0;
-        let takes = is_wanted || tier.entrance.takes_all();
-        if !takes || !tier.entrance.takes(&fields, is_known, self.now()) {
+        if !is_wanted && !tier.entrance.takes_all() || !self.takes_on_flash(&fields, is_known) {
             return false;
         }
         let together;
@@ -138,8 +137,8 @@ impl Cache {
     }
 
     /// Whether an item is let in; it is known to be wanted, or whether it was read is all there is.
-    pub(crate) fn takes_on_flash(&self, record: &::flash::Record<'_>, is_known: bool) -> bool {
-        let takes = |tier: &FlashTier| tier.entrance.takes(&record.fields, is_known, self.now());
+    pub(crate) fn takes_on_flash(&self, fields: &::flash::Fields, is_known: bool) -> bool {
+        let takes = |tier: &FlashTier| tier.entrance.takes(fields, is_known, self.now());
         self.flash.as_deref().is_some_and(takes)
     }
 
