@@ -204,6 +204,7 @@ impl<'c> Session<'c> {
             Side::Back => (old, new),
             Side::Front => (new, old),
         };
+        self.count_copied(value_bytes);
         joined.hot.copy_value(first);
         joined.hot.copy_value(second);
         Ok(joined)
@@ -300,7 +301,9 @@ impl<'c> Session<'c> {
             rest /= 10;
             digits += 1;
         }
-        let mut draft = self.cache.reserve_fields(key, hash, fields, digits.max(bytes_min))?;
+        let bytes = digits.max(bytes_min);
+        let mut draft = self.cache.reserve_fields(key, hash, fields, bytes)?;
+        self.count_copied(bytes);
         draft.write(&text[..digits]);
         loop {
             let padding = draft.writable();
@@ -394,6 +397,7 @@ impl<'c> Session<'c> {
     ) -> Result<Draft<'c>, Refusal> {
         let item = seen.found.item;
         let mut draft = self.cache.reserve_fields(key, hash, fields, item.value_bytes())?;
+        self.count_copied(item.value_bytes());
         draft.hot.copy_value(item);
         Ok(draft)
     }
@@ -510,7 +514,9 @@ mod tests {
 
     use super::{expiry_of, parse_number};
     use crate::cache::Cache;
-    use crate::types::{Attributes, Condition, Expiry, Remove, Removed, Stored};
+    use crate::types::{
+        Arithmetic, Attributes, Condition, Expiry, Remove, Removed, Side, Store, Stored,
+    };
 
     const NOW: u32 = 1_800_000_000;
 
@@ -550,6 +556,41 @@ mod tests {
         clock.advance(200);
         let remove = |key: &[u8]| cache.session().remove(key, cache.hash(key), &Remove::default());
         assert_eq!(remove(&key), Ok(Removed::NotFound));
+    }
+
+    /// A server that is not told makes others wait for them.
+    #[test]
+    fn changes_tell_what_they_copy() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        cache.set(b"k", &[b' '; 5000], Expiry::NEVER).expect("an empty cache has room");
+        let number = [&b"7"[..], &[b' '; 5000]].concat();
+        cache.set(b"n", &number, Expiry::NEVER).expect("there is room");
+        let session = cache.session();
+        let [k, n] = [&b"k"[..], b"n"].map(|key| cache.hash(key));
+        let taken = |change: &dyn Fn()| {
+            change();
+            session.take_copied_bytes()
+        };
+        let touch = |ms| {
+            let expiry = Expiry::at_ms(u64::from(cache.now() + 100) * 1000 + ms);
+            assert_eq!(session.touch(b"k", k, expiry), Ok(true));
+        };
+        assert_eq!(taken(&|| touch(1)), 5000, "it has no room for an expiry");
+        assert_eq!(taken(&|| touch(2)), 5000, "nor for another to the millisecond");
+        assert_eq!(taken(&|| touch(2)), 0, "it is the same");
+        let invalidate = Remove { invalidate: true, ..Remove::default() };
+        let remove = || assert_eq!(session.remove(b"k", k, &invalidate), Ok(Removed::Removed));
+        assert_eq!(taken(&remove), 5000);
+        let count = || assert!(session.arithmetic(b"n", n, &Arithmetic::INCREMENT).is_ok());
+        assert_eq!(taken(&count), 5001);
+        let append = || {
+            let draft = session.reserve(b"k", k, Attributes::default(), 1);
+            let mut draft = draft.expect("there is room");
+            draft.write(b"x");
+            let how = Store::when(Condition::Present);
+            assert!(session.concat(draft, Side::Back, how, None).is_ok());
+        };
+        assert_eq!(taken(&append), 5001);
     }
 
     /// It was judged once more, by the expiry that another touch had given it meanwhile.

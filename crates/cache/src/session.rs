@@ -1,5 +1,6 @@
 //! A session: one batch of requests under one pinned epoch.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use hot::mark::hit_mark;
@@ -23,6 +24,7 @@ pub struct Session<'c> {
     pub(crate) lower: Lower<'c>,
     pub(crate) flash: FlashView,
     pub(crate) countdown: Countdown,
+    copied_bytes: Cell<usize>,
 }
 
 impl Drop for Session<'_> {
@@ -42,6 +44,7 @@ impl Cache {
             lower: Lower::new(self),
             flash: FlashView::default(),
             countdown: Countdown::new(self),
+            copied_bytes: Cell::new(0),
         }
     }
 }
@@ -57,6 +60,18 @@ impl Session<'_> {
     /// was put back over a restart.
     pub fn now_ms(&self) -> u64 {
         self.cache.clock.unix_ms().max(u64::from(self.now()) * 1000)
+    }
+
+    /// Counts bytes of a value that a change writes anew.
+    pub(crate) fn count_copied(&self, bytes: usize) {
+        self.copied_bytes.set(self.copied_bytes.get() + bytes);
+    }
+
+    /// Bytes of values that changes have written anew since this was last asked: work that neither
+    /// a request nor its answer tells.
+    #[inline]
+    pub fn take_copied_bytes(&self) -> usize {
+        self.copied_bytes.take()
     }
 
     /// How many flushes of everything there were so far, and have begun; modulo 2^32.

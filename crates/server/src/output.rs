@@ -94,7 +94,7 @@ impl<'o, 's> Output<'o, 's> {
     }
 
     /// Counts work that the length of its reply does not tell, such as the copy of a value that is
-    /// added to, like so many bytes of output: whoever looks whether there is much to write sees
+    /// changed, like so many bytes of output: whoever looks whether there is much to write sees
     /// that much was done, and nobody has to look for that as well.
     pub fn charge(&mut self, bytes: usize) {
         self.charged_bytes += bytes;

@@ -512,6 +512,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                         redis::execute(&context, &session, client, step, &mut ahead, &mut out)
                     }
                 };
+                out.charge(session.take_copied_bytes());
                 let ended = Ended::of(step, &flow, &session, self.counters, ahead.hashes(), &out);
                 self.sampling.end(begun, &ended, connection.serial);
                 is_over = flow.is_err() || session.is_long();
@@ -532,8 +533,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                     }
                 }
                 if fetches {
-                    let wanted = session.take_wanted();
-                    fetch(&mut self.reads, connection, wanted);
+                    fetch(&mut self.reads, connection, session.take_wanted());
                     return Ok(stop_at(plan, steps, next));
                 }
             }

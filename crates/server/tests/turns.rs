@@ -50,7 +50,8 @@ fn with_value(server: &Server) -> Client {
 }
 
 /// 65,533 bytes of `stats items` kept all other clients of a worker waiting for most of a second,
-/// and so did bytes that were added to a large value: a turn ended when its input did.
+/// and so did bytes that were added to a large value, or other changes for which it is copied: a
+/// turn ended when its input did.
 #[test]
 fn others_are_served_between_text_requests_that_take_long() {
     for (request, count) in [
@@ -62,6 +63,7 @@ fn others_are_served_between_text_requests_that_take_long() {
         ("append big 0 0 1\r\nx\r\n", REQUESTS),
         ("prepend big 0 0 1\r\nx\r\n", REQUESTS),
         ("ms big 1 MA\r\nx\r\n", REQUESTS),
+        ("md big I\r\n", REQUESTS),
         // No more than sockets take at once: who does not read lets others come first anyway.
         ("get big\r\n", 4),
         ("get big big big big\r\n", 1),
@@ -111,6 +113,10 @@ fn others_are_served_between_binary_requests_that_take_long() {
 fn others_are_served_between_redis_commands_that_take_long() {
     let in_one =
         [b"MULTI\r\n".to_vec(), b"INFO\r\n".repeat(REQUESTS), b"EXEC\r\n".to_vec()].concat();
+    // Neither deadline has room where the value lies, at a whole second or not.
+    let expire = [array(&[b"EXPIRE", b"big", b"100"]), array(&[b"EXPIRE", b"big", b"101"])];
+    let expire = expire.concat().repeat(REQUESTS);
+    let expire_in_one = [&b"MULTI\r\n"[..], &expire, b"EXEC\r\n"].concat();
     for commands in [
         b"INFO\r\n".repeat(REQUESTS),
         b"\"INFO\" cpu\r\n".repeat(REQUESTS),
@@ -122,6 +128,8 @@ fn others_are_served_between_redis_commands_that_take_long() {
         array(&[b"SETRANGE", b"big", b"7", b"x"]).repeat(REQUESTS),
         array(&[b"COMMAND"]).repeat(10 * REQUESTS),
         in_one,
+        expire,
+        expire_in_one,
     ] {
         let (server, address) = Server::start_with_redis(&["-t", "1", "-m", "256"]);
         with_value(&server);

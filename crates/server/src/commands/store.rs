@@ -276,13 +276,8 @@ fn finish<'s, 'c>(
     let how = How { condition: command.condition, new_cas: command.new_cas };
     let vivify = command.vivify.map(|time| expiry(time, session));
     let stored = match command.mode {
-        // All of the value is copied.
-        StoreMode::Append => session
-            .concat_sized(draft, Side::Back, how, vivify)
-            .inspect(|&(_, value_bytes)| out.charge(value_bytes)),
-        StoreMode::Prepend => session
-            .concat_sized(draft, Side::Front, how, vivify)
-            .inspect(|&(_, value_bytes)| out.charge(value_bytes)),
+        StoreMode::Append => session.concat_sized(draft, Side::Back, how, vivify),
+        StoreMode::Prepend => session.concat_sized(draft, Side::Front, how, vivify),
         _ => session.store_costed(draft, how).map(|(stored, cost_us)| {
             context.counters.cost_stored_us.add(u64::from(cost_us));
             (stored, command.value_bytes)

@@ -137,7 +137,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             let mut out = Output::new(&mut self.replies);
             let behind = &tail[..tail_bytes];
             let stored = commands::complete(&context, &session, &action, draft, behind, &mut out);
-            self.turn_bytes += out.charged_bytes();
+            self.turn_bytes += session.take_copied_bytes();
             let Err((back, again)) = stored else {
                 return self.sampling.complete(&action, &session, &self.server.cache);
             };

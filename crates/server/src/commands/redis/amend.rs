@@ -7,6 +7,7 @@ use larder::{Attributes, Condition, Draft, Hash, Item, Observed, Successor};
 
 use super::set::fill;
 use super::{Stop, Task};
+use crate::output::Output;
 
 /// A value that is made up.
 ///
@@ -56,10 +57,12 @@ impl Amended<'_> {
 impl<'s> Task<'_, '_, '_, 's, '_> {
     /// Makes a value up from the one that is there, and stores it with the expiry, the client flags
     /// and the cost of that. `make` says what it is, or that nothing is to be stored; it is asked
-    /// again if somebody else was faster. Returns whether the key was there.
+    /// again if somebody else was faster. Returns whether the key was there. All of the value
+    /// counts as work: most of it may be copied, or zeros.
     pub(super) fn amend<'v>(
         &self,
         (key, hash): (&[u8], Hash),
+        out: &mut Output<'_, '_>,
         mut make: impl FnMut(Option<&Item<'s>>) -> Result<Option<Amended<'v>>, Stop>,
     ) -> Result<bool, Stop> {
         loop {
@@ -80,6 +83,7 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
             };
             let mut draft = draft.map_err(|refusal| self.refused(refusal))?;
             amended.write(old, &mut draft);
+            out.charge(bytes);
             let is_done = match &observed {
                 None => self.enter(draft, Condition::Absent)?,
                 Some(observed) => self.session.replace(observed, draft),

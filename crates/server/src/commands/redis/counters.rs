@@ -45,7 +45,7 @@ fn count(
     out: &mut Output<'_, '_>,
 ) -> Ended {
     let mut sum = 0;
-    let found = task.amend(key, |old| {
+    let found = task.amend(key, out, |old| {
         let before = match old {
             None => 0,
             Some(item) => number_of(item).ok_or(NOT_AN_INTEGER)?,
@@ -79,7 +79,7 @@ pub(super) fn incrbyfloat(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<
     let key = task.key();
     let by = task.word();
     let mut sum = String::new();
-    let found = task.amend(key, |old| {
+    let found = task.amend(key, out, |old| {
         let before = old.map_or(Some(&b"0"[..]), Item::contiguous);
         let before = before.and_then(decimal::read).ok_or(NOT_A_NUMBER)?;
         let by = decimal::read(by).ok_or(NOT_A_NUMBER)?;

@@ -57,7 +57,7 @@ pub(super) fn setrange(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_,
     let value = task.word();
     let offset = usize::try_from(offset).map_err(|_| Stop::from("ERR offset is out of range"))?;
     let mut length = 0;
-    task.amend(key, |old| {
+    task.amend(key, out, |old| {
         let before = old.map_or(0, Item::value_bytes);
         length = before;
         if value.is_empty() {
@@ -69,8 +69,6 @@ pub(super) fn setrange(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_,
         let (zeros, tail) = (offset - front, before.saturating_sub(end));
         Ok(Some(Amended { front, zeros, new: value.into(), tail }))
     })?;
-    // All of the value is copied.
-    out.charge(length);
     task.context.counters.cmd_set.one();
     task.context.count_namespace(key.0, Act::Set);
     reply::integer(out.bytes, length as i64);
@@ -82,13 +80,11 @@ pub(super) fn append(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
     let key = task.bare_key();
     let value = task.word();
     let mut length = 0;
-    task.amend(key, |old| {
+    task.amend(key, out, |old| {
         let front = old.map_or(0, Item::value_bytes);
         length = checked(task, front + value.len())?;
         Ok(Some(Amended { front, new: value.into(), ..Amended::default() }))
     })?;
-    // All of the value is copied.
-    out.charge(length);
     task.context.counters.cmd_set.one();
     task.context.count_namespace(key.0, Act::Set);
     reply::integer(out.bytes, length as i64);

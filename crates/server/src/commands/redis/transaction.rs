@@ -102,8 +102,9 @@ impl Queue {
             let Scanned::Command(command, consumed) = scanned else {
                 unreachable!("the queue has whole commands");
             };
-            out.charge(ONE_OF_MANY_BYTES);
-            match run_one(task, command, out) {
+            let ran = run_one(task, command, out);
+            out.charge(ONE_OF_MANY_BYTES + task.session.take_copied_bytes());
+            match ran {
                 Ok(Done::Next) => {}
                 Err(Stop::Error(text)) => reply::error(out.bytes, &text),
                 not_yet => {
