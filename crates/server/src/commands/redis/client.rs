@@ -15,7 +15,7 @@ use crate::rights::Rights;
 pub struct Progress {
     /// Keys, or other words, that are done with.
     pub keys: usize,
-    /// How many of them count.
+    /// How many of them count, or what they have asked for, a bit each.
     pub count: i64,
     /// The words behind them, and how many keys stand before these, once one is done with: who goes
     /// on after each part of a long answer would pass over half of its words in all every time.

@@ -29,6 +29,9 @@ const SECTIONS: [Section; 8] = [
     ("Keyspace", keyspace),
 ];
 
+/// All of them, as bits.
+const ALL: i64 = (1 << SECTIONS.len()) - 1;
+
 /// What sections are about: the server, and the cache's statistics at one moment for all that want
 /// them.
 struct Now<'s> {
@@ -42,20 +45,23 @@ impl Now<'_> {
     }
 }
 
-/// `INFO [section ...]`.
-pub(super) fn info(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
-    let is_asked = |name: &str| {
-        let mut words = task.words;
-        words.len() == 0
-            || words.any(|word| {
-                let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-                is(name) || is("default") || is("all") || is("everything")
-            })
-    };
+/// `INFO [section ...]`: its progress is which sections the words so far have asked for, a bit
+/// each.
+pub(super) fn info<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
+    let asks_by_name = task.words.len() > 0;
+    task.go_on();
+    while task.words.len() > 0 {
+        if task.must_pause(out) {
+            return Ok(Done::Flush);
+        }
+        task.client.progress.count |= asked_by(task.word());
+        task.advance(out);
+    }
+    let asked = if asks_by_name { task.client.progress.count } else { ALL };
     let now = Now { server: task.context.server, cache: OnceCell::new() };
     let mut lines = Lines(String::new());
-    for (name, write) in SECTIONS {
-        if !is_asked(name) {
+    for (number, (name, write)) in SECTIONS.into_iter().enumerate() {
+        if asked >> number & 1 == 0 {
             continue;
         }
         if !lines.0.is_empty() {
@@ -69,6 +75,15 @@ pub(super) fn info(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
     reply::verbatim(out.bytes, task.version(), lines.0.as_bytes());
     out.charge_turn();
     Ok(Done::Next)
+}
+
+/// The sections that a word asks for, a bit each.
+fn asked_by(word: &[u8]) -> i64 {
+    let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    if ["default", "all", "everything"].into_iter().any(is) {
+        return ALL;
+    }
+    SECTIONS.iter().position(|(name, _)| is(name)).map_or(0, |number| 1 << number)
 }
 
 /// Lines of `name:value`.

@@ -109,16 +109,27 @@ fn categories(entry: &Entry) -> Vec<&'static str> {
 }
 
 /// `COMMAND DOCS name ...`, likewise. What is not known is left out, so that all are looked for
-/// before the first is answered.
+/// before the first is answered: its progress is how many names have been looked for, and then how
+/// many beyond these have been answered.
 fn document_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let (version, names) = (task.version(), task.words);
     task.go_on();
+    while task.client.progress.keys < names.len() {
+        if task.must_pause(out) {
+            return Ok(Done::Flush);
+        }
+        task.client.progress.count += i64::from(listed_as(task.word()).is_some());
+        task.advance(out);
+    }
+    if task.client.progress.keys == names.len() {
+        task.words = names;
+    }
     while task.words.len() > 0 {
         if task.must_pause(out) {
             return Ok(Done::Flush);
         }
-        if !task.client.progress.is_begun() {
-            reply::map(out.bytes, version, names.filter_map(listed_as).count());
+        if task.client.progress.keys == names.len() {
+            reply::map(out.bytes, version, task.client.progress.count as usize);
         }
         if let Some(entry) = listed_as(task.word()) {
             document(entry, version, out.bytes);
