@@ -329,8 +329,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
         // A password is checked after those of others, who may be many and anybody.
         let is_counted =
             !connection.parked.is_empty() || matches!(connection.state, State::Login(_));
-        let kept_bytes = match &connection.redis {
-            Some(client) => connection.unread.capacity() + client.queue_bytes(),
+        let kept_bytes = match &mut connection.redis {
+            Some(client) => connection.unread.capacity() + client.count_queue_bytes(),
             None if is_counted => connection.unread.len(),
             // Less than a line; or what waits for flash or for its turn, which is a buffer's worth
             // at the most, and no reason to close whoever pipelines.

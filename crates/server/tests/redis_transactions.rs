@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Client, Server};
+use common::{Client, Server, array};
 
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
 
@@ -145,6 +145,23 @@ fn who_can_queue_no_more_is_told_so() {
     let mut first = clients.remove(0);
     first.send(b"exec\r\n");
     assert!(first.read_to(":540000\r\n").starts_with("*9\r\n+OK\r\n"));
+}
+
+/// All that was queued had to fit in once more, which half of the limit at the most could.
+#[test]
+fn who_is_alone_can_queue_most_of_what_there_is_room_for() {
+    const COMMANDS: usize = 24;
+    let (server, address) = Server::start_with_redis(&["-m", "64", "-I", "32m"]);
+    let mut client = Client::connect(address);
+    client.ask("multi\r\n", "+OK\r\n");
+    let set = array(&[b"set", b"k", &[b'v'; 1 << 20]]);
+    for _ in 0..COMMANDS {
+        client.send(&set);
+        client.expect(b"+QUEUED\r\n");
+    }
+    let answer = format!("*{COMMANDS}\r\n{}", "+OK\r\n".repeat(COMMANDS));
+    client.ask("exec\r\n", &answer);
+    server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
 }
 
 #[test]

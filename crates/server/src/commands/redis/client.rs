@@ -136,9 +136,9 @@ impl Client {
         }
     }
 
-    /// The bytes of what it has asked for since MULTI.
-    pub fn queue_bytes(&self) -> usize {
-        self.queue.as_ref().map_or(0, Queue::bytes)
+    /// The bytes of what it has asked for since MULTI, which are counted from now on.
+    pub fn count_queue_bytes(&mut self) -> usize {
+        self.queue.as_mut().map_or(0, Queue::count_bytes)
     }
 
     /// Whether its command has done with nothing further since this was last asked.

@@ -47,12 +47,20 @@ pub struct Queue {
     next: Option<usize>,
     /// How far that one has been looked at.
     scan: Scan,
+    /// The bytes that count as kept.
+    counted_bytes: usize,
 }
 
 impl Queue {
-    /// The bytes that it keeps.
-    pub fn bytes(&self) -> usize {
-        self.bytes.capacity()
+    /// The bytes that it keeps, all of which count from now on.
+    pub fn count_bytes(&mut self) -> usize {
+        self.counted_bytes = self.bytes.capacity();
+        self.counted_bytes
+    }
+
+    /// The bytes that it keeps and that do not count yet.
+    fn uncounted_bytes(&self) -> usize {
+        self.bytes.capacity().saturating_sub(self.counted_bytes)
     }
 
     /// How many of them are done with.
@@ -65,10 +73,11 @@ impl Queue {
         *self = Self { is_flawed: true, ..Self::default() };
     }
 
-    /// Keeps a command, if all that is kept has at most so many bytes then.
-    fn push(&mut self, command: Command<'_>, bytes_max: usize) -> Result<(), Stop> {
+    /// Keeps a command, if all that is kept has at most so many bytes then; how many those of it
+    /// are at most.
+    fn push(&mut self, command: Command<'_>, bytes_max: usize) -> Result<usize, Stop> {
         if self.is_flawed {
-            return Ok(());
+            return Ok(0);
         }
         let bytes: usize = command.words().map(|word| word.len() + WORD_BYTES).sum();
         if bytes + WORD_BYTES > self.bytes.capacity() - self.bytes.len() {
@@ -83,7 +92,7 @@ impl Queue {
             self.spoil();
             return Err(TOO_LARGE.into());
         }
-        Ok(())
+        Ok(bytes + WORD_BYTES)
     }
 
     /// Executes what has not been executed yet.
@@ -161,10 +170,12 @@ pub(super) fn enqueue(
         queue.spoil();
         return Err(FORBIDDEN.into());
     }
-    queue.push(command, context.server.cache.item_bytes_max() + COMMAND_BYTES_BASE)?;
+    let bytes_max = context.server.cache.item_bytes_max() + COMMAND_BYTES_BASE;
+    let bytes = queue.push(command, bytes_max)?;
     // It is counted when all that has come is executed, and who is over the limit then is closed:
-    // whoever can still be told is. What it kept before counts twice.
-    if !context.server.parked.make_room(queue.bytes()) {
+    // whoever can still be told is. So there has to be room for one more of its size, the first
+    // part of which is kept before anybody looks at it.
+    if !context.server.parked.make_room(queue.uncounted_bytes() + bytes) {
         queue.spoil();
         return Err(OUT_OF_MEMORY.into());
     }
