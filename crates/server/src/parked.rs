@@ -148,12 +148,10 @@ impl ParkedLimit {
     }
 
     fn try_take(&self, bytes: usize, bytes_max: usize) -> bool {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > bytes_max {
-            self.give_back(bytes);
-            return false;
-        }
-        true
+        // Not added first and taken back if it is too much: who asks meanwhile would be refused, or
+        // have others closed, for what nobody has.
+        let fits = |taken: usize| taken.checked_add(bytes).filter(|&sum| sum <= bytes_max);
+        self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
     fn give_back(&self, bytes: usize) {
@@ -426,6 +424,8 @@ impl Parked {
 mod tests {
     use std::io::Read;
     use std::net::{SocketAddr, TcpStream};
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicBool;
 
     use ::io::net::Listener;
     use ::io::tls;
@@ -466,6 +466,29 @@ mod tests {
         parked.discard(&limit);
         assert_eq!(limit.bytes(), 0);
         other.park(&[b"x"], &limit).expect("there is room again");
+    }
+
+    /// Its bytes were there for a moment all the same, and the other was closed for want of room.
+    #[test]
+    fn who_is_refused_takes_nothing_from_another_not_even_for_a_moment() {
+        let (limit, has_begun, is_over) = (limit(10), Barrier::new(2), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                has_begun.wait();
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(!limit.try_take(11, 10));
+                }
+            });
+            has_begun.wait();
+            let are_taken = (0..2_000_000).all(|_| {
+                let is_taken = limit.try_take(10, 10);
+                limit.give_back(if is_taken { 10 } else { 0 });
+                is_taken
+            });
+            is_over.store(true, Ordering::Relaxed);
+            assert!(are_taken);
+        });
+        assert_eq!(limit.bytes(), 0);
     }
 
     /// It kept that of the start, whatever an operator had been told to do about it.
