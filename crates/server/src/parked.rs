@@ -163,17 +163,22 @@ impl ParkedLimit {
         bytes <= self.bytes_max().saturating_sub(self.bytes()) || self.end_stalled(bytes)
     }
 
-    /// Which connections of a worker have to be tried.
-    pub fn to_be_tried(&self, worker: usize) -> Vec<usize> {
+    /// Which connections of a worker have to be tried; and whether it has any with output parked.
+    pub fn to_be_tried(&self, worker: usize) -> (Vec<usize>, bool) {
         let now = self.clock.elapsed();
-        let list = lock(&self.list);
-        let waiting = list.waiting.values().filter_map(|waiting| {
+        let (mut due, mut has_any) = (Vec::new(), false);
+        for waiting in lock(&self.list).waiting.values() {
             // If it is locked, its worker is just writing to it, or somebody looks as we do.
-            let waiting = waiting.try_lock().ok()?;
-            let is_due = waiting.owner.worker == worker && waiting.is_quiet(now, TRY_AFTER);
-            is_due.then_some(waiting.owner.place)
-        });
-        waiting.collect()
+            let Ok(waiting) = waiting.try_lock() else {
+                has_any = true;
+                continue;
+            };
+            if waiting.owner.worker == worker {
+                has_any = true;
+                due.extend(waiting.is_quiet(now, TRY_AFTER).then_some(waiting.owner.place));
+            }
+        }
+        (due, has_any)
     }
 
     /// Ends those who have taken nothing for longest, until there is room for so many bytes. If
@@ -559,6 +564,20 @@ mod tests {
         hogs[0].discard(&limit);
         hogs[0].keep(0, &limit).expect("fewer");
         reader.keep(5, &limit).expect("now it has");
+    }
+
+    #[test]
+    fn a_worker_has_its_own_output_to_look_after_and_no_input() {
+        let limit = limit(10);
+        let has_any = || [0, 1].map(|worker| limit.to_be_tried(worker).1);
+        let mut parked = Parked::default();
+        parked.set_owner(Owner { worker: 1, ..Owner::default() });
+        parked.keep(1, &limit).expect("room");
+        assert_eq!(has_any(), [false, false]);
+        parked.park(&[b"1"], &limit).expect("room");
+        assert_eq!(has_any(), [false, true]);
+        parked.discard(&limit);
+        assert_eq!(has_any(), [false, false]);
     }
 
     #[test]

@@ -170,6 +170,8 @@ pub struct Worker<'c, S> {
     serial: u64,
     now_s: u32,
     looked_s: u32,
+    /// Some of its connections have, or lately had, output parked.
+    has_parked: bool,
     /// When sockets with parked output were last tried.
     tried: Stopwatch,
     /// Connections that were in the TLS handshake, or had not logged in, when it was last looked,
@@ -198,6 +200,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             serial: 0,
             now_s: server.now(),
             looked_s: 0,
+            has_parked: false,
             tried: Stopwatch::start(),
             unsettled: 0,
             has_users: server.users.is_some(),
@@ -224,7 +227,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             Some(Duration::ZERO)
         } else if self.turner.is_behind() {
             Some(HAND_OVER_AFTER)
-        } else if self.server.parked.bytes() > 0 {
+        } else if self.has_parked {
             Some(TRY_AFTER)
         } else if self.server.live.idle_timeout_s() > 0 || self.unsettled > 0 {
             Some(IDLE_LOOK)
@@ -384,6 +387,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let Some(Some(connection)) = self.connections.get_mut(place) else {
             return;
         };
+        self.has_parked |= !connection.parked.is_empty();
         if self.has_users && connection.rights() == Rights::None {
             // Who is nobody any more has as long to say who it is as who has just come.
             self.unsettled = self.unsettled.max(1);
@@ -569,13 +573,13 @@ impl<'c, S: Sampling> Worker<'c, S> {
 
     /// Tries sockets with parked output that have taken nothing for a while.
     fn try_parked(&mut self) {
-        if self.server.parked.bytes() == 0 || self.tried.elapsed() < TRY_AFTER {
+        if !self.has_parked || self.tried.elapsed() < TRY_AFTER {
             return;
         }
         self.tried = Stopwatch::start();
-        for place in self.server.parked.to_be_tried(self.number) {
-            self.turn(place);
-        }
+        let (due, has_any) = self.server.parked.to_be_tried(self.number);
+        self.has_parked = has_any;
+        due.into_iter().for_each(|place| self.turn(place));
     }
 
     /// Closes connections that have been silent, or not come so far as to ask for anything, for too

@@ -123,6 +123,24 @@ fn who_was_served_until_now_was_not_silent() {
     assert!(![turns, fetch, dump].contains(&0), "{turns}, {fetch}, {dump}");
 }
 
+/// Every worker looked four times a second for output to be tried while any client had half a
+/// command, or a transaction, which is input.
+#[test]
+fn only_output_that_is_parked_is_looked_after() {
+    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &doors, poll, Some(Wire::Redis));
+    scene.ask(b"MULTI\r\nSET a 1\r\n", |connection| {
+        connection.redis.as_ref().is_some_and(|client| client.queue.is_some())
+    });
+    assert!(server.parked.bytes() > 0);
+    assert_eq!(scene.worker.timeout(), None);
+
+    let connection = scene.connection();
+    connection.parked.park(&[b"+PONG\r\n"], &server.parked).expect("there is room");
+    scene.worker.end_turn(0, Ok(After::Wait));
+    assert_eq!(scene.worker.timeout(), Some(TRY_AFTER));
+}
+
 /// A server's file of users.
 fn users() -> Option<Users> {
     let file = tempfile::NamedTempFile::new().expect("a file");
