@@ -144,10 +144,10 @@ impl Session<'_> {
     ) -> bool {
         let cache = self.cache;
         cache.hot.walk(&self.guard, cursor, chunks_max, |item, place| {
-            let hash = cache.hash(item.key());
             if cache.is_gone(item) {
                 return;
             }
+            let hash = cache.hash(item.key());
             if let Some(found) = cache.confirm(&self.guard, hash, item, place) {
                 visit(&Item::hot(cache, found, item.mark().load(Ordering::Relaxed)));
             }

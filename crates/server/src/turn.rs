@@ -230,6 +230,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
             if !connection.parked.is_empty() {
                 // Who waits for a socket keeps nothing that others wait for. It is asked for again.
                 connection.fetched.clear();
+                if let Some(client) = &mut connection.redis {
+                    client.listing.take_if(|listing| listing.has_place());
+                }
                 return Ok(After::Wait);
             }
             // Whoever took long to read has not been silent meanwhile.

@@ -142,9 +142,60 @@ fn a_transaction_waits_for_flash_and_does_nothing_twice() {
     assert_eq!(server.stat("miss_from_extstore"), 0);
 }
 
+/// Each kept the items of its segment, and what decodes them, beside the memory limit.
+#[test]
+fn scans_that_wait_for_flash_take_little_memory() {
+    const CLIENTS: usize = 400;
+    // Short ones, of which a segment has very many.
+    const SHORT_ITEMS: usize = 100_000;
+    let folder = TempDir::new().expect("a folder");
+    let (server, mut client) = start(&folder);
+    let mut stored = 0;
+    while server.stat("extstore_objects_used") < SHORT_ITEMS as u64 {
+        assert!(
+            stored < 40 * SHORT_ITEMS,
+            "only {} on flash",
+            server.stat("extstore_objects_used")
+        );
+        let sets: String =
+            (stored..stored + 1000).map(|at| format!("set k{at} value\r\n")).collect();
+        client.send(sets.as_bytes());
+        client.expect("+OK\r\n".repeat(1000).as_bytes());
+        stored += 1000;
+    }
+    let address = client.stream.peer_addr().expect("it is connected");
+    let mut others: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(address)).collect();
+    others.iter_mut().for_each(|other| other.ask("ping\r\n", "+PONG\r\n"));
+    // In the first segment: the number is the segment and one, the item, and that it is on flash.
+    let cursor = 1_u64 << 26 | 3;
+    let before = peak_bytes(&server);
+    for _ in 0..3 {
+        server.stop_threads();
+        others.iter_mut().for_each(|other| other.send(format!("scan {cursor}\r\n").as_bytes()));
+        server.signal("CONT");
+        others.iter_mut().for_each(|other| _ = scanned(other));
+    }
+    let grown = peak_bytes(&server) - before;
+    assert!(grown < 16 << 20, "{grown} bytes");
+}
+
+/// The most memory that the server had so far.
+fn peak_bytes(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id()));
+    let status = status.expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).expect("Linux has it");
+    kib.parse::<u64>().expect("a number") << 10
+}
+
 /// Keys on a line each, from one call, and the cursor behind them.
 fn scan(client: &mut Client, cursor: u64, options: &str) -> (u64, Vec<String>) {
     client.send(format!("scan {cursor} {options}\r\n").as_bytes());
+    scanned(client)
+}
+
+/// What a call returns.
+fn scanned(client: &mut Client) -> (u64, Vec<String>) {
     assert_eq!(line(client), "*2");
     let next = bulk(client).and_then(|digits| digits.parse().ok()).expect("a cursor");
     let count: usize = line(client)[1..].parse().expect("a number");

@@ -135,6 +135,22 @@ fn what_concerns_many_keys_makes_way_for_others() {
     assert!(turns >= TURNS, "exec: {turns} turns");
 }
 
+/// Where all was expired or flushed it was gone through in one go, however much that was.
+#[test]
+fn a_random_key_is_looked_for_in_many_turns() {
+    const KEYS: usize = 100_000;
+    let (server, address) = Server::start_with_redis(&["-t", "1"]);
+    let mut client = Client::connect(address);
+    let sets: String = (0..KEYS).map(|number| format!("set k{number} v\r\n")).collect();
+    client.send(sets.as_bytes());
+    client.expect("+OK\r\n".repeat(KEYS).as_bytes());
+    let before = server.stat("conn_yields");
+    client.ask("flushall\r\nrandomkey\r\nping\r\n", "+OK\r\n$-1\r\n+PONG\r\n");
+    let turns = server.stat("conn_yields") - before;
+    assert!(turns >= 3, "{turns} turns");
+    client.ask("set a 1\r\nrandomkey\r\n", "+OK\r\n$1\r\na\r\n");
+}
+
 /// While memory makes room, a command ends its session and goes on in another.
 #[test]
 fn commands_that_store_many_values_go_on_where_they_were() {

@@ -44,7 +44,7 @@ use crate::rights::{self, Rights};
 use crate::users::FAILURES_MAX;
 
 pub use client::Client;
-pub use scan::Listings;
+pub use scan::{Listing, Listings};
 #[cfg(test)]
 pub use table::TABLE;
 pub use table::{Entry, Keys, Lookup};

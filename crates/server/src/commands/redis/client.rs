@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use larder::DumpCursor;
 use protocol::resp::{Rest, Scan, Version};
 
-use super::Queue;
+use super::{Listing, Queue};
 use crate::connection::Info;
 use crate::logins::{Claim, Verdict};
 use crate::rights::Rights;
@@ -57,8 +56,8 @@ pub struct Client {
     pub scan: Scan,
     /// How far the command has come that is executed next, if it was begun.
     pub progress: Progress,
-    /// How far its SCAN has come that waits for flash.
-    pub listing: Option<DumpCursor>,
+    /// How far its SCAN has come that waits for flash, or its RANDOMKEY that makes way for others.
+    pub listing: Option<Listing>,
     /// What it has asked for since MULTI, if it has said that.
     pub queue: Option<Queue>,
     /// What was done with when it was last asked whether there is progress.

@@ -5,12 +5,13 @@
 //! returned at least once; one that is stored anew or moves between the tiers meanwhile may be
 //! missed or come twice.
 //!
-//! The server keeps nothing of a scan but, of the last few that have come to flash, what they have
-//! read of their segment ([`Listings`]): other calls read that again. A call that has keys does not
-//! wait for flash, so what it has found is never found a second time.
+//! The server keeps nothing of a scan but, of the last few that have come to flash and of a few
+//! that wait for it, what they have read of their segment ([`Listings`]). Other calls read that
+//! again, or return without a key where they would have to wait. A call that has keys does not wait
+//! for flash, so what it has found is never found a second time.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use ::io::Clock;
 use larder::{DumpCursor, Dumped};
@@ -30,34 +31,65 @@ const COUNT_DEFAULT: usize = 10;
 /// More are not looked at in one call: some tens of microseconds.
 const COUNT_MAX: usize = 1024;
 
-/// Pieces of memory without a key that a call looks at before it returns without one.
-const LOOKS_MAX: usize = 256;
+/// Chunks of memory, or as much of the tiers below, that a call or a turn looks at without a key:
+/// some hundred microseconds, also where all that is there is expired.
+const CHUNKS_MAX: usize = 16 << 10;
 
-/// So often RANDOMKEY goes on where it has found nothing: some milliseconds.
-const WALKS_MAX: usize = 16;
+/// The least that a look counts as, which is one leaf of the compressed zone.
+const LOOK_CHUNKS_MIN: usize = 64;
 
-/// Scans on flash that something is kept of: for each the items of a segment, some hundred KiB.
+/// So many turns RANDOMKEY goes on where it has found nothing.
+const WALKS_MAX: usize = 512;
+
+/// Scans on flash that something is kept of between two calls, and as many that wait for it: for
+/// each the items of a segment, some hundred KiB.
 const LISTINGS_MAX: usize = 8;
 
-/// The last scans that have come to flash, by the numbers that they go on with.
+/// A listing whose command is executed again.
+#[derive(Debug)]
+pub struct Listing {
+    cursor: DumpCursor,
+    /// Nothing, if it does not wait for flash.
+    place: Option<Arc<()>>,
+}
+
+impl Listing {
+    /// Whether others may wait for its place.
+    pub fn has_place(&self) -> bool {
+        self.place.is_some()
+    }
+}
+
+/// The last scans that have come to flash, by the numbers that they go on with, and those that wait
+/// for it.
 #[derive(Debug, Default)]
-pub struct Listings(Mutex<VecDeque<(u64, DumpCursor)>>);
+pub struct Listings {
+    kept: Mutex<VecDeque<(u64, DumpCursor)>>,
+    /// One more than have a place.
+    places: Mutex<Arc<()>>,
+}
 
 impl Listings {
     /// The scan that goes on with this number.
     fn take(&self, number: u64) -> Option<DumpCursor> {
-        let mut kept = lock(&self.0);
+        let mut kept = lock(&self.kept);
         let place = kept.iter().position(|(known, _)| *known == number)?;
         kept.remove(place).map(|(_, cursor)| cursor)
     }
 
     /// Keeps one until it goes on, or too many others have come.
     fn keep(&self, cursor: DumpCursor) {
-        let mut kept = lock(&self.0);
+        let mut kept = lock(&self.kept);
         if kept.len() == LISTINGS_MAX {
             kept.pop_front();
         }
         kept.push_back((cursor.number(), cursor));
+    }
+
+    /// A place for one that may have to wait, until it is dropped; none if as many have one as may.
+    fn place(&self) -> Option<Arc<()>> {
+        let places = lock(&self.places);
+        (Arc::strong_count(&places) <= LISTINGS_MAX).then(|| Arc::clone(&places))
     }
 }
 
@@ -107,10 +139,18 @@ pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
     let (mut keys, mut count, mut looked) = (Vec::new(), 0, 0);
     let mut next = 0;
     // One that had to wait for flash, one that an earlier call has left, or one made of the number.
-    let kept = task.client.listing.take().or_else(|| server.listings.take(number));
+    let (kept, mut place) = match task.client.listing.take() {
+        Some(Listing { cursor, place }) => (Some(cursor), place),
+        None => (server.listings.take(number), None),
+    };
+    let was_kept = kept.is_some();
     // A cursor that was never given leads nowhere.
     if let Some(mut cursor) = kept.or_else(|| DumpCursor::from_number(number)) {
-        let dumped = walk(task, &mut cursor, filter.count, true, |key| {
+        let mut may_wait = || {
+            place = place.take().or_else(|| server.listings.place());
+            place.is_some()
+        };
+        let dumped = walk(task, &mut cursor, filter.count, &mut may_wait, |key| {
             looked += 1;
             if filter.fits(key) {
                 reply::bulk(&mut keys, key);
@@ -121,12 +161,13 @@ pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
         match dumped {
             Dumped::End => {}
             Dumped::Pending => {
-                task.client.listing = Some(cursor);
+                task.client.listing = Some(Listing { cursor, place });
                 return Err(Stop::Again(Again::Fetch));
             }
             Dumped::More => {
                 next = cursor.number();
-                if cursor.is_on_flash() {
+                // Who has not been there knows nothing of it, and shall not drive out who has.
+                if cursor.is_on_flash() && (was_kept || place.is_some()) {
                     server.listings.keep(cursor);
                 }
             }
@@ -146,12 +187,12 @@ fn walk(
     task: &Task<'_, '_, '_, '_, '_>,
     cursor: &mut DumpCursor,
     chunks: usize,
-    may_wait: bool,
+    may_wait: &mut dyn FnMut() -> bool,
     mut visit: impl FnMut(&[u8]) -> bool,
 ) -> Dumped {
     let (mut has_any, mut is_enough) = (false, false);
-    for _ in 0..LOOKS_MAX {
-        if cursor.is_on_flash() && (has_any || !may_wait) {
+    for _ in 0..CHUNKS_MAX / chunks.max(LOOK_CHUNKS_MIN) {
+        if cursor.is_on_flash() && (has_any || !may_wait()) {
             break;
         }
         let dumped = task.session.dump(cursor, chunks, |item| {
@@ -165,37 +206,56 @@ fn walk(
     Dumped::More
 }
 
-/// `RANDOMKEY`: some key of the first piece of memory that has any, from some place on. It does not
-/// go to flash.
+/// `RANDOMKEY`: some key of the first piece of memory that has any, from some place on, and then
+/// from the beginning. It does not go to flash. Its progress is how many turns it took, and whether
+/// it has come to the beginning.
 pub(super) fn randomkey(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let seed = task.context.server.clock.monotonic_us() ^ task.client.id << 48;
     let mut random = Xorshift::seeded(seed);
-    let somewhere = task.session.cursor_anywhere(random.draw());
+    let mut cursor = match task.client.listing.take() {
+        Some(begun) => begun.cursor,
+        None => task.session.cursor_anywhere(random.draw()),
+    };
     let mut found: Option<Vec<u8>> = None;
-    for mut cursor in [somewhere, DumpCursor::default()] {
-        for _ in 0..WALKS_MAX {
-            let mut seen = 0;
-            let dumped = walk(task, &mut cursor, COUNT_MAX, false, |key| {
-                seen += 1;
-                // Of so many each is the one with the same probability.
-                if random.draw().is_multiple_of(seen) {
-                    found = Some(key.to_vec());
-                }
-                true
-            });
-            let is_over = dumped != Dumped::More || cursor.is_on_flash();
-            if found.is_some() || is_over || task.session.is_long() {
-                break;
-            }
+    let mut seen = 0;
+    let dumped = walk(task, &mut cursor, COUNT_MAX, &mut || false, |key| {
+        seen += 1;
+        // Of so many each is the one with the same probability.
+        if random.draw().is_multiple_of(seen) {
+            found = Some(key.to_vec());
         }
-        if found.is_some() {
-            break;
-        }
+        true
+    });
+    out.charge_turn();
+    let progress = &mut task.client.progress;
+    progress.keys += 1;
+    let mut goes_on = found.is_none() && progress.keys < WALKS_MAX;
+    if goes_on && (dumped != Dumped::More || cursor.is_on_flash()) {
+        goes_on = progress.count == 0;
+        (progress.count, cursor) = (1, DumpCursor::default());
+    }
+    if goes_on {
+        task.client.listing = Some(Listing { cursor, place: None });
+        return Ok(Done::Flush);
     }
     match found {
         Some(key) => reply::bulk(out.bytes, &key),
         None => reply::null(out.bytes, task.version()),
     }
-    out.charge_turn();
     Ok(Done::Next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_may_wait_and_who_has_done_so_makes_room() {
+        let listings = Listings::default();
+        let mut places: Vec<_> = (0..LISTINGS_MAX).map(|_| listings.place()).collect();
+        assert!(places.iter().all(Option::is_some));
+        assert!(listings.place().is_none());
+        places.pop();
+        assert!(listings.place().is_some());
+    }
 }
