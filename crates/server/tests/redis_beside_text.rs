@@ -70,6 +70,37 @@ fn a_key_that_is_there_is_a_hit_though_its_expiry_stays() {
     assert_eq!(counts(&mut text), [10, 7, 3]);
 }
 
+/// What was added to a value, and to a part of it, was not told, and a value that kept its expiry
+/// looked as if it had none.
+#[test]
+fn watchers_of_mutations_hear_of_all_that_is_stored() {
+    let (server, address) = Server::start_with_redis(&[]);
+    let (mut watcher, mut redis) = (server.connect(), Client::connect(address));
+    watcher.ask("watch mutations\r\n", "OK\r\n");
+    redis.ask("set k v ex 100\r\nset k w keepttl\r\n", "+OK\r\n+OK\r\n");
+    redis.ask("append k x\r\nsetrange k 3 yz\r\n", ":2\r\n:5\r\n");
+    redis.ask("setrange k 3 \"\"\r\nset k v\r\n", ":5\r\n+OK\r\n");
+    let mut text = String::new();
+    while text.lines().count() < 6 {
+        text.push_str(&watcher.read_to("\n"));
+    }
+    let heard = text.lines().map(|line| {
+        let mut facts = line.split(' ').filter_map(|fact| fact.split_once('='));
+        let mut fact = |name| facts.find(|(known, _)| *known == name).expect("it is told").1;
+        [fact("status"), fact("cmd"), fact("ttl")].join(" ")
+    });
+    let wanted = [
+        "stored set 100",
+        "stored set 100",
+        "stored append 100",
+        "stored setrange 100",
+        "not_stored setrange 100",
+        "stored set 0",
+    ];
+    // A second may be over by now.
+    assert_eq!(heard.map(|line| line.replace(" 99", " 100")).collect::<Vec<_>>(), wanted);
+}
+
 /// The name of such a line was two words, and its value the second of them.
 #[test]
 fn a_prefix_with_a_space_is_one_word_of_its_line() {

@@ -5,7 +5,6 @@ use protocol::resp::{BULK_BYTES_MAX, reply};
 
 use super::amend::Amended;
 use super::{Done, Ended, Stop, TOO_LARGE, Task};
-use crate::namespaces::Act;
 use crate::output::Output;
 use crate::server::Server;
 
@@ -69,8 +68,7 @@ pub(super) fn setrange(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_,
         let (zeros, tail) = (offset - front, before.saturating_sub(end));
         Ok(Some(Amended { front, zeros, new: value.into(), tail }))
     })?;
-    task.context.counters.cmd_set.one();
-    task.context.count_namespace(key.0, Act::Set);
+    task.count_amended(key, !value.is_empty(), length);
     reply::integer(out.bytes, length as i64);
     Ok(Done::Next)
 }
@@ -85,8 +83,7 @@ pub(super) fn append(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '
         length = checked(task, front + value.len())?;
         Ok(Some(Amended { front, new: value.into(), ..Amended::default() }))
     })?;
-    task.context.counters.cmd_set.one();
-    task.context.count_namespace(key.0, Act::Set);
+    task.count_amended(key, true, length);
     reply::integer(out.bytes, length as i64);
     Ok(Done::Next)
 }

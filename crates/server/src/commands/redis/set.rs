@@ -73,6 +73,8 @@ fn cost_us(word: &[u8]) -> Result<u32, Stop> {
 /// What became of a value.
 struct Set<'s> {
     is_stored: bool,
+    /// When it ends, if it was.
+    expiry: Expiry,
     /// What was there before, if that was looked at.
     old: Option<Item<'s>>,
 }
@@ -98,11 +100,11 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
                 _ => Condition::Always,
             };
             let is_stored = self.store_if((key, hash), value, expiry, how.cost_us, condition)?;
-            Set { is_stored, old: None }
+            Set { is_stored, expiry, old: None }
         };
         self.context.counters.cmd_set.one();
         self.context.count_namespace(key, Act::Set);
-        self.log_store((key, hash), set.is_stored, value.len(), expiry);
+        self.log_store((key, hash), set.is_stored, value.len(), set.expiry);
         Ok(set)
     }
 
@@ -145,15 +147,15 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
             let old = observed.as_ref().map(|observed| *observed.item());
             let is_refused = if old.is_some() { how.is_absent } else { how.is_present };
             if is_refused {
-                return Ok(Set { is_stored: false, old });
+                return Ok(Set { is_stored: false, expiry, old });
             }
+            let kept = old.filter(|_| how.keeps_expiry).map(|old| old.expiry());
+            let expiry = kept.unwrap_or(expiry);
             let is_stored = match &observed {
                 None => {
                     self.store_if((key, hash), value, expiry, how.cost_us, Condition::Absent)?
                 }
                 Some(observed) => {
-                    let kept = how.keeps_expiry.then(|| observed.item().expiry());
-                    let expiry = kept.unwrap_or(expiry);
                     let successor = Successor { flags: Some(0), expiry, cost_us: how.cost_us };
                     let draft = self.session.draft_over(observed, successor, value.len());
                     let mut draft = draft.map_err(|refusal| self.refused(refusal))?;
@@ -166,8 +168,18 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
                 }
             };
             if is_stored {
-                return Ok(Set { is_stored, old });
+                return Ok(Set { is_stored, expiry, old });
             }
+        }
+    }
+
+    /// Counts a value of which a part was sent, and tells those who watch.
+    pub(super) fn count_amended(&self, (key, hash): (&[u8], Hash), is_stored: bool, bytes: usize) {
+        self.context.counters.cmd_set.one();
+        self.context.count_namespace(key, Act::Set);
+        if self.context.is_watched(MUTATIONS) {
+            let end = self.session.peek(key, hash).map_or(Expiry::NEVER, |item| item.expiry());
+            self.log_store((key, hash), is_stored, bytes, end);
         }
     }
 
@@ -198,7 +210,7 @@ pub(super) fn set<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 
     let key = task.bare_key();
     let value = task.word();
     let how = How::of(task)?;
-    let Set { is_stored, old } = task.store(key, value, &how)?;
+    let Set { is_stored, old, .. } = task.store(key, value, &how)?;
     if how.returns_old {
         task.count_get(key.0, old.as_ref());
         task.answer_item(old.as_ref(), out);
