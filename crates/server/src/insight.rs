@@ -248,7 +248,6 @@ fn has_one_key(action: &Action<'_>) -> bool {
 fn may_change(action: &Action<'_>) -> bool {
     match action {
         Action::Request(Request::MetaGet(get)) => get.vivify.is_some(),
-        Action::Redis(Call::Command(_, lookup)) => lookup.name() == Some("getex"),
         _ => false,
     }
 }

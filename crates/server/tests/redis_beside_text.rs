@@ -68,6 +68,10 @@ fn a_key_that_is_there_is_a_hit_though_its_expiry_stays() {
     assert_eq!(counts(&mut text), [7, 7, 0]);
     redis.ask("expire none 10\r\nexpire none 10 nx\r\npersist none\r\n", ":0\r\n:0\r\n:0\r\n");
     assert_eq!(counts(&mut text), [10, 7, 3]);
+    // It counted as a get alone.
+    redis.ask("getex brief ex 10\r\ngetex none persist\r\n", "$1\r\nv\r\n$-1\r\n");
+    redis.ask("getex brief\r\n", "$1\r\nv\r\n");
+    assert_eq!(counts(&mut text), [12, 8, 4]);
 }
 
 /// What was added to a value, and to a part of it, was not told, and a value that kept its expiry

@@ -134,10 +134,16 @@ pub(super) fn getdel<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'
 pub(super) fn getex<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let (key, hash) = task.key();
     let change = getex_change(task)?;
+    let count = |item: Option<&Item<'_>>| {
+        task.count_get(key, item);
+        if change.is_some() {
+            task.count_touch(item.is_some());
+        }
+    };
     loop {
         let observed = task.session.observe(key, hash).map_err(|refusal| task.refused(refusal))?;
         let Some(observed) = observed else {
-            task.count_get(key, None);
+            count(None);
             task.answer_item(None, out);
             return Ok(Done::Next);
         };
@@ -154,7 +160,7 @@ pub(super) fn getex<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_
             }
         };
         if is_done {
-            task.count_get(key, Some(observed.item()));
+            count(Some(observed.item()));
             task.answer_item(Some(observed.item()), out);
             return Ok(Done::Next);
         }
