@@ -35,8 +35,6 @@ pub const ERROR: &str = "ERROR\r\n";
 pub const BAD_DATA_CHUNK: &str = "CLIENT_ERROR bad data chunk\r\n";
 /// `incr`, `decr` or `ma` on a value that is no number.
 pub const NON_NUMERIC: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
-/// `stats cachedump` and its kin without arguments.
-pub const BAD_COMMAND_LINE: &str = "CLIENT_ERROR bad command line\r\n";
 /// The payload of an authentication is not followed by `\r\n`.
 pub const BAD_TERMINATION: &str = "CLIENT_ERROR bad command line termination\r\n";
 /// A command before authentication.
@@ -80,8 +78,6 @@ pub const NO_MEMORY_STORING: &str = "SERVER_ERROR out of memory storing object\r
 pub const NO_MEMORY: &str = "SERVER_ERROR out of memory\r\n";
 /// There is no room for an item that `ma` creates.
 pub const NO_MEMORY_ITEM: &str = "SERVER_ERROR Out of memory allocating new item\r\n";
-/// There is no room for the bytes that a client sends.
-pub const NO_MEMORY_READ: &str = "SERVER_ERROR Out of memory during read\r\n";
 /// No `-A`.
 pub const SHUTDOWN_NOT_ENABLED: &str = "SERVER_ERROR: shutdown not enabled\r\n";
 /// `shutdown` in an unknown way.

@@ -6,10 +6,10 @@
 //! graphs:its password as it is
 //! ```
 //!
-//! A password stands there as it is or as a hash in PHC form, `$argon2id$...` or
-//! `$pbkdf2-sha256$...`. Those named behind a line `[read-only]` may only read; no user's line
-//! can be taken for that one, as it has no colon. SIGHUP reads the file again; connections keep
-//! what they are.
+//! A password stands there as it is or as a hash in PHC form, `$argon2id$...`, `$argon2i$...` or
+//! `$pbkdf2-sha256$...`. Those named behind a line `[read-only]` may only read; no user's line can
+//! be taken for that one, as it has no colon. SIGHUP reads the file again; connections keep what
+//! they are.
 //!
 //! How long an answer takes does not tell who is in the file. Passwords are of a few *kinds*: as
 //! they are, or hashed with certain parameters, which decide what checking takes. Whoever claims to
@@ -189,7 +189,8 @@ impl Password {
         }
         let hash = PasswordHash::new(text).map_err(|error| format!("a bad hash: {error}"))?;
         if !matches!(hash.algorithm.as_str(), "argon2id" | "argon2i" | "pbkdf2-sha256") {
-            return Err(format!("a hash by {}; argon2id, pbkdf2-sha256 are known", hash.algorithm));
+            let known = "argon2id, argon2i, pbkdf2-sha256 are known";
+            return Err(format!("a hash by {}; {known}", hash.algorithm));
         }
         if hash.hash.is_none() || hash.salt.is_none() {
             return Err("a hash without salt or without result".to_owned());

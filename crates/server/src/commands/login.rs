@@ -10,9 +10,6 @@ use crate::output::Output;
 /// The one mechanism of SASL.
 const PLAIN: &[u8] = b"PLAIN";
 
-const BAD_TOKEN: &str = "CLIENT_ERROR bad authentication token format\r\n";
-const FAILURE: &str = "CLIENT_ERROR authentication failure\r\n";
-
 /// Who a client says it is. To check that may take long: [`crate::logins`] does.
 #[derive(Debug)]
 pub struct Login {
@@ -35,7 +32,7 @@ impl Login {
     pub fn answer(&self, verdict: Verdict, replies: &mut Vec<u8>) {
         match (self.echo, verdict.rights().is_some()) {
             (None, true) => reply::line(replies, reply::STORED),
-            (None, false) => reply::line(replies, FAILURE),
+            (None, false) => reply::line(replies, reply::AUTHENTICATION_FAILURE),
             (Some(echo), true) => packet::text(replies, echo, b"Authenticated"),
             (Some(echo), false) => packet::error(replies, echo, Status::AuthFailure),
         }
@@ -45,7 +42,7 @@ impl Login {
 /// A name and a password with a space between them.
 pub fn text<'c>(token: &[u8], out: &mut Output<'_, '_>) -> Flow<'c> {
     let Some(space) = token.iter().position(|&byte| byte == b' ') else {
-        reply::line(out.bytes, BAD_TOKEN);
+        reply::line(out.bytes, reply::AUTH_TOKEN_FORMAT);
         return Flow::Next;
     };
     Flow::Login(Login::new((&token[..space], &token[space + 1..]), None))

@@ -7,13 +7,10 @@
 
 use protocol::parse::tokens::Tokens;
 use protocol::parse::{LINE_BYTES_MAX, is_of_the_web};
+use protocol::reply::{AUTH_TOKEN_TOO_LONG, BAD_TERMINATION, UNAUTHENTICATED};
 
 use super::{Action, BATCH_KEYS_MAX, End, Plan, Step};
 use crate::turn::UNREAD_BYTES_MAX;
-
-const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated\r\n";
-const TOKEN_TOO_LONG: &str = "CLIENT_ERROR auth token too long\r\n";
-const BAD_TERMINATION: &str = "CLIENT_ERROR bad command line termination\r\n";
 
 impl<'b> Plan<'b> {
     /// Fills a batch with what comes next. What is behind a name depends on whether it is admitted.
@@ -41,7 +38,7 @@ impl<'b> Plan<'b> {
             };
             if line.len() + token_bytes + 2 > UNREAD_BYTES_MAX {
                 self.skip(line.len());
-                steps.push(Step::answer(TOKEN_TOO_LONG, place));
+                steps.push(Step::answer(AUTH_TOKEN_TOO_LONG, place));
                 if self.swallow(token_bytes as u64 + 2) {
                     return End::Batch;
                 }
@@ -122,7 +119,7 @@ mod tests {
         let longest = set(bytes_max);
         assert!(matches!(plan(longest.as_bytes()).1[..], [Action::Login(_)]));
         let longer = set(bytes_max + 1);
-        let answer = Action::Answer(TOKEN_TOO_LONG);
+        let answer = Action::Answer(AUTH_TOKEN_TOO_LONG);
         assert_eq!(plan(longer.as_bytes()), (End::Input, vec![answer], 0));
         let line = vec![b'x'; LINE_BYTES_MAX + 1];
         assert_eq!(plan(&line[1..]), (End::Input, Vec::new(), LINE_BYTES_MAX));
