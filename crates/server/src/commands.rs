@@ -80,6 +80,8 @@ pub enum Again {
     Session,
     /// Something has to be read from flash first: the connection waits for it.
     Fetch,
+    /// There is no room for what its client may not take of a long value: the connection waits.
+    Room,
 }
 
 /// What a command returns.

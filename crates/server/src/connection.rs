@@ -13,11 +13,12 @@
 //! behind output that the socket does not take, or behind the end of a turn) is kept in `unread`
 //! until the next turn; what the socket does not take is kept in `parked`, and while that is so
 //! nothing more is read or executed. Nor is anything while a read from flash or the check of a
-//! password has not come back: replies keep their order.
+//! password has not come back, or a long value waits for room: replies keep their order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
+use ::io::moment::Stopwatch;
 use ::io::net::Stream;
 use larder::{Arrived as Fetched, Draft};
 use protocol::Wire;
@@ -245,6 +246,9 @@ pub struct Connection<'c> {
     /// Its turn was over before all that it has sent was executed: it goes on without an event
     /// when others have had theirs.
     pub gives_way: bool,
+    /// It waits for room for what its client may not take of a long value, since. Its worker tries
+    /// again and again.
+    pub short_of_room: Option<Stopwatch>,
     /// It stands in its worker's list of those that can go on without an event.
     pub is_queued: bool,
     /// When it came, in Unix seconds.
@@ -296,6 +300,7 @@ impl Connection<'_> {
             fetched: Vec::new(),
             verdict: None,
             gives_way: false,
+            short_of_room: None,
             is_queued: false,
             arrived_s: 0,
             stranger: Stranger::default(),

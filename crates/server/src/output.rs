@@ -11,12 +11,13 @@
 //! the socket does not take is copied into the connection's [`Parked`] output before the session
 //! ends, so no connection can hold a session open.
 
+use ::io::moment::Stopwatch;
 use ::io::net::Stream;
 use larder::Item;
 use std::io::{self, IoSlice};
 
 use crate::counters::Counters;
-use crate::parked::{Parked, ParkedLimit};
+use crate::parked::{Parked, ParkedLimit, Room};
 
 /// Values from this size on are written from where they lie. Below it, a copy is cheaper than the
 /// gathering write's bookkeeping and the early flush that a borrowed slice forces.
@@ -31,6 +32,10 @@ pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// of requests) is little.
 pub const TURN_BYTES_MAX: usize = 1 << 20;
 
+/// Before a value from this size on is added that may be read again later, there has to be room for
+/// what the socket may not take. Where nobody reads slowly it takes shorter ones as they are.
+const ROOM_VALUE_BYTES_MIN: usize = 64 << 10;
+
 /// Slices handed to one gathering write; the kernel takes up to 1024.
 const SLICES_MAX: usize = 64;
 
@@ -42,12 +47,37 @@ pub struct Output<'o, 's> {
     borrowed_bytes: usize,
     /// What work counts like.
     charged_bytes: usize,
+    /// Where long values have to have room for what may be left of them, that room.
+    room: Option<Room<'o>>,
 }
 
 impl<'o, 's> Output<'o, 's> {
     /// Goes on behind what already stands in `bytes`.
     pub fn new(bytes: &'o mut Vec<u8>) -> Self {
-        Self { bytes, borrowed: Vec::new(), borrowed_bytes: 0, charged_bytes: 0 }
+        Self { bytes, borrowed: Vec::new(), borrowed_bytes: 0, charged_bytes: 0, room: None }
+    }
+
+    /// The same, with what is needed to find room for what the socket may not take of long values:
+    /// the limit, and since when some was waited for.
+    pub fn within(
+        bytes: &'o mut Vec<u8>,
+        limit: &'o ParkedLimit,
+        waited: Option<Stopwatch>,
+    ) -> Self {
+        Self { room: Some(Room::new(limit, waited)), ..Self::new(bytes) }
+    }
+
+    /// Whether there is room for what may have to be kept of a value of so many bytes, if it is
+    /// added next. If not, it can be read again when others have taken what is theirs.
+    #[inline]
+    pub fn has_room_for(&mut self, value_bytes: usize) -> bool {
+        value_bytes < ROOM_VALUE_BYTES_MIN || self.find_room_for(value_bytes)
+    }
+
+    #[cold]
+    fn find_room_for(&mut self, value_bytes: usize) -> bool {
+        let bytes = self.made_bytes() + value_bytes;
+        self.room.as_mut().is_none_or(|room| room.grow(bytes))
     }
 
     /// Appends an item's value and the line end behind it.
@@ -140,6 +170,9 @@ impl<'o, 's> Output<'o, 's> {
             debug_assert!(parked.is_empty(), "output would overtake parked output");
             self.flush_gathered(stream, parked, counters, limit)?;
         }
+        if let Some(room) = &mut self.room {
+            room.give_back();
+        }
         self.bytes.clear();
         self.borrowed.clear();
         self.borrowed_bytes = 0;
@@ -184,7 +217,9 @@ impl<'o, 's> Output<'o, 's> {
                 rest[0] = &rest[0][written..];
             }
         }
-        parked.park(rest, limit)?;
+        let taken_bytes = rest.iter().map(|slice| slice.len()).sum();
+        let taken_bytes = self.room.as_mut().map_or(0, |room| room.spend(taken_bytes));
+        parked.park_with(rest, taken_bytes, limit)?;
         parked.hold_sealed(stream, limit)
     }
 }

@@ -14,7 +14,13 @@
 //! enough is the one who needs room refused. So nobody who reads is closed in place of one who does
 //! not, and at no moment is there more than the limit allows.
 //!
+//! Nor is somebody who reads closed because others do: a long value that is only read is not read
+//! before there is [`Room`] for all that the socket may leave of it, and until there is, its
+//! connection waits.
+//!
 //! Input that has to wait, for that output or for the rest of a command, counts with it.
+
+mod room;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,6 +36,8 @@ use crate::connection::Close;
 use crate::counters::Counters;
 use crate::output::{OUTPUT_BYTES_MAX, write_some};
 use crate::worker::{Brought, Delivery, Mailbox};
+
+pub use room::Room;
 
 /// A client that has taken nothing for so long makes room for others who need it. Until that is
 /// over others are refused, so it is short; [`TRY_AFTER`] sees to it that whoever takes its replies
@@ -152,6 +160,14 @@ impl ParkedLimit {
         // have others closed, for what nobody has.
         let fits = |taken: usize| taken.checked_add(bytes).filter(|&sum| sum <= bytes_max);
         self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Takes room for what there may be to be kept of a long value. The last of it is for short
+    /// replies, which nobody asks for before they are there. One value of any size fits.
+    fn take_ahead(&self, bytes: usize) -> bool {
+        let bytes_max = self.bytes_max().saturating_sub(OUTPUT_BYTES_MAX);
+        self.try_take(bytes, bytes_max)
+            || (self.make_room(bytes + OUTPUT_BYTES_MAX) && self.try_take(bytes, bytes_max))
     }
 
     fn give_back(&self, bytes: usize) {
@@ -322,12 +338,23 @@ impl Parked {
 
     /// Keeps `slices`; an error of kind `OutOfMemory` says that the limit forbids it.
     pub fn park(&mut self, slices: &[&[u8]], limit: &ParkedLimit) -> io::Result<()> {
+        self.park_with(slices, 0, limit)
+    }
+
+    /// [`Parked::park`] where room for `taken_bytes` of it is taken.
+    pub fn park_with(
+        &mut self,
+        slices: &[&[u8]],
+        taken_bytes: usize,
+        limit: &ParkedLimit,
+    ) -> io::Result<()> {
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
         if bytes == 0 {
             return Ok(());
         }
         debug_assert!(self.is_empty(), "output would overtake parked output");
-        if !limit.take(bytes, self.is_stranger) {
+        if !limit.take(bytes - taken_bytes, self.is_stranger) {
+            limit.give_back(taken_bytes);
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         let now = limit.clock.elapsed();
@@ -546,6 +573,43 @@ mod tests {
         other.set_stranger(false);
         other.keep(3, &limit).expect("that is what it had");
         assert!(is_ended(&hog));
+    }
+
+    /// Two that were read at a time found room for either, and were kept one of them.
+    #[test]
+    fn room_is_taken_before_a_long_value_is_read_but_for_the_last_of_it() {
+        let limit = limit(10 + OUTPUT_BYTES_MAX);
+        let mut room = Room::new(&limit, None);
+        let mut other = Room::new(&limit, None);
+        assert!(room.grow(6) && room.grow(4) && room.grow(7));
+        assert_eq!(limit.bytes(), 7);
+        assert!(!other.grow(4) && other.grow(3) && !other.grow(4));
+        let short = park(OUTPUT_BYTES_MAX, &limit);
+        // What the socket has left of it, and the line behind it.
+        let taken_bytes = room.spend(5);
+        let mut parked = Parked::default();
+        parked.park_with(&[b"12345"], taken_bytes, &limit).expect("it is taken");
+        assert_eq!(limit.bytes(), 10 + OUTPUT_BYTES_MAX);
+        drop(room);
+        assert_eq!(limit.bytes(), 8 + OUTPUT_BYTES_MAX);
+        assert!(!other.grow(6), "that is for short replies");
+        drop(other);
+        let mut more = Parked::default();
+        let error = more.park_with(&[b"123456"], 0, &limit).expect_err("one too many");
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+        assert_eq!(limit.bytes(), 5 + OUTPUT_BYTES_MAX);
+        parked.discard(&limit);
+        assert_eq!(limit.bytes(), OUTPUT_BYTES_MAX);
+        drop(short);
+    }
+
+    #[test]
+    fn who_has_waited_for_room_for_long_waits_no_longer() {
+        let limit = limit(OUTPUT_BYTES_MAX);
+        assert!(!Room::new(&limit, Some(Stopwatch::start())).grow(1));
+        let mut room = Room::new_after_all_patience(&limit);
+        assert!(room.grow(1));
+        assert_eq!((room.spend(1), limit.bytes()), (0, 0), "it has none all the same");
     }
 
     /// What only its worker can give back must not save one who has little besides.

@@ -30,13 +30,14 @@ use std::mem;
 use std::sync::atomic::Ordering;
 
 use ::io::device::ReadRing;
+use ::io::moment::Stopwatch;
 use larder::{Ahead, Dumped, Hash, SESSIONS_MAX, Session};
 use protocol::binary::parse::HEAD_BYTES_MAX;
 use protocol::parse::LINE_BYTES_MAX;
 use protocol::{Dialect, Parsed, Wire, binary, parse_as};
 
 use crate::commands::redis::{self, Client};
-use crate::commands::{self, Again, Context, Flow};
+use crate::commands::{self, Again, Context, Flow, Outcome};
 use crate::connection::{Close, Connection, Incoming, State};
 use crate::counters::Counters;
 use crate::dump;
@@ -101,6 +102,8 @@ pub struct Turner<'c, S> {
     reads: Vec<Waiting>,
     /// Where they begin; nothing, if other threads read.
     ring: Option<ReadRing>,
+    /// Since when the connection whose turn it is has waited for room, if it has.
+    waited: Option<Stopwatch>,
     sampling: S,
 }
 
@@ -148,6 +151,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             kept: Kept::default(),
             reads: Vec::new(),
             ring: None,
+            waited: None,
             sampling,
         }
     }
@@ -244,19 +248,14 @@ impl<'c, S: Sampling> Turner<'c, S> {
         if connection.fetching > 0 {
             return Ok(After::Wait);
         }
+        self.waited = connection.short_of_room.take();
+        if self.waited.is_some() {
+            // It was not silent: others took their time.
+            connection.info.active_s.store(self.server.now(), Ordering::Relaxed);
+        }
         match &mut connection.state {
-            State::Dump(dump) => {
-                let fetched = connection.fetched.drain(..);
-                match dump::write_some(self.server, dump, fetched, &mut self.replies) {
-                    (Dumped::More, _) => {}
-                    (Dumped::Pending, wanted) => fetch(&mut self.reads, connection, wanted),
-                    (Dumped::End, _) => {
-                        connection.state = State::Idle;
-                        connection.info.active_s.store(self.server.now(), Ordering::Relaxed);
-                        // Requests that came behind the dump wait unread, and no event will tell.
-                        connection.is_readable = true;
-                    }
-                }
+            State::Dump(_) => {
+                self.dump(connection);
                 self.flush(connection)?;
             }
             State::Watch(log) => {
@@ -283,6 +282,22 @@ impl<'c, S: Sampling> Turner<'c, S> {
         Ok(end_turn(connection))
     }
 
+    /// Goes on with its dump.
+    fn dump(&mut self, connection: &mut Connection<'c>) {
+        let State::Dump(dump) = &mut connection.state else { return };
+        let fetched = connection.fetched.drain(..);
+        match dump::write_some(self.server, dump, fetched, &mut self.replies) {
+            (Dumped::More, _) => {}
+            (Dumped::Pending, wanted) => fetch(&mut self.reads, connection, wanted),
+            (Dumped::End, _) => {
+                connection.state = State::Idle;
+                connection.info.active_s.store(self.server.now(), Ordering::Relaxed);
+                // Requests that came behind the dump wait unread, and no event will tell.
+                connection.is_readable = true;
+            }
+        }
+    }
+
     /// Reads once behind what is unread, and executes what is there.
     fn read(&mut self, connection: &mut Connection<'c>, buffer: &mut [u8]) -> Result<(), Close> {
         let unread = mem::take(&mut connection.unread);
@@ -302,7 +317,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         if is_backlog && connection.parked.is_empty() {
             // A request that waits for flash is done with when that has come; and a turn may have
             // gone to what was read before.
-            if consumed == 0 && connection.fetching == 0 && !connection.gives_way {
+            if consumed == 0 && !goes_on_later(connection) {
                 return Err(Close::Normal);
             }
             // What remains may be read on at once, whatever the socket says.
@@ -343,7 +358,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         if !connection.parked.is_empty() {
             return Ok(());
         }
-        if connection.fetching > 0 || connection.gives_way {
+        if goes_on_later(connection) {
             // The end is read once more when what is missing has come, or in the next turn.
             connection.is_hung_up |= is_ended;
             connection.is_readable |= is_ended;
@@ -399,7 +414,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 return Ok(plan.place());
             }
             self.feed(connection, plan);
-            if connection.fetching > 0 {
+            if connection.fetching > 0 || connection.short_of_room.is_some() {
                 return Ok(plan.place());
             }
             if !matches!(connection.state, State::Idle) || connection.closing.is_some() {
@@ -504,23 +519,19 @@ impl<'c, S: Sampling> Turner<'c, S> {
             let session = self.kept.session.take().unwrap_or_else(|| self.server.cache.session());
             deliver(connection, &session, &mut self.sampling);
             let context = self.context(connection, tries);
-            let mut out = Output::new(&mut self.replies);
+            let mut out = Output::within(&mut self.replies, &self.server.parked, self.waited);
             let (mut is_over, mut waits) = (false, false);
             while !is_over && next < steps.len() && connection.closing.is_none() {
                 let step = &mut steps[next];
                 let begun = self.sampling.begin(step, &session, self.counters, &out);
-                let flow = match &mut client {
-                    None => commands::execute(&context, &session, step, &mut ahead, &mut out),
-                    Some(client) => {
-                        redis::execute(&context, &session, client, step, &mut ahead, &mut out)
-                    }
-                };
+                let client = client.as_deref_mut();
+                let flow = execute((&context, &session), client, step, &mut ahead, &mut out);
                 out.charge(session.take_copied_bytes());
                 let ended = Ended::of(step, &flow, &session, self.counters, ahead.hashes(), &out);
                 self.sampling.end(begun, &ended, connection.serial);
-                is_over = flow.is_err() || session.is_long();
-                waits = matches!(flow, Err(Again::Session));
-                let fetches = matches!(flow, Err(Again::Fetch));
+                let again = flow.as_ref().err().copied();
+                is_over = again.is_some() || session.is_long();
+                waits = again == Some(Again::Session);
                 let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();
                 if let Ok(flow) = flow {
                     next += usize::from(!matches!(flow, Flow::Flush));
@@ -529,16 +540,20 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 let is_last = next == steps.len() || connection.closing.is_some();
                 if must_flush || (is_last && out.is_borrowing()) {
                     self.turn_bytes += out.weight();
+                    self.waited = self.waited.filter(|_| again == Some(Again::Room));
                     let Connection { stream, parked, .. } = connection;
                     out.flush(stream, parked, self.counters, &self.server.parked)?;
-                    if !fetches && (!parked.is_empty() || self.turn_bytes >= TURN_BYTES_MAX) {
+                    let is_over = !parked.is_empty() || self.turn_bytes >= TURN_BYTES_MAX;
+                    if is_over && again != Some(Again::Fetch) {
                         return Ok(stop_at(plan, steps, next));
                     }
                 }
-                if fetches {
-                    fetch(&mut self.reads, connection, session.take_wanted());
-                    return Ok(stop_at(plan, steps, next));
+                match again {
+                    Some(Again::Fetch) => fetch(&mut self.reads, connection, session.take_wanted()),
+                    Some(Again::Room) => wait_for_room(connection, self.waited, self.counters),
+                    _ => continue,
                 }
+                return Ok(stop_at(plan, steps, next));
             }
             if connection.closing.is_some() {
                 break;
@@ -638,13 +653,43 @@ fn deliver<S: Sampling>(connection: &mut Connection<'_>, session: &Session<'_>, 
     }
 }
 
+/// Executes a step of whichever protocol.
+#[inline(always)]
+fn execute<'s, 'c>(
+    (context, session): (&Context<'_, 'c>, &'s Session<'c>),
+    client: Option<&mut Client>,
+    step: &mut Step<'_>,
+    ahead: &mut Ahead<'_>,
+    out: &mut Output<'_, 's>,
+) -> Outcome<'c> {
+    match client {
+        None => commands::execute(context, session, step, ahead, out),
+        Some(client) => redis::execute(context, session, client, step, ahead, out),
+    }
+}
+
+/// A request waits for room for its reply, perhaps as it did before.
+#[cold]
+fn wait_for_room(connection: &mut Connection<'_>, waited: Option<Stopwatch>, counters: &Counters) {
+    counters.output_waits.add(u64::from(waited.is_none()));
+    connection.short_of_room = waited.or_else(|| Some(Stopwatch::start()));
+}
+
+/// Whether what is there is executed when something has come, or in the next turn.
+fn goes_on_later(connection: &Connection<'_>) -> bool {
+    connection.fetching > 0
+        || connection.gives_way
+        || connection.short_of_room.is_some()
+        || matches!(connection.state, State::Dump(_))
+}
+
 /// What a connection does when its turn is over.
 fn end_turn(connection: &Connection<'_>) -> After {
     connection.publish_state();
     connection.parked.set_dump(matches!(connection.state, State::Dump(..)));
     let goes_on = connection.is_readable || connection.gives_way;
     let goes_on = goes_on || matches!(connection.state, State::Dump(..));
-    let goes_on = goes_on && connection.fetching == 0;
+    let goes_on = goes_on && connection.fetching == 0 && connection.short_of_room.is_none();
     if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait }
 }
 

@@ -56,6 +56,10 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// So long after the kernel had no memory for all reads from flash they are handed over again.
 const HAND_OVER_AFTER: Duration = Duration::from_millis(1);
 
+/// So often it is tried whether there is room for those who wait for some: others make it by
+/// reading, and nobody tells.
+const ROOM_LOOK: Duration = Duration::from_millis(5);
+
 /// So long a client may take for the TLS handshake.
 const HANDSHAKE_PATIENCE_S: u32 = 10;
 
@@ -162,6 +166,9 @@ pub struct Worker<'c, S> {
     queue: VecDeque<usize>,
     /// Connections that watch, and perhaps some that no longer do.
     watchers: Vec<usize>,
+    /// Connections that wait for room for their replies, and perhaps some that no longer do, those
+    /// that came first in front.
+    short_of_room: VecDeque<usize>,
     /// What has come for connections and was not taken yet.
     deliveries: VecDeque<Delivery>,
     turner: Turner<'c, S>,
@@ -174,6 +181,8 @@ pub struct Worker<'c, S> {
     has_parked: bool,
     /// When sockets with parked output were last tried.
     tried: Stopwatch,
+    /// When it was last tried whether there is room for those who wait for some.
+    tried_room: Stopwatch,
     /// Connections that were in the TLS handshake, or had not logged in, when it was last looked,
     /// and those that came, or became nobody, since.
     unsettled: usize,
@@ -194,6 +203,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             vacant: Vec::new(),
             queue: VecDeque::new(),
             watchers: Vec::new(),
+            short_of_room: VecDeque::new(),
             deliveries: VecDeque::new(),
             turner: Turner::new(server, number, sampling),
             ahead: ReadAhead::new(),
@@ -202,6 +212,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             looked_s: 0,
             has_parked: false,
             tried: Stopwatch::start(),
+            tried_room: Stopwatch::start(),
             unsettled: 0,
             has_users: server.users.is_some(),
             is_ending: false,
@@ -227,6 +238,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
             Some(Duration::ZERO)
         } else if self.turner.is_behind() {
             Some(HAND_OVER_AFTER)
+        } else if !self.short_of_room.is_empty() {
+            Some(ROOM_LOOK)
         } else if self.has_parked {
             Some(TRY_AFTER)
         } else if self.server.live.idle_timeout_s() > 0 || self.unsettled > 0 {
@@ -261,6 +274,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             self.take_deliveries();
         }
         self.try_parked();
+        self.try_short_of_room();
         self.turner.begin_reads();
         self.kick_idle();
     }
@@ -394,6 +408,9 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
         if matches!(connection.state, State::Watch(_)) && !self.watchers.contains(&place) {
             self.watchers.push(place);
+        }
+        if connection.short_of_room.is_some() && !self.short_of_room.contains(&place) {
+            self.short_of_room.push_back(place);
         }
         match after {
             Ok(After::Wait) => {
@@ -582,6 +599,28 @@ impl<'c, S: Sampling> Worker<'c, S> {
         due.into_iter().for_each(|place| self.turn(place));
     }
 
+    /// Lets those go on that wait for room, as long as there is some: in turn, so that one who
+    /// needs much gets it, too.
+    fn try_short_of_room(&mut self) {
+        if self.short_of_room.is_empty() || self.tried_room.elapsed() < ROOM_LOOK {
+            return;
+        }
+        self.tried_room = Stopwatch::start();
+        while let Some(&place) = self.short_of_room.front() {
+            let waits = |worker: &Self| {
+                let connection = worker.connections.get(place).and_then(Option::as_ref);
+                connection.is_some_and(|connection| connection.short_of_room.is_some())
+            };
+            if waits(self) {
+                self.turn(place);
+            }
+            if waits(self) {
+                break;
+            }
+            self.short_of_room.pop_front();
+        }
+    }
+
     /// Closes connections that have been silent, or not come so far as to ask for anything, for too
     /// long.
     fn kick_idle(&mut self) {
@@ -602,6 +641,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 let active_s = connection.info.active_s.load(Ordering::Relaxed);
                 let is_served = connection.fetching > 0
                     || connection.gives_way
+                    || connection.short_of_room.is_some()
                     || matches!(connection.state, State::Watch(_) | State::Dump(..));
                 !is_served && u64::from(self.now_s.saturating_sub(active_s)) > timeout_s
             } else {

@@ -1,9 +1,9 @@
-//! Clients that do not read: what they keep of the server goes to those who do.
+//! Clients that read slowly, or not at all: what those keep of the server goes to those who do.
 
 mod common;
 
 use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::{Client, PATIENCE, Server};
@@ -18,9 +18,13 @@ const LONG: Duration = Duration::from_secs(120);
 
 /// A connection whose socket takes little.
 fn connect(server: &Server) -> Client {
+    connect_to(server.address())
+}
+
+fn connect_to(address: SocketAddr) -> Client {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a socket option");
-    socket.connect(&server.address().into()).expect("it accepts");
+    socket.connect(&address.into()).expect("it accepts");
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
     Client { stream }
@@ -60,8 +64,13 @@ fn ask_and_wait(server: &Server, watcher: &mut Client) -> Client {
 }
 
 /// Whether a client gets all of a large reply.
-fn is_served(mut client: Client) -> bool {
-    let wanted = format!("VALUE big 0 {VALUE_BYTES}\r\n").len() + VALUE_BYTES + "\r\nEND\r\n".len();
+fn is_served(client: Client) -> bool {
+    is_sent(client, &format!("VALUE big 0 {VALUE_BYTES}\r\n"), "\r\nEND\r\n")
+}
+
+/// The same of any reply, by what stands before the value and behind it.
+fn is_sent(mut client: Client, before: &str, behind: &str) -> bool {
+    let wanted = before.len() + VALUE_BYTES + behind.len();
     let (mut read, mut chunk) = (0, vec![0; 64 << 10]);
     while read < wanted {
         match client.stream.read(&mut chunk) {
@@ -72,9 +81,60 @@ fn is_served(mut client: Client) -> bool {
             Err(error) => panic!("{error} after {read} bytes"),
         }
     }
-    // When the next is answered, the server has nothing more of this one.
-    client.ask("mn\r\n", "MN\r\n");
     true
+}
+
+/// Together they have far more to get than may be kept of it. Those whose reply was the one too
+/// many were cut off in the middle of it, however fast they read.
+#[test]
+fn who_reads_is_not_closed_because_others_read_as_well() {
+    let (server, redis) = Server::start_with_redis(&["-m", "64", "-I", "8m", "-t", "2"]);
+    let mut watcher = server.connect();
+    watcher.send(format!("set big 0 0 {VALUE_BYTES}\r\n").as_bytes());
+    watcher.send(&vec![b'v'; VALUE_BYTES]);
+    watcher.ask("\r\n", "STORED\r\n");
+    let header = format!("VALUE big 0 {VALUE_BYTES}\r\n");
+    let requests = [
+        (server.address(), "get big\r\n", header.clone(), "\r\nEND\r\n"),
+        (server.address(), "gat 0 big\r\n", header, "\r\nEND\r\n"),
+        (server.address(), "mg big v\r\n", format!("VA {VALUE_BYTES}\r\n"), "\r\n"),
+        (redis, "GET big\r\n", format!("${VALUE_BYTES}\r\n"), "\r\n"),
+        (redis, "MGET big\r\n", format!("*1\r\n${VALUE_BYTES}\r\n"), "\r\n"),
+    ];
+    let clients =
+        [(); 3].iter().flat_map(|()| &requests).map(|(address, request, before, behind)| {
+            let mut client = connect_to(*address);
+            client.send(request.as_bytes());
+            (client, before, behind)
+        });
+    // All have asked before the first reads.
+    let clients: Vec<_> = clients.collect();
+    watcher.wait_for_stat("output_waits", |waits| waits > 0);
+    std::thread::scope(|scope| {
+        for (client, before, behind) in clients {
+            scope.spawn(move || assert!(is_sent(client, before, behind), "{before}"));
+        }
+    });
+    assert_eq!(watcher.stat("output_kicks"), 0);
+    assert_eq!(watcher.stat("get_hits") + watcher.stat("touch_hits"), 15, "each is counted once");
+}
+
+/// Who asked for a dump as his second request and then said no more got its first line only.
+#[test]
+fn a_dump_goes_to_its_end_for_who_says_no_more() {
+    let server = Server::start(&["-t", "1"]);
+    let mut client = server.connect();
+    for number in 0..5000 {
+        client.send(format!("set {number} 0 0 1 noreply\r\nx\r\n").as_bytes());
+    }
+    // The first takes a turn of its own, or the dump would be refused.
+    client.send(b"stats\r\nlru_crawler metadump all\r\nversion\r\n");
+    client.stream.shutdown(Shutdown::Write).expect("it is connected");
+    let mut said = String::new();
+    client.stream.read_to_string(&mut said).expect("text");
+    assert_eq!(said.lines().filter(|line| line.starts_with("key=")).count(), 5000);
+    let last: Vec<_> = said.lines().rev().take(2).collect();
+    assert!(matches!(last[..], [version, "END"] if version.starts_with("VERSION ")), "{last:?}");
 }
 
 /// They held all the room there is for as long as they liked, and whoever came later was cut off in

@@ -31,7 +31,8 @@ pub fn get<'s, 'c>(
             Err(Ok(Flow::Flush))
         } else {
             let hash = ahead.hashes()[next];
-            find(context, session, (get.with_cas, get.touch), key, hash).map_err(Err)
+            let how = (get.with_cas, get.touch, true);
+            find(context, session, how, key, hash, out).map_err(Err)
         };
         match found {
             Ok(Some(item)) => {
@@ -69,15 +70,17 @@ fn want<'b>(session: &Session<'_>, keys: impl Iterator<Item = &'b [u8]>, hashes:
     keys.zip(hashes).for_each(|(key, &hash)| session.want(key, hash));
 }
 
-/// One key, perhaps with a CAS unique to compare later, perhaps with a new expiry. Built into each
-/// of its two callers: text's `get` shall not pay for a call.
+/// One key, perhaps with a CAS unique to compare later, perhaps with a new expiry, perhaps to have
+/// its value added to the output. Built into each of its two callers: text's `get` shall not pay
+/// for a call.
 #[inline(always)]
 pub fn find<'s>(
     context: &Context<'_, '_>,
     session: &'s Session<'_>,
-    (with_cas, touch): (bool, Option<ExpiryTime>),
+    (with_cas, touch, with_value): (bool, Option<ExpiryTime>, bool),
     key: &[u8],
     hash: Hash,
+    out: &mut Output<'_, 's>,
 ) -> Result<Option<Item<'s>>, Again> {
     let item = match touch {
         None if with_cas => match session.get_with_cas(key, hash) {
@@ -98,6 +101,9 @@ pub fn find<'s>(
             }
         }
     };
+    if with_value && item.is_some_and(|item| !out.has_room_for(item.value_bytes())) {
+        return Err(Again::Room);
+    }
     if context.is_watched(FETCHERS | DETAIL) {
         context.note_get(key, item.is_some(), item.as_ref());
     }

@@ -49,6 +49,11 @@ pub fn get<'s, 'c>(
             return Ok(Flow::Next);
         }
     };
+    // Once more nobody would be told that it has won, or what was so before it came.
+    let may_repeat = get.value && !tokens.created && !tokens.won && !fetch.with_history;
+    if may_repeat && item.is_some_and(|item| !out.has_room_for(item.value_bytes())) {
+        return Err(Again::Room);
+    }
     let is_hit = item.is_some() && !tokens.created;
     // As memcached: an item made on the way is a hit to the counters, though not to watchers.
     count(context, get, item.is_some());

@@ -31,6 +31,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("threads", server.options.threads as u64),
         ("conn_yields", sums.conn_yields),
         ("output_kicks", sums.output_kicks),
+        ("output_waits", sums.output_waits),
         ("output_parked_bytes", server.parked.bytes() as u64),
     ]);
     if let Some(tls) = &server.tls {

@@ -113,7 +113,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
             drop(session);
             match said {
                 Ok(()) => break,
-                Err(Again::Session) => self.server.cache.wait_for_memory(),
+                // Nothing is read here, so that nothing needs room.
+                Err(Again::Session | Again::Room) => self.server.cache.wait_for_memory(),
                 Err(Again::Fetch) => {
                     connection.state = State::Value(incoming);
                     return fetch(&mut self.reads, connection, wanted);

@@ -155,6 +155,12 @@ pub const METRICS: &[Metric] = &[
         |now, out| out.one(now.snapshot.sums.output_kicks),
     ),
     counter(
+        "larder_replies_delayed_total",
+        &[],
+        "Requests for long values that waited until there was room for their replies.",
+        |now, out| out.one(now.snapshot.sums.output_waits),
+    ),
+    counter(
         "larder_idle_clients_closed_total",
         &[],
         "Connections closed for silence.",

@@ -16,7 +16,8 @@ pub fn get<'s, 'c>(
     out: &mut Output<'_, 's>,
 ) -> Outcome<'c> {
     let with_cas = context.server.options.cas;
-    let item = find(context, target.session, (with_cas, get.touch), get.key, target.hash)?;
+    let how = (with_cas, get.touch, get.with_value);
+    let item = find(context, target.session, how, get.key, target.hash, out)?;
     let mut tally = Tally::default();
     match item {
         Some(item) => {

@@ -12,7 +12,7 @@ use crate::server::Server;
 pub(super) fn getrange<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let (key, hash) = task.key();
     let (start, end) = (task.integer()?, task.integer()?);
-    let item = task.look_up(key, hash)?;
+    let item = task.look_up_for(key, hash, out)?;
     let length = item.map_or(0, |item| item.value_bytes());
     let (skip, take) = range(start, end, length);
     reply::bulk_header(out.bytes, take);

@@ -15,7 +15,27 @@ const WANTED_KEYS_MAX: usize = 1024;
 impl<'s> Task<'_, '_, '_, 's, '_> {
     /// The key's item, counted as a get.
     pub(super) fn look_up(&self, key: &[u8], hash: larder::Hash) -> Result<Option<Item<'s>>, Stop> {
+        self.look_up_if(key, hash, |_| true)
+    }
+
+    /// The key's item, counted as a get, once there is room for its value.
+    pub(super) fn look_up_for(
+        &self,
+        key: &[u8],
+        hash: larder::Hash,
+        out: &mut Output<'_, 's>,
+    ) -> Result<Option<Item<'s>>, Stop> {
+        self.look_up_if(key, hash, |item| out.has_room_for(item.value_bytes()))
+    }
+
+    fn look_up_if(
+        &self,
+        key: &[u8],
+        hash: larder::Hash,
+        has_room_for: impl FnOnce(&Item<'s>) -> bool,
+    ) -> Result<Option<Item<'s>>, Stop> {
         let item = match self.session.look_up(key, hash) {
+            Lookup::Hit(item) if !has_room_for(&item) => return Err(Stop::Again(Again::Room)),
             Lookup::Hit(item) => Some(item),
             Lookup::Miss => None,
             Lookup::Pending => return Err(Stop::Again(Again::Fetch)),
@@ -64,7 +84,7 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
 /// `GET key`.
 pub(super) fn get<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let (key, hash) = task.key();
-    let item = task.look_up(key, hash)?;
+    let item = task.look_up_for(key, hash, out)?;
     task.answer_item(item.as_ref(), out);
     Ok(Done::Next)
 }
@@ -86,10 +106,12 @@ pub(super) fn mget<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_,
             return Ok(Done::Flush);
         }
         let (key, hash) = task.key();
-        let item = match task.look_up(key, hash) {
+        let item = match task.look_up_for(key, hash, out) {
             Ok(item) => item,
             Err(stop) => {
-                want_rest(task);
+                if matches!(stop, Stop::Again(Again::Fetch)) {
+                    want_rest(task);
+                }
                 return Err(stop);
             }
         };
