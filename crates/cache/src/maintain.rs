@@ -183,14 +183,18 @@ impl Cache {
         self.arena.limit_slabs() * self.arena.slab_bytes() + self.tier_bytes
     }
 
+    /// The most that the memory limit can be, in bytes: what there are addresses for.
+    pub fn memory_bytes_max(&self) -> usize {
+        self.arena.reserved_slabs() * self.arena.slab_bytes() + self.tier_bytes
+    }
+
     /// Changes the memory limit, in bytes. A lower one takes effect over the next turns of
     /// [`Cache::maintain`].
     pub fn set_memory_bytes(&self, bytes: usize) -> Result<(), MemoryLimitError> {
         let slab_bytes = self.arena.slab_bytes();
         let slabs = (bytes.saturating_sub(self.tier_bytes) / slab_bytes).max(SLABS_MIN);
         if slabs > self.arena.reserved_slabs() {
-            let bytes_max = self.arena.reserved_slabs() * slab_bytes + self.tier_bytes;
-            return Err(MemoryLimitError { bytes_max });
+            return Err(MemoryLimitError { bytes_max: self.memory_bytes_max() });
         }
         self.arena.set_limit_slabs(slabs);
         self.resize_quotas();
