@@ -289,8 +289,8 @@ impl Index {
         released
     }
 
-    /// The same for no more than so many tables, from that of `begin` on, and without moves. Returns
-    /// the bytes, and where the next table begins, if this was not the last.
+    /// The same for no more than so many tables, from that of `begin` on, and without moves.
+    /// Returns the bytes, and where the next table begins, if this was not the last.
     pub fn maintain_some(&self, begin: Hash, tables_max: usize) -> (usize, Option<Hash>) {
         with_engine!(self, engine => engine.shrink_some(begin, tables_max))
     }

@@ -7,8 +7,8 @@
 //! bit merge when one table holds both. Such a table grows at 98 %, so it does not go to and fro
 //! between two sizes.
 //!
-//! The tables that are to move lie together, and their hashes anywhere. Where a table lies is in the
-//! directory, so that a few out of millions are found without reading the headers of the others.
+//! The tables that are to move lie together, and their hashes anywhere. Where a table lies is in
+//! the directory, so that a few out of millions are found without reading the headers of others.
 //!
 //! The same copying as in growth does it, so no item is read here either.
 
