@@ -73,6 +73,7 @@ const COST_UNIT_US_RANGE: std::ops::RangeInclusive<u32> = 1..=1 << 16;
 #[must_use]
 pub struct Builder {
     memory_bytes: usize,
+    address_bytes_max: usize,
     item_bytes_max: usize,
     growth_factor: Option<f64>,
     chunk_bytes_min: usize,
@@ -141,6 +142,7 @@ impl Default for Builder {
     fn default() -> Self {
         Self {
             memory_bytes: 64 * MIB,
+            address_bytes_max: usize::MAX,
             item_bytes_max: MIB,
             growth_factor: None,
             chunk_bytes_min: CHUNK_BYTES_MIN,
@@ -170,6 +172,13 @@ impl Builder {
     /// slabs of 128 KiB to 2 MiB, and at least eight of them.
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.memory_bytes = bytes;
+        self
+    }
+
+    /// Reserve addresses for so many bytes at most, where that is more than the memory:
+    /// [`Cache::set_memory_bytes`] takes no more then.
+    pub fn address_bytes_max(mut self, bytes: usize) -> Self {
+        self.address_bytes_max = bytes;
         self
     }
 
@@ -473,10 +482,11 @@ impl Builder {
 
     /// The arena, which has all of the memory but what the flash tier has on the heap.
     fn arena(&self, tier_bytes: usize, bytes_max: usize) -> Result<Arena, BuildError> {
-        // Addresses cost nothing: reserve what the machine has, so that the limit can grow online,
-        // but what is kept of each slab costs a little.
+        // Addresses take no memory: reserve what the machine has, so that the limit can grow
+        // online, but what is kept of each slab costs a little.
         let machine_bytes = io::map::physical_memory_bytes().unwrap_or(0).min(bytes_max);
-        let reserved_bytes = machine_bytes.min(self.memory_bytes.saturating_mul(GROWTH_MAX));
+        let grown_bytes = self.memory_bytes.saturating_mul(GROWTH_MAX);
+        let reserved_bytes = machine_bytes.min(grown_bytes).min(self.address_bytes_max);
         let arena_bytes = self.memory_bytes.saturating_sub(tier_bytes);
         Arena::new(reserved_bytes, arena_bytes, SLABS_MIN).map_err(BuildError::Reserve)
     }
@@ -651,7 +661,11 @@ impl fmt::Display for BuildError {
             Self::CostUnitUs(us) => {
                 write!(f, "a unit of costs of {us} us is not between 1 and 65536")
             }
-            Self::Reserve(error) => write!(f, "cannot reserve the memory's addresses: {error}"),
+            Self::Reserve(error) => write!(
+                f,
+                "cannot reserve addresses for all of the memory limit: {error} (what limits them \
+                 is `ulimit -v`, or vm.overcommit_memory=2)"
+            ),
             Self::Index(error) => write!(f, "cannot start the index: {error}"),
             Self::Flash(error) => write!(f, "cannot open the flash tier: {error}"),
             Self::FlashReads(error) => {

@@ -50,8 +50,10 @@ pub(crate) struct Chores {
     expiry: HotSweep,
     calm: Calm,
     repartitioning: Repartitioning,
-    /// The table of the index that is looked at next, if not the first.
+    /// The table of the index that is looked at next, if not the first,
     table: Option<Hash>,
+    /// and from which on one is sought that is to move.
+    moving: Option<Hash>,
     /// The era in which what is old was last renumbered.
     renumbered_era: u64,
     /// Nobody has renumbered for too long, and whoever was open at this time, and may move items to
@@ -146,6 +148,7 @@ impl Cache {
         }
         if !chores.mover.is_hurried {
             // Otherwise what tables of the index have too much is for items that are yet to come.
+            chores.moving = self.index.move_some(chores.moving.unwrap_or(Hash(0)));
             let begin = chores.table.unwrap_or(Hash(0));
             (_, chores.table) = self.index.maintain_some(begin, TABLES_PER_TURN);
         }
@@ -176,8 +179,13 @@ impl Cache {
     }
 
     /// The memory limit, in bytes.
-    pub(crate) fn limit_bytes(&self) -> usize {
+    pub fn limit_bytes(&self) -> usize {
         self.arena.limit_slabs() * self.arena.slab_bytes() + self.tier_bytes
+    }
+
+    /// The most that the memory limit can be, in bytes: what there are addresses for.
+    pub fn memory_bytes_max(&self) -> usize {
+        self.arena.reserved_slabs() * self.arena.slab_bytes() + self.tier_bytes
     }
 
     /// Changes the memory limit, in bytes. A lower one takes effect over the next turns of
@@ -186,8 +194,7 @@ impl Cache {
         let slab_bytes = self.arena.slab_bytes();
         let slabs = (bytes.saturating_sub(self.tier_bytes) / slab_bytes).max(SLABS_MIN);
         if slabs > self.arena.reserved_slabs() {
-            let bytes_max = self.arena.reserved_slabs() * slab_bytes + self.tier_bytes;
-            return Err(MemoryLimitError { bytes_max });
+            return Err(MemoryLimitError { bytes_max: self.memory_bytes_max() });
         }
         self.arena.set_limit_slabs(slabs);
         self.resize_quotas();

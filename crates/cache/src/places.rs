@@ -13,6 +13,10 @@ use memory::{Guard, Place};
 
 use crate::cache::Cache;
 
+// What the index keeps of a place is all of it.
+const _: () = assert!(memory::arena::PLACE_BITS == index::PLACE_BITS);
+const _: () = assert!(flash::PLACE_BITS == index::PLACE_BITS);
+
 /// The tier of items in the hot zone, as locations carry it.
 const HOT: u8 = 1;
 /// The tier of items on flash.

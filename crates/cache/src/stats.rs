@@ -238,7 +238,7 @@ impl Cache {
             items: index.items,
             item_bytes: self.hot.used_bytes() as u64,
             limit_bytes: self.limit_bytes() as u64,
-            used_bytes: (self.arena.used_slabs() * self.arena.slab_bytes()) as u64,
+            used_bytes: self.used_bytes() as u64,
             found_expired: self.gone.expired.load(Ordering::Relaxed),
             found_flushed: self.gone.flushed.load(Ordering::Relaxed),
             prefixes_flushing: self.prefixes_flushing(),
@@ -249,7 +249,7 @@ impl Cache {
             index_displacements: index.displacements,
             huge_pages: self.arena.huge_pages(),
             repartition: self.repartition_stats(),
-            costs: self.measure.as_deref().map(Measure::stats),
+            costs: self.cost_stats(),
             ..Stats::default()
         };
         let mut demoted = 0;
@@ -277,11 +277,26 @@ impl Cache {
         stats.evicted += lasting.evicted;
         stats.expired += lasting.expired;
         stats.swept += lasting.swept;
-        let reserved_bytes = self.tier_bytes as u64;
-        stats.flash = self.flash.as_deref().map(|tier| tier.stats(reserved_bytes));
+        stats.flash = self.flash_stats();
         let spare = stats.flash.as_ref().map_or(0, |flash| flash.spare);
         stats.items = stats.items.saturating_sub(spare);
         stats
+    }
+
+    /// Bytes of the memory limit that are in use. Like [`Cache::limit_bytes`], and other than all
+    /// of [`Cache::stats`], it is told without a look at the index.
+    pub fn used_bytes(&self) -> usize {
+        self.arena.used_slabs() * self.arena.slab_bytes()
+    }
+
+    /// What was measured of costs; likewise.
+    pub fn cost_stats(&self) -> Option<CostStats> {
+        self.measure.as_deref().map(Measure::stats)
+    }
+
+    /// The flash tier; likewise.
+    pub fn flash_stats(&self) -> Option<FlashTierStats> {
+        self.flash.as_deref().map(|tier| tier.stats(self.tier_bytes as u64))
     }
 
     /// Stores and other changes, since the cache was made.

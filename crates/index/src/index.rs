@@ -281,13 +281,25 @@ impl Index {
             let (bytes, next) = self.maintain_some(begin, usize::MAX);
             (released, at) = (released + bytes, next);
         }
+        at = Some(Hash(0));
+        while let Some(begin) = at {
+            at = self.move_some(begin);
+            released += with_engine!(self, engine => engine.release_retired());
+        }
         released
     }
 
-    /// The same for no more than so many tables, from that of `begin` on, of which the last may
-    /// move. Returns the bytes, and where the next table begins, if this was not the last.
+    /// The same for no more than so many tables, from that of `begin` on, and without moves.
+    /// Returns the bytes, and where the next table begins, if this was not the last.
     pub fn maintain_some(&self, begin: Hash, tables_max: usize) -> (usize, Option<Hash>) {
-        with_engine!(self, engine => engine.maintain(begin, tables_max))
+        with_engine!(self, engine => engine.shrink_some(begin, tables_max))
+    }
+
+    /// Moves one table that the table space wants moved, if there is one among the next few
+    /// thousand from that of `begin` on. Returns where the next one begins, if there is another. To
+    /// be called by a thread that is not pinned.
+    pub fn move_some(&self, begin: Hash) -> Option<Hash> {
+        with_engine!(self, engine => engine.move_some(begin))
     }
 
     /// The state of the index, summed over its tables.

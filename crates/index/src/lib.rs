@@ -27,7 +27,8 @@
 //! What differs from the papers: a slot is one atomic word of tag and location (MemC3 has two
 //! arrays and a pointer); items are immutable once published, so a hit needs no version; there are
 //! thousands of writer locks instead of one; tables grow by twelfths and split without reading keys
-//! (there: a fixed size, or doubled), for a cuckoo table at less than 9 bytes per item at any time.
+//! (there: a fixed size, or doubled), for a cuckoo table at 9 bytes per item at most, without the
+//! gaps between tables.
 //! The reasons and the figures are in `docs/decisions/0001-index-tables-grow-by-twelfths.md` and
 //! `docs/decisions/0017-cuckoo-beside-tree.md`.
 //!

@@ -1,11 +1,14 @@
 //! Maintenance: tables that have become much too large give memory back, and tables move where the
-//! space they lie in asks for it ([`TableSpace::wants_moved`](memory::TableSpace::wants_moved)).
+//! space they lie in asks for it ([`TableSpace::to_clear`](memory::TableSpace::to_clear)).
 //!
 //! After a shift to larger values the cache holds fewer items, and the index should not keep the
 //! memory it once needed. A table shrinks to the smallest size in which it is comfortable, which is
 //! for a cuckoo table at most 80 % full; two smallest tables with the same prefix but for the last
 //! bit merge when one table holds both. Such a table grows at 98 %, so it does not go to and fro
 //! between two sizes.
+//!
+//! The tables that are to move lie together, and their hashes anywhere. Where a table lies is in
+//! the directory, so that a few out of millions are found without reading the headers of others.
 //!
 //! The same copying as in growth does it, so no item is read here either.
 
@@ -18,22 +21,21 @@ use crate::table::{Counts, UNITS_MIN};
 use memory::Guard;
 use stdx::sync::lock;
 
+/// Entries of the directory that are looked at in one turn, under one pin, for a table that is to
+/// move: about as long as its move takes.
+const LOOKS_MAX: usize = 1 << 16;
+
 impl<L: Layout> Engine<L> {
-    /// See [`Index::maintain`](crate::Index::maintain).
-    pub(crate) fn maintain(&self, begin: Hash, tables_max: usize) -> (usize, Option<Hash>) {
+    /// See [`Index::maintain_some`](crate::Index::maintain_some).
+    pub(crate) fn shrink_some(&self, begin: Hash, tables_max: usize) -> (usize, Option<Hash>) {
         let mut at = Some(begin);
         for _ in 0..tables_max {
             let Some(hash) = at else { break };
             let guard = self.epochs.pin();
             self.shrink_table(&guard, hash);
-            let is_moved = self.move_table(&guard, hash);
             // The table of this prefix may have just been merged with the one behind it.
             let depth = self.view(&guard, hash).entry.depth();
             at = next_prefix(hash.0, depth).map(Hash);
-            if is_moved {
-                // It took as long as all others, and its memory is to be had for the next.
-                break;
-            }
         }
         let newest = lock(&self.growth).newest_tag();
         if let Some(tag) = newest {
@@ -54,35 +56,56 @@ impl<L: Layout> Engine<L> {
         }
     }
 
+    /// See [`Index::move_some`](crate::Index::move_some).
+    pub(crate) fn move_some(&self, begin: Hash) -> Option<Hash> {
+        let addresses = self.space.to_clear()?;
+        let guard = self.epochs.pin();
+        let directory = self.directory(&guard);
+        let mut at = begin.0;
+        for _ in 0..LOOKS_MAX {
+            let entry = directory.entry(at);
+            let lies_there = addresses.contains(&entry.memory().start.addr().get());
+            let next = next_prefix(at, entry.depth());
+            if lies_there && self.move_table(&guard, Hash(at)) {
+                return next.map(Hash);
+            }
+            at = next?;
+        }
+        Some(Hash(at))
+    }
+
     /// Moves the table that holds `hash` if its space asks for that. Returns whether it did.
     fn move_table(&self, guard: &Guard<'_>, hash: Hash) -> bool {
         let view = self.view(guard, hash);
         let memory = view.entry.memory();
-        self.space.wants_moved(memory.start, memory.units)
-            && self.rebuild(&view, hash, memory.units, |counts| counts.moves += 1)
+        if !self.space.wants_moved(memory.start, memory.units) {
+            return false;
+        }
+        let moved = self.rebuild(&view, hash, memory.units, |counts| counts.moves += 1);
+        if moved == Some(false) {
+            self.space.cannot_move(memory.start);
+        }
+        moved == Some(true)
     }
 
-    /// Puts a table of `units` in the place of this one. Returns whether it did.
+    /// Puts a table of `units` in the place of this one. Returns whether that has room for all that
+    /// is in this one, unless there is no memory or another thread was first.
     fn rebuild(
         &self,
         view: &View<'_, L>,
         hash: Hash,
         units: usize,
         count: impl FnOnce(&mut GrowthCounts),
-    ) -> bool {
-        let Some(locked) = view.table.lock() else {
-            return false;
-        };
-        let Some(fresh) = Fresh::new(self, units, view.entry.depth()) else {
-            return false;
-        };
+    ) -> Option<bool> {
+        let locked = view.table.lock()?;
+        let fresh = Fresh::new(self, units, view.entry.depth())?;
         // Items that came before the lock was taken may have filled it after all.
         let sources = [(view.table, view.shape)];
         let is_filled = fresh.fill(&sources, view.table.counts(), |_, rest| Some(rest));
         if is_filled {
             self.publish(vec![(hash, fresh)], vec![(locked, view.entry)], count);
         }
-        is_filled
+        Some(is_filled)
     }
 
     /// Merges the table with the one whose prefix differs from its own in the last bit.

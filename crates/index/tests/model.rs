@@ -151,6 +151,37 @@ fn does_what_a_map_does(kind: Kind, steps: &[Step]) {
     assert_eq!(stats.table_bytes as usize, space.used() * memory::space::TABLE_UNIT_BYTES);
 }
 
+/// Whoever has time moves one table and no more, wherever in the order of hashes it is.
+#[test]
+fn tables_move_one_at_a_time_and_keep_what_they_have() {
+    for kind in KINDS {
+        const KEYS: u64 = 60_000;
+        let (index, epochs, space) = start(kind, usize::MAX >> 1);
+        for key in 0..KEYS {
+            assert_eq!(set(&index, &epochs, key, location(key, 0)), Ok(None));
+        }
+        assert_eq!(index.move_some(Hash(0)), None, "nothing is to move");
+        index.maintain_some(Hash(0), 1);
+        let used = space.used();
+        space.set_moves(true);
+        let (mut calls, mut at) = (0, Some(Hash(0)));
+        while let Some(begin) = at {
+            let before = index.stats().moves;
+            at = index.move_some(begin);
+            calls += 1;
+            let moved = index.stats().moves - before;
+            assert!(moved == 1 || moved == 0 && at.is_none(), "{moved} in call {calls}");
+        }
+        let stats = index.stats();
+        assert!(stats.moves > 1 && calls <= stats.moves + 1, "{calls} calls: {stats:?}");
+        index.maintain_some(Hash(0), 1);
+        assert_eq!((index.stats().retired_bytes, space.used()), (0, used));
+        for key in 0..KEYS {
+            assert_eq!(find(&index, &epochs, key), Some(location(key, 0)));
+        }
+    }
+}
+
 /// The least occupancy in percent at which tables of a kind grow, on the average of many and for a
 /// single one.
 fn full_percent(kind: Kind) -> (u64, u64) {

@@ -81,8 +81,8 @@ impl User {
     }
 }
 
-/// Keeps the memory that the process touches, now and later, out of swap. Address space that is
-/// only reserved costs nothing.
+/// Keeps the memory that the process touches, now and later, out of swap. Addresses that are only
+/// reserved take none, but count against [`lock_limit`].
 pub fn lock_memory() -> io::Result<()> {
     let what = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
     // SAFETY: plain flags.
@@ -95,6 +95,12 @@ pub fn raise_lock_limit() -> io::Result<()> {
     let lock = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `lock` is a valid rlimit that the call only reads.
     check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &lock) })
+}
+
+/// How many bytes of addresses may be locked; nothing where there is no limit.
+pub fn lock_limit() -> Option<u64> {
+    let bytes = limit(libc::RLIMIT_MEMLOCK).ok()?.rlim_cur;
+    (bytes != libc::RLIM_INFINITY).then_some(bytes)
 }
 
 /// What a limit is of, which each C library has its own type for.

@@ -8,10 +8,11 @@
 //!              back
 //! ```
 //!
-//! Reserving costs nothing: pages come at their first touch, as huge pages where the kernel has
-//! them, and a slab that is given back leaves the resident set unless it is wanted again at once.
-//! The limit counts slabs, so the memory limit can grow and shrink online anywhere below the
-//! reservation.
+//! Reserving takes addresses and no memory: pages come at their first touch, as huge pages where
+//! the kernel has them, and a slab that is given back leaves the resident set unless it is wanted
+//! again at once. The limit counts slabs, so the memory limit can grow and shrink online anywhere
+//! below the reservation. Where addresses are not free, because there is a limit on them or the
+//! kernel counts them as memory, less is reserved.
 //!
 //! First touch of a huge page is slow (the kernel zeroes 2 MiB: about 6 ms on a cold machine). So
 //! the background keeps one slab *ready*, touched but not taken; it counts as used.
@@ -27,13 +28,14 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 
 use ::io::map::{HUGE_PAGE_BYTES, Mapping};
-use stdx::sync::atomic::{AtomicUsize, Ordering};
+use stdx::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use stdx::sync::lock;
+use stdx::units::{KIB, MIB};
 
 /// Bytes of a slab in an arena that is not small: one huge page.
-pub const SLAB_BYTES_MAX: usize = 2 << 20;
+pub const SLAB_BYTES_MAX: usize = 2 * MIB;
 /// Bytes of a slab in the smallest arenas: room for a table of the index of any size.
-pub const SLAB_BYTES_MIN: usize = 128 << 10;
+pub const SLAB_BYTES_MIN: usize = 128 * KIB;
 /// How many slabs an arena should have at least, while slabs are not the smallest: several times
 /// the number of size classes that a mix of values uses.
 pub const SLABS_WANTED: usize = 512;
@@ -62,7 +64,10 @@ pub struct Arena {
     /// Taken and ready slabs. Written under `free`'s lock.
     used_slabs: AtomicUsize,
     free: Mutex<Free>,
-    huge_pages: bool,
+    /// Whether the kernel backs it with huge pages where that is asked for.
+    may_be_huge: bool,
+    /// Whether that is asked for. Written under `free`'s lock.
+    huge_pages: AtomicBool,
 }
 
 /// The slabs that nobody has taken.
@@ -80,26 +85,28 @@ struct Free {
 const READY_SLABS: usize = 1;
 
 impl Arena {
-    /// Reserves addresses for `reserved_bytes` and allows `limit_bytes` of them to be used, in
-    /// slabs of a size that suits the limit. Both are rounded to whole slabs: the limit down, but
-    /// to no less than `slabs_min`.
+    /// Reserves addresses for `reserved_bytes`, or fewer where the kernel refuses so many, and
+    /// allows `limit_bytes` of them to be used, in slabs of a size that suits the limit. Both are
+    /// rounded to whole slabs: the limit down, but to no less than `slabs_min`.
     pub fn new(reserved_bytes: usize, limit_bytes: usize, slabs_min: usize) -> io::Result<Self> {
         let slab_bytes = slab_bytes_for(limit_bytes);
         let limit_slabs = (limit_bytes / slab_bytes).max(slabs_min);
-        let bytes = reserved_bytes
-            .max(limit_slabs * slab_bytes)
-            .checked_next_multiple_of(SLAB_BYTES_MAX)
-            .filter(|&bytes| bytes <= ARENA_BYTES_MAX)
-            .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let mapping = Mapping::reserve(bytes)?;
-        let huge_pages = mapping.advise_huge();
+        let rounded = |bytes: usize| {
+            let bytes = bytes.checked_next_multiple_of(SLAB_BYTES_MAX);
+            let bytes = bytes.filter(|&bytes| bytes <= ARENA_BYTES_MAX);
+            bytes.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+        };
+        let bytes_min = rounded(limit_slabs * slab_bytes)?;
+        let mapping = reserve(bytes_min, rounded(reserved_bytes)?.max(bytes_min))?;
+        let may_be_huge = mapping.advise_huge();
         Ok(Self {
             mapping,
             slab_bytes,
             limit_slabs: AtomicUsize::new(limit_slabs),
             used_slabs: AtomicUsize::new(0),
             free: Mutex::default(),
-            huge_pages,
+            may_be_huge,
+            huge_pages: AtomicBool::new(may_be_huge),
         })
     }
 
@@ -124,9 +131,9 @@ impl Arena {
         (SlabId((offset >> shift) as u32), offset & (self.slab_bytes - 1))
     }
 
-    /// Whether the kernel agreed to back the arena with huge pages.
+    /// Whether the kernel agreed to back the arena with huge pages, and is still asked to.
     pub fn huge_pages(&self) -> bool {
-        self.huge_pages
+        self.huge_pages.load(Ordering::Relaxed)
     }
 
     /// How many slabs the addresses suffice for.
@@ -174,13 +181,18 @@ impl Arena {
     /// slabs as it makes one page of them, sooner or later. That does no harm as long as all that
     /// was ever used fits the limit, and takes the memory back that a lower limit has freed.
     fn choose_pages(&self, free: &Free) {
-        if !self.huge_pages || self.slab_bytes >= HUGE_PAGE_BYTES {
+        let fits = free.fresh_from as usize <= self.limit_slabs();
+        let is_small = !self.may_be_huge || self.slab_bytes >= HUGE_PAGE_BYTES;
+        if is_small || self.huge_pages() == fits {
             return;
         }
-        let used_bytes = free.fresh_from as usize * self.slab_bytes;
-        if free.fresh_from as usize <= self.limit_slabs() {
-            self.mapping.advise_huge();
-        } else if self.mapping.advise_small(used_bytes) {
+        let huge_pages = if fits {
+            self.mapping.advise_huge()
+        } else {
+            !self.mapping.advise_small(free.fresh_from as usize * self.slab_bytes)
+        };
+        self.huge_pages.store(huge_pages, Ordering::Relaxed);
+        if !huge_pages {
             // Some may be filled already.
             free.returned.iter().for_each(|&slab| self.discard(slab));
         }
@@ -205,12 +217,22 @@ impl Arena {
     /// # Safety
     /// The caller took the slab, and no thread reads or writes it any more.
     pub unsafe fn give(&self, slab: SlabId) {
-        let mut free = lock(&self.free);
-        if free.ready.len() < READY_SLABS && self.excess_slabs() == 0 {
-            free.ready.push(slab);
-            return;
+        {
+            let mut free = lock(&self.free);
+            if free.ready.len() < READY_SLABS && self.excess_slabs() == 0 {
+                free.ready.push(slab);
+                return;
+            }
         }
+        // Not under the lock, at which others wait for slabs: the kernel takes its time, and nobody
+        // finds this slab meanwhile.
+        let was_huge = self.huge_pages();
         self.discard(slab);
+        let mut free = lock(&self.free);
+        if was_huge != self.huge_pages() {
+            // It may have been filled before small pages were asked for.
+            self.discard(slab);
+        }
         free.returned.push(slab);
         self.used_slabs.fetch_sub(1, Ordering::Relaxed);
     }
@@ -283,6 +305,26 @@ impl Arena {
     }
 }
 
+/// Addresses for `bytes_max`, or for fewer where the kernel refuses so many, but for `bytes_min` at
+/// least. It refuses what is beyond a limit of addresses (`ulimit -v`), and where it does not
+/// overcommit memory, what is beyond the memory that it has. Stacks and other processes come from
+/// the same: so half of what it would give beyond `bytes_min` is left to them.
+fn reserve(bytes_min: usize, bytes_max: usize) -> io::Result<Mapping> {
+    let whole = Mapping::reserve(bytes_max);
+    if whole.is_ok() {
+        return whole;
+    }
+    let half = |bytes: usize| bytes / 2 / SLAB_BYTES_MAX * SLAB_BYTES_MAX;
+    let mut beyond = bytes_max - bytes_min;
+    while beyond > 0 {
+        beyond = half(beyond);
+        if Mapping::reserve(bytes_min + beyond).is_ok() {
+            break;
+        }
+    }
+    Mapping::reserve(bytes_min + half(beyond))
+}
+
 /// The size of slabs for a memory limit.
 fn slab_bytes_for(limit_bytes: usize) -> usize {
     let wanted = (limit_bytes / SLABS_WANTED).max(1);
@@ -341,14 +383,27 @@ mod tests {
         let slabs: Vec<SlabId> = (0..64).map(|_| arena.take(0).expect("room")).collect();
         // SAFETY: nobody has done anything with it.
         slabs[40..].iter().for_each(|&slab| unsafe { arena.give(slab) });
-        assert_eq!(is_huge(), Some(true));
+        assert_eq!((is_huge(), arena.huge_pages()), (Some(true), true));
         arena.set_limit_slabs(4);
-        assert_eq!(is_huge(), Some(false));
+        assert_eq!((is_huge(), arena.huge_pages()), (Some(false), false));
         // SAFETY: as above.
         slabs[4..40].iter().for_each(|&slab| unsafe { arena.give(slab) });
         assert_eq!(arena.used_slabs(), 4);
         arena.set_limit_slabs(64);
-        assert_eq!(is_huge(), Some(true));
+        assert_eq!((is_huge(), arena.huge_pages()), (Some(true), true));
+    }
+
+    /// An arena that may grow to all of the machine's memory was not to be had where addresses are
+    /// limited, or count as memory, though there was room for the memory limit.
+    #[test]
+    #[cfg_attr(miri, ignore = "reserves more addresses than there are")]
+    fn where_addresses_are_refused_fewer_are_reserved() {
+        // No process has so many addresses, but many hundred times this limit.
+        const BYTES: usize = 64 << 20;
+        let mapping = reserve(BYTES, 1 << 50).expect("there is room for what is needed");
+        assert!(mapping.bytes() > BYTES && mapping.bytes() < 1 << 46);
+        let error = reserve(1 << 50, 1 << 50).expect_err("there is no room for this");
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
     }
 
     #[test]

@@ -173,7 +173,10 @@ impl Epochs {
         }
         // Acquire: partner is the release in `Guard::drop`.
         fence(Ordering::Acquire);
-        // Release: partner is the acquire in `is_safe`. Failure means that another thread moved it.
+        // Failure means that another thread moved it. On success who reads this epoch and then
+        // passes the fence in `advance` or `pin` has what was unlinked by those who left their
+        // slots before, on which `Guard::tag` rests.
+        // Release: partners are these fences, and the acquire in `is_safe`.
         let _ = self.current.compare_exchange(
             current,
             current + 1,

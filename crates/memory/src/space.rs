@@ -1,8 +1,9 @@
 //! Where the index gets the memory of its tables from.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
-/// The unit in which index tables are allocated: 128 to 1024 of them make a slab.
+/// The unit in which index tables are allocated: 64 to 1024 of them make a slab.
 pub const TABLE_UNIT_BYTES: usize = 2 << 10;
 
 /// Memory for index tables, counted against the memory limit.
@@ -22,10 +23,19 @@ pub trait TableSpace: Send + Sync {
     /// reads or writes it any more.
     unsafe fn release(&self, start: NonNull<u8>, units: usize);
 
-    /// Whether the owner of the run of `units` from `start` would do well to allocate another and
-    /// release this one, because memory could then be given back. It is asked of one run after the
-    /// other, again and again, by whoever has time; nobody asks for runs of one unit.
+    /// The addresses of runs whose owner would do well to allocate others and release these,
+    /// because memory could then be given back. Whoever has time asks again and again, and goes
+    /// through what he has for one that lies there; no run of one unit does.
+    fn to_clear(&self) -> Option<Range<usize>> {
+        None
+    }
+
+    /// Whether the run of `units` from `start` lies there still, and another would be found for it.
     fn wants_moved(&self, _start: NonNull<u8>, _units: usize) -> bool {
         false
     }
+
+    /// There is room for the run from `start` elsewhere, and its owner cannot use it: so there is
+    /// nothing to be gained from moving its neighbours.
+    fn cannot_move(&self, _start: NonNull<u8>) {}
 }

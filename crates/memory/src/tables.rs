@@ -3,13 +3,17 @@
 //! A table is a run of a dozen units or two, a segment of a trie one unit. Each slab has a map of
 //! its 64 to 1024 units, a bit for each; a run is the first that fits, in the oldest slab that has
 //! one, so that slabs empty out as tables grow away from them, and an empty slab goes back to the
-//! arena.
+//! arena. An index of a terabyte has tens of thousands of slabs, and all that write wait for the
+//! same lock: so slabs are kept by the longest run that is free in them, and no search goes through
+//! all of them but the choice of one to clear.
 //!
 //! Tables grow at about the same time, so that the gap that one leaves is too short for the next,
 //! and a fifth of the slabs would lie idle in gaps. So once memory runs short the index is asked to
 //! move the tables of the slab with the fewest, which fill others without gaps until nothing would
 //! be gained any more: a slab is *cleared* as a segment of a log is.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
@@ -38,10 +42,17 @@ pub struct ArenaTables {
     starved: AtomicBool,
 }
 
-/// The slabs of the index, by age.
-#[derive(Debug, Default)]
+/// Which slab of the index: the higher, the younger.
+type Age = u64;
+
+/// The slabs of the index.
+#[derive(Debug)]
 struct TableSlabs {
-    slabs: Vec<TableSlab>,
+    by_age: BTreeMap<Age, TableSlab>,
+    ages: BTreeMap<SlabId, Age>,
+    next_age: Age,
+    /// Those that are to be kept and whose longest run of free units is so long.
+    rooms: [BTreeSet<Age>; WORD_UNITS + 1],
     /// Units of all tables.
     taken_units: usize,
     /// Those where all that lies there can move.
@@ -49,7 +60,7 @@ struct TableSlabs {
     /// The longest table that there ever was, in units.
     units_max: usize,
     /// The slab whose tables are being moved. It takes others only where there is no room at all.
-    cleared: Option<SlabId>,
+    cleared: Option<Age>,
 }
 
 /// Slabs where all that lies there can move.
@@ -67,9 +78,10 @@ struct TableSlab {
     taken_units: usize,
     /// Of these, in runs of one, which do not move.
     fixed_units: usize,
-    /// No run of free units is longer. It may be too high, and then a search in vain corrects it,
-    /// so that the slabs that are full are passed by.
+    /// The longest run of free units, as far as it matters: to a whole word.
     run_max: usize,
+    /// A table here could not be moved, so that the slab is not chosen until one has gone.
+    is_stuck: bool,
 }
 
 /// Which units of a slab belong to no table.
@@ -108,6 +120,24 @@ impl FreeUnits {
         })
     }
 
+    /// The length of the longest run, but no more than a whole word.
+    fn longest_run(&self) -> usize {
+        let mut longest = 0;
+        for word in 0..MAP_WORDS {
+            // Bit `i` stays while the `length + 1` units from there on are free.
+            let (mut starts, mut length) = (self.window(word), 0);
+            while starts as u64 != 0 && length < WORD_UNITS {
+                length += 1;
+                starts &= starts >> 1;
+            }
+            longest = longest.max(length);
+            if longest == WORD_UNITS {
+                break;
+            }
+        }
+        longest
+    }
+
     /// Changes whether the run that begins at `start` is free; it must have been the opposite.
     fn set(&mut self, start: usize, units: usize, is_free: bool) {
         let (word, run) = (start / WORD_UNITS, ((1_u128 << units) - 1) << (start % WORD_UNITS));
@@ -129,12 +159,12 @@ impl FreeUnits {
 impl ArenaTables {
     /// No slabs yet.
     pub fn new(arena: Arc<Arena>) -> Self {
-        Self { arena, slabs: Mutex::default(), starved: AtomicBool::new(false) }
+        Self { arena, slabs: Mutex::new(TableSlabs::new()), starved: AtomicBool::new(false) }
     }
 
     /// How many slabs the index has.
     pub fn slabs(&self) -> usize {
-        lock(&self.slabs).slabs.len()
+        lock(&self.slabs).by_age.len()
     }
 
     /// Bytes of the tables in them.
@@ -156,29 +186,17 @@ impl TableSlab {
     /// One with all its units free.
     fn fresh(slab: SlabId, slab_units: usize) -> Self {
         let free = FreeUnits::all(slab_units);
-        Self { slab, free, taken_units: 0, fixed_units: 0, run_max: WORD_UNITS }
+        let run_max = WORD_UNITS;
+        Self { slab, free, taken_units: 0, fixed_units: 0, run_max, is_stuck: false }
     }
 
-    /// The first run of `units`, if there is one.
+    /// Takes the first run of `units`.
     fn take(&mut self, units: usize) -> Option<usize> {
-        if units > self.run_max {
-            return None;
-        }
-        let start = self.free.first_run(units);
-        match start {
-            Some(start) => {
-                self.free.set(start, units, false);
-                self.taken_units += units;
-                self.fixed_units += usize::from(units == 1);
-            }
-            None => self.run_max = units - 1,
-        }
-        start
-    }
-
-    /// Whether there is a run of `units`.
-    fn has_room(&self, units: usize) -> bool {
-        units <= self.run_max && self.free.first_run(units).is_some()
+        let start = self.free.first_run(units)?;
+        self.free.set(start, units, false);
+        self.taken_units += units;
+        self.fixed_units += usize::from(units == 1);
+        Some(start)
     }
 
     /// Takes back a run.
@@ -186,7 +204,7 @@ impl TableSlab {
         self.free.set(start, units, true);
         self.taken_units -= units;
         self.fixed_units -= usize::from(units == 1);
-        self.run_max = WORD_UNITS;
+        self.is_stuck = false;
     }
 
     /// What it adds to the sum of those where all can move.
@@ -199,47 +217,80 @@ impl TableSlab {
 }
 
 impl TableSlabs {
-    /// Lets a slab give or take runs, and keeps the sums.
-    fn change<T>(&mut self, number: usize, change: impl FnOnce(&mut TableSlab) -> T) -> T {
-        let slab = &mut self.slabs[number];
-        let (taken_units, movable) = (slab.taken_units, slab.movable());
+    fn new() -> Self {
+        Self {
+            by_age: BTreeMap::new(),
+            ages: BTreeMap::new(),
+            next_age: 0,
+            rooms: [const { BTreeSet::new() }; WORD_UNITS + 1],
+            taken_units: 0,
+            movable: Movable::default(),
+            units_max: 0,
+            cleared: None,
+        }
+    }
+
+    /// Lets a slab give or take runs, and keeps the sums and where it has its place.
+    fn change<T>(&mut self, age: Age, change: impl FnOnce(&mut TableSlab) -> T) -> T {
+        let slab = self.by_age.get_mut(&age).expect("it is one of the index's slabs");
+        let (taken_units, movable, run_max) = (slab.taken_units, slab.movable(), slab.run_max);
         let changed = change(slab);
+        slab.run_max = slab.free.longest_run();
         self.taken_units = self.taken_units - taken_units + slab.taken_units;
         let now = slab.movable();
         self.movable.slabs = self.movable.slabs - movable.slabs + now.slabs;
         self.movable.units = self.movable.units - movable.units + now.units;
+        if slab.run_max != run_max && self.cleared != Some(age) {
+            self.rooms[run_max].remove(&age);
+            self.rooms[slab.run_max].insert(age);
+        }
         changed
     }
 
     fn add(&mut self, slab: TableSlab) {
+        let age = self.next_age;
+        self.next_age += 1;
         self.movable.slabs += slab.movable().slabs;
-        self.slabs.push(slab);
+        self.ages.insert(slab.slab, age);
+        self.rooms[slab.run_max].insert(age);
+        self.by_age.insert(age, slab);
     }
 
-    /// The number of a slab that has no tables any more is no longer valid.
-    fn remove(&mut self, number: usize) -> SlabId {
-        let slab = self.slabs.remove(number);
+    fn remove(&mut self, age: Age) -> SlabId {
+        let slab = self.by_age.remove(&age).expect("it is one of the index's slabs");
         self.movable.slabs -= slab.movable().slabs;
-        self.cleared.take_if(|cleared| *cleared == slab.slab);
+        self.ages.remove(&slab.slab);
+        if self.cleared == Some(age) {
+            self.cleared = None;
+        } else {
+            self.rooms[slab.run_max].remove(&age);
+        }
         slab.slab
     }
 
-    /// A run of `units` in one of the slabs that are to be kept, or in the one that is being
-    /// cleared.
+    /// A run of `units` in the oldest of the slabs that are to be kept and have one, or in the one
+    /// that is being cleared.
     fn take(&mut self, units: usize, is_cleared: bool) -> Option<(SlabId, usize)> {
-        (0..self.slabs.len()).find_map(|number| {
-            let id = self.slabs[number].slab;
-            let is_meant = (Some(id) == self.cleared) == is_cleared;
-            let start = is_meant.then(|| self.change(number, |slab| slab.take(units)))??;
-            self.units_max = self.units_max.max(units);
-            Some((id, start))
-        })
+        let age = if is_cleared { self.cleared } else { self.oldest_with_room(units) }?;
+        let start = self.change(age, |slab| slab.take(units))?;
+        self.units_max = self.units_max.max(units);
+        Some((self.by_age[&age].slab, start))
     }
 
-    /// Whether there is a run of `units` in one of the slabs that are to be kept.
-    fn has_room(&self, units: usize) -> bool {
-        let mut kept = self.slabs.iter().filter(|slab| Some(slab.slab) != self.cleared);
-        kept.any(|slab| slab.has_room(units))
+    /// The oldest of the slabs that are to be kept that has a run of `units`.
+    fn oldest_with_room(&self, units: usize) -> Option<Age> {
+        self.rooms[units..].iter().filter_map(BTreeSet::first).min().copied()
+    }
+
+    /// Clears this slab and no other.
+    fn clear(&mut self, age: Option<Age>) {
+        let before = std::mem::replace(&mut self.cleared, age);
+        if let Some(before) = before {
+            self.rooms[self.by_age[&before].run_max].insert(before);
+        }
+        if let Some(age) = age {
+            self.rooms[self.by_age[&age].run_max].remove(&age);
+        }
     }
 
     /// Chooses the slab to clear: if tables that can move would fill many fewer, each until it has
@@ -249,19 +300,24 @@ impl TableSlabs {
         let filled_units = (slab_units + 1).saturating_sub(self.units_max).max(1);
         let needed = self.movable.units.div_ceil(filled_units);
         let pays = self.movable.slabs > needed + 1 + needed / LOOSE_SHARE;
-        let (longest, last) = (self.units_max, self.slabs.len().saturating_sub(1));
-        let is_filled = |number, slab: &TableSlab| number < last || !slab.has_room(longest);
-        let clears = |slab: &TableSlab| slab.fixed_units == 0;
-        self.cleared = match self.cleared {
+        let clears = |slab: &TableSlab| slab.fixed_units == 0 && !slab.is_stuck;
+        let stays = |age: Age| clears(&self.by_age[&age]);
+        let chosen = match self.cleared {
             _ if !pays => None,
-            Some(id) if self.slabs.iter().any(|slab| slab.slab == id && clears(slab)) => Some(id),
+            Some(age) if stays(age) => Some(age),
             _ => {
-                let filled = self.slabs.iter().enumerate().filter(|&(at, it)| is_filled(at, it));
-                let slabs = filled.map(|(_, slab)| slab).filter(|slab| clears(slab));
-                slabs.min_by_key(|slab| slab.taken_units).map(|slab| slab.slab)
+                let youngest = self.by_age.last_key_value().map(|(age, _)| *age);
+                let is_filled = |(age, slab): &(&Age, &TableSlab)| {
+                    Some(**age) != youngest || slab.run_max < self.units_max
+                };
+                let slabs = self.by_age.iter().filter(is_filled).filter(|(_, slab)| clears(slab));
+                slabs.min_by_key(|(_, slab)| slab.taken_units).map(|(age, _)| *age)
             }
         };
-        self.cleared
+        if chosen != self.cleared {
+            self.clear(chosen);
+        }
+        Some(self.by_age[&chosen?].slab)
     }
 }
 
@@ -290,29 +346,45 @@ impl TableSpace for ArenaTables {
     unsafe fn release(&self, start: NonNull<u8>, units: usize) {
         let id = self.arena.slab_of(start);
         let offset = start.as_ptr() as usize - self.arena.slab_start(id).as_ptr() as usize;
-        let mut slabs = lock(&self.slabs);
-        let number = slabs
-            .slabs
-            .iter()
-            .position(|slab| slab.slab == id)
-            .expect("a table lies in one of the index's slabs");
-        slabs.change(number, |slab| slab.give(offset / TABLE_UNIT_BYTES, units));
-        if slabs.slabs[number].taken_units == 0 {
-            let id = slabs.remove(number);
+        let emptied = {
+            let mut slabs = lock(&self.slabs);
+            let age = slabs.ages.get(&id).copied();
+            let age = age.expect("a table lies in one of the index's slabs");
+            slabs.change(age, |slab| slab.give(offset / TABLE_UNIT_BYTES, units));
+            (slabs.by_age[&age].taken_units == 0).then(|| slabs.remove(age))
+        };
+        // The kernel takes its time, in which others may have tables.
+        if let Some(id) = emptied {
             // SAFETY: the slab was taken in `allocate`, no table lies in it any more, and the
-            // caller promised that nobody reads the last one.
+            // caller promised that nobody reads the last one. Nobody else finds it in the list.
             unsafe { self.arena.give(id) };
         }
     }
 
-    fn wants_moved(&self, start: NonNull<u8>, units: usize) -> bool {
-        let free_slabs = self.arena.free_slabs();
-        if free_slabs > 1 + self.arena.limit_slabs() / SHORT_SHARE {
-            return false;
-        }
+    fn to_clear(&self) -> Option<Range<usize>> {
+        let is_short = self.arena.free_slabs() <= 1 + self.arena.limit_slabs() / SHORT_SHARE;
         let mut slabs = lock(&self.slabs);
-        slabs.choose(self.slab_units()) == Some(self.arena.slab_of(start))
-            && (slabs.has_room(units) || free_slabs > 0)
+        if !is_short {
+            slabs.clear(None);
+            return None;
+        }
+        let start = self.arena.slab_start(slabs.choose(self.slab_units())?).addr().get();
+        Some(start..start + self.arena.slab_bytes())
+    }
+
+    fn wants_moved(&self, start: NonNull<u8>, units: usize) -> bool {
+        let id = self.arena.slab_of(start);
+        let slabs = lock(&self.slabs);
+        let is_cleared = slabs.cleared.is_some_and(|age| slabs.by_age[&age].slab == id);
+        is_cleared && (slabs.oldest_with_room(units).is_some() || self.arena.free_slabs() > 0)
+    }
+
+    fn cannot_move(&self, start: NonNull<u8>) {
+        let id = self.arena.slab_of(start);
+        let mut slabs = lock(&self.slabs);
+        if let Some(age) = slabs.ages.get(&id).copied() {
+            slabs.change(age, |slab| slab.is_stuck = true);
+        }
     }
 }
 
@@ -350,6 +422,8 @@ mod tests {
                 model[start..start + units].fill(true);
             }
             assert_eq!(free.count(), model.iter().filter(|unit| **unit).count());
+            let longest = model.split(|is_free| !is_free).map(<[bool]>::len).max();
+            assert_eq!(Some(free.longest_run()), longest.map(|units| units.min(WORD_UNITS)));
         }
         assert!(across_words > 1_000, "only {across_words}");
     }

@@ -124,7 +124,7 @@ impl Watch {
 pub fn watch(server: &Server, watch: &mut Watch) {
     let is_recovering = server.cache.is_flash_recovering();
     if watch.was_recovering && !is_recovering {
-        let items = server.cache.stats().flash.map_or(0, |flash| flash.tier.recovered);
+        let items = server.cache.flash_stats().map_or(0, |flash| flash.tier.recovered);
         let seconds = server.started.elapsed().as_secs();
         server.log(0, &format!("found {items} items on flash, {seconds} s after the start"));
     }

@@ -78,6 +78,10 @@ pub const RESERVED_FILES: u64 = 64;
 /// row, and means no more by it.
 const ONE_STOP: Duration = Duration::from_secs(1);
 
+/// Bytes of addresses for stacks and the heap, beside an eighth of the memory limit, without which
+/// memory is not locked where so many bytes may be.
+const LOCKED_BESIDE_BYTES: u64 = 256 << 20;
+
 /// Signals that stop the server.
 const STOPS: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
 
@@ -431,7 +435,11 @@ fn settle_process(options: &Options) -> Result<Option<PidFile>, String> {
     if options.lock_memory
         && let Err(error) = process::lock_memory()
     {
-        say::aside(format_args!("larder: -k has no effect, memory cannot be locked: {error}"));
+        let limit = process::lock_limit().map(|bytes| bytes >> 20);
+        let limit = limit.map_or(String::new(), |it| format!("; ulimit -l is {it} megabytes"));
+        say::aside(format_args!(
+            "larder: -k has no effect, memory cannot be locked: {error}{limit}"
+        ));
     }
     Ok(pidfile)
 }
@@ -442,6 +450,14 @@ fn warn_beyond_the_machine(options: &Options) {
         && let Some(text) = beyond_the_machine(options.memory_megabytes, machine_bytes)
     {
         say::aside(format_args!("larder: {text}"));
+    }
+}
+
+/// With `-v`, says how far the memory limit may be raised: addresses may be short.
+fn say_how_far_it_may_grow(cache: &Cache, options: &Options) {
+    if options.verbosity > 0 {
+        let megabytes = cache.memory_bytes_max() >> 20;
+        say::aside(format_args!("larder: cache_memlimit takes up to {megabytes} megabytes"));
     }
 }
 
@@ -465,7 +481,8 @@ fn build(
         flash_file::make_private(file, &options);
     }
     warn_beyond_the_machine(&options);
-    let limit_bytes = cache.stats().limit_bytes as usize;
+    say_how_far_it_may_grow(&cache, &options);
+    let limit_bytes = cache.limit_bytes();
     if limit_bytes > memory_bytes {
         let (asked, used) = (options.memory_megabytes, limit_bytes >> 10);
         say::aside(format_args!(
@@ -552,6 +569,14 @@ fn beyond_the_machine(memory_megabytes: usize, machine_bytes: usize) -> Option<S
     })
 }
 
+/// How many bytes of addresses the cache may have so that all may be locked: they count, touched or
+/// not, and so do those of stacks and the heap later, without which the server ends. Nothing where
+/// too little would be left for these: then it has as many as ever, and the kernel locks nothing.
+fn addresses_to_lock(memory_bytes: u64, limit_bytes: u64) -> Option<u64> {
+    let needed = memory_bytes + memory_bytes / 8 + LOCKED_BESIDE_BYTES;
+    Some(memory_bytes + limit_bytes.checked_sub(needed)? / 2)
+}
+
 /// The cache that the options ask for; with a memory file, from what that begins with.
 fn builder(
     options: &Options,
@@ -559,8 +584,9 @@ fn builder(
     flash: Option<FlashSettings>,
     evictions: Arc<EvictionLog>,
 ) -> Builder {
+    let memory_bytes = options.memory_megabytes << 20;
     let mut builder = Cache::builder()
-        .memory_bytes(options.memory_megabytes << 20)
+        .memory_bytes(memory_bytes)
         .item_bytes_max(options.item_bytes_max)
         .evict(options.evict)
         .policy(options.policy)
@@ -571,6 +597,12 @@ fn builder(
         .quotas(options.quotas.clone())
         .observer(evictions)
         .threads(options.threads);
+    if options.lock_memory
+        && let Some(limit_bytes) = process::lock_limit()
+        && let Some(bytes) = addresses_to_lock(memory_bytes as u64, limit_bytes)
+    {
+        builder = builder.address_bytes_max(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
     if options.repartition {
         let given = options.cache_geometry.map(Repartition::given);
         builder = builder.repartition(given.unwrap_or_else(Repartition::for_this_processor));
@@ -688,6 +720,20 @@ pub mod tests {
             let server = build(options, None, &doors, polls, &accept_poll).expect("a cache");
             Self { server, doors, poll, accept_poll }
         }
+    }
+
+    /// `-k` had no effect where there was a limit, because the kernel counts the addresses that the
+    /// memory limit may grow to as well.
+    #[test]
+    fn a_limit_of_locked_memory_leaves_room_for_stacks_and_the_heap() {
+        let megabytes = |memory: u64, limit: u64| {
+            addresses_to_lock(memory << 20, limit << 20).map(|bytes| bytes >> 20)
+        };
+        assert_eq!(megabytes(1024, 8), None);
+        assert_eq!(megabytes(1024, 1024 + 128 + 255), None);
+        assert_eq!(megabytes(1024, 1024 + 128 + 256), Some(1024));
+        assert_eq!(megabytes(1024, 2048), Some(1024 + 320));
+        assert_eq!(megabytes(64, 4096), Some(64 + (4096 - 64 - 8 - 256) / 2));
     }
 
     #[test]

@@ -21,6 +21,17 @@ fn classic_commands_in_split_chunks() {
     check_classic_commands(&["--layout", "split"]);
 }
 
+/// It reserves addresses for what the memory limit may grow to, and did not start where there were
+/// not so many.
+#[test]
+fn addresses_for_the_memory_limit_are_enough_to_start() {
+    let mut command = Command::new("sh");
+    let limit = "ulimit -v 1500000; exec \"$@\"";
+    command.args(["-c", limit, "sh", env!("CARGO_BIN_EXE_larder"), "-p", "0", "-m", "64"]);
+    let server = Server::start_by(&mut command);
+    server.connect().ask("set k 0 0 1\r\nx\r\ncache_memlimit 65\r\n", "STORED\r\nOK\r\n");
+}
+
 #[test]
 fn the_kind_of_index_is_told_and_can_be_chosen() {
     for (options, kind) in [(&[][..], "cuckoo"), (&["--index", "tree"][..], "tree")] {

@@ -2,6 +2,7 @@
 //! finds words of a tier that no test uses.
 
 use std::alloc::{Layout, alloc, dealloc};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -111,6 +112,10 @@ impl TableSpace for HeapSpace {
             start.write_bytes(0xff, units * UNIT_BYTES);
             dealloc(start.as_ptr(), Self::layout(units));
         }
+    }
+
+    fn to_clear(&self) -> Option<Range<usize>> {
+        self.moves.load(Ordering::Relaxed).then_some(0..usize::MAX)
     }
 
     /// Now and then, so that every table moves in time.

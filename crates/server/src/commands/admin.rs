@@ -191,7 +191,7 @@ fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
     server.cache.set_memory_bytes(bytes).map_err(LimitRefused::OutOfBounds)?;
     server.memory_megabytes.store(megabytes, Ordering::Relaxed);
     // A cache keeps some slabs, and their size is that of the start.
-    let limit_bytes = server.cache.stats().limit_bytes as usize;
+    let limit_bytes = server.cache.limit_bytes();
     if limit_bytes > bytes {
         let used = limit_bytes >> 10;
         server

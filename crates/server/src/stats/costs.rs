@@ -25,7 +25,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         let name = format_args!("class_evicted_seconds:{}", class.number);
         stats.line(name, seconds(evicted_us(class)));
     }
-    let Some(measured) = server.cache.stats().costs else {
+    let Some(measured) = server.cache.cost_stats() else {
         return;
     };
     stats.line("miss_seconds", seconds(measured.miss_cost_us));

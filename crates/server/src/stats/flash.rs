@@ -41,7 +41,7 @@ pub fn extstore(flash: &FlashTierStats, stats: &mut Stats<'_>) {
 
 /// All of it; nothing if there is no such tier.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
-    if let Some(flash) = server.cache.stats().flash {
+    if let Some(flash) = server.cache.flash_stats() {
         stats.lines(&lines(&flash));
     }
 }

@@ -80,5 +80,5 @@ pub fn write_slabs(server: &Server, stats: &mut Stats<'_>) {
         }
     }
     stats.line("active_slabs", active);
-    stats.line("total_malloced", server.cache.stats().used_bytes);
+    stats.line("total_malloced", server.cache.used_bytes());
 }
