@@ -259,15 +259,30 @@ fn a_slab_that_emptied_while_it_was_open_goes_back() {
     world.check();
 }
 
-#[test]
-fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
-    let mut world = World::small(8);
+/// Stores until something has to go; every second item is one that a sweep spares, and every third
+/// has the expiry. Returns how many items that were.
+fn fill_with_noise(world: &mut World, expiry: u32) -> u32 {
     let (mut random, mut number) = (Xorshift::default(), 0_u32);
     while world.zone.stats().evicted == 0 {
         let value: Vec<u8> = (0..300).map(|_| random.draw() as u8).collect();
-        world.insert(&number.to_be_bytes(), &value).expect("room");
+        let expiry = if number.is_multiple_of(3) { expiry } else { 0 };
+        let fields = Fields { expiry, ..Fields::default() };
+        let record = Record { key: &number.to_be_bytes(), value: &value, fields };
+        let (zone, hash) = (&world.zone, super::hash(record.key));
+        zone.insert(hash, &record, world.now, &mut world.writer, |_, newcomer| {
+            newcomer.was_accessed((number % 2) as u8);
+            newcomer.reveal();
+        })
+        .expect("room");
         number += 1;
     }
+    number
+}
+
+#[test]
+fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
+    let mut world = World::small(8);
+    let number = fill_with_noise(&mut world, 0);
     let (evicted_before, mut offered) = (world.zone.stats().evicted, 0);
     world.zone.set_budget_slabs(1);
     let mut count = |_: &Guard<'_>, _: &Record<'_>, _: &Leaving<'_, '_>| offered += 1;
@@ -411,6 +426,37 @@ fn what_nobody_accessed_leaves_at_once_and_what_was_wanted_before_later() {
         zone.stats().items
     });
     assert_eq!(left, [1, 1, 0]);
+}
+
+/// The hand stood between the two of a pair that became one when it came to the first: that one's
+/// rows lost a second access at once, or went.
+#[test]
+fn what_joins_its_neighbour_is_swept_once_a_round() {
+    let mut world = World::small(4);
+    let keys = (0_u32..).map(u32::to_be_bytes).filter(|key| super::hash(key) >> 58 == 0);
+    let keys: Vec<_> = keys.take(48).collect();
+    let (first, second): (Vec<&[u8; 4]>, Vec<_>) =
+        keys.iter().partition(|key| super::hash(key.as_slice()) >> 57 == 0);
+    let World { zone, writer, now, .. } = &mut world;
+    for key in &keys {
+        let record = Record { key, value: &[7; 160], fields: Fields::default() };
+        zone.insert(super::hash(key), &record, *now, writer, |_, newcomer| {
+            newcomer.was_accessed(1);
+            newcomer.reveal();
+        })
+        .expect("room");
+    }
+    assert_eq!(world.zone.stats().splits, 1);
+    for key in first[5..].iter().chain(&second[5..]) {
+        assert!(world.remove(key.as_slice()));
+    }
+    let World { zone, writer, now, .. } = &mut world;
+    let left = [(); 2].map(|()| {
+        (0..zone.stats().leaves).for_each(|_| zone.sweep_next(*now, writer).expect("room"));
+        (zone.stats().items, zone.stats().merges)
+    });
+    assert_eq!(left, [(10, 1), (0, 1)]);
+    world.check();
 }
 
 /// The sink may have to find room for them while others wait.
