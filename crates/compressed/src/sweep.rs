@@ -20,8 +20,7 @@ use stdx::sync::lock;
 use crate::access::{self, ACCESSES_MAX};
 use crate::block::ROWS_MAX;
 use crate::expire::Found;
-use crate::raw::{Block, Reference};
-use crate::reader::{Reader, unpack_long};
+use crate::find::is_dead;
 use crate::rewrite::{Batch, Gone, Kept, Leaving, Unbuilt, Why, Writer};
 use crate::space::NoRoom;
 use crate::stats::Counters;
@@ -283,6 +282,15 @@ impl Zone {
         self.offer(guard, writer);
         Counters::count(&self.counters.dropped_leaves);
         self.drop_leaf(guard, leaf);
+        // No mark counts any more: who is not dead by now went because it is expired.
+        let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
+        let is_alive = |gone: &&Gone| {
+            let rank = gone.row.origin.map(|(_, rank)| rank);
+            block.zip(rank).is_some_and(|(block, rank)| !is_dead(&block, rank))
+        };
+        let expired = writer.batch.gone.iter().filter(|gone| gone.why == Why::Expired);
+        let expired = expired.filter(is_alive).count();
+        self.counters.expired_met.fetch_add(expired as u64, Ordering::Relaxed);
     }
 
     /// Whether the zone shall have next to nothing, or neither cleaning nor readers that leave
@@ -354,7 +362,7 @@ impl Zone {
 
     /// Hands the rows that are to be evicted to the sink, before the commit.
     pub(crate) fn offer(&self, guard: &Guard<'_>, writer: &mut Writer<'_>) {
-        let Writer { batch, sink, reader: Reader { long, decoder, .. }, .. } = writer;
+        let Writer { batch, sink, reader, .. } = writer;
         for gone in batch.gone.iter().filter(|gone| gone.why == Why::Evicted) {
             let leaving = gone.row.origin.and_then(|(source, rank)| {
                 let block = self.space.ground.block(guard, batch.sources[source].block?)?;
@@ -370,16 +378,11 @@ impl Zone {
             let row = row.expect("it was read before it was kept");
             let mut value = row.value;
             if row.long {
-                let block = Reference::from_code(gone.row.long)
-                    .and_then(|reference| self.space.ground.block(guard, reference));
-                let read = |block: Block<'_>| {
-                    unpack_long(&self.dictionaries, guard, &block, decoder, long).ok()
-                };
-                if block.and_then(read).is_none() {
+                if self.read_long(guard, gone.row.long, row.value_bytes, reader).is_err() {
                     Counters::count(&self.counters.evicted_untold);
                     continue;
                 }
-                value = long;
+                value = &reader.long;
             }
             sink(guard, &Record { key: row.key, value, fields: row.fields }, &leaving);
         }
