@@ -58,6 +58,8 @@ pub(crate) struct Below {
     pub(crate) ghosts: Arc<Ghosts>,
     /// By what the memory is divided.
     pub(crate) rule: Rule,
+    /// How many threads serve at the same time, as far as there are processors for them.
+    pub(crate) serving_threads: u64,
 }
 
 /// What happened between the tiers.
@@ -163,13 +165,15 @@ impl Counters {
 
 impl Below {
     /// With nothing in it yet.
-    pub(crate) fn new(zone: Zone, rule: Rule) -> Self {
+    pub(crate) fn new(zone: Zone, rule: Rule, threads: usize) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             zone,
             readers: Mutex::default(),
             counters: Counters::default(),
             ghosts: Arc::default(),
             rule,
+            serving_threads: threads.clamp(1, processors) as u64,
         }
     }
 
