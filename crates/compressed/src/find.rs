@@ -128,8 +128,8 @@ impl Zone {
     }
 
     /// Makes a key's item gone, if there is one, and returns what it had beside its value. An item
-    /// that cannot be read any more may have been another key's; it goes as one that never expires.
-    /// The caller holds the key's lock, so that no newcomer of the key is revealed meanwhile.
+    /// that cannot be read any more may have been the key's: it goes, and nothing is returned. The
+    /// caller holds the key's lock, so that no newcomer of the key is revealed meanwhile.
     pub fn remove(
         &self,
         guard: &Guard<'_>,
@@ -142,21 +142,21 @@ impl Zone {
         let mut backoff = Backoff::default();
         loop {
             let block = self.block_of(guard, hash)?;
-            let (mark, fields) = match self.search(guard, &block, hash, key, reader) {
+            let mark = match self.search(guard, &block, hash, key, reader) {
                 Ok(None) => return None,
-                Ok(Some(found)) => (mark(&block, found.rank), found.fields),
-                Err(Damaged) => {
-                    (self.mark_unreadable(guard, &block, hash, reader), Fields::default())
-                }
+                Ok(Some(found)) => match mark(&block, found.rank) {
+                    Mark::Killed => {
+                        self.counters.items.go(block.head().generation, 1);
+                        return Some(found.fields);
+                    }
+                    mark => mark,
+                },
+                Err(Damaged) => self.mark_unreadable(guard, &block, hash, reader),
             };
-            match mark {
-                Mark::Killed => {
-                    self.counters.items.go(block.head().generation, 1);
-                    return Some(fields);
-                }
-                Mark::WasDead => return None,
-                Mark::Sealed => self.wait_for_successor(guard, hash, &block, &mut backoff),
+            if mark != Mark::Sealed {
+                return None;
             }
+            self.wait_for_successor(guard, hash, &block, &mut backoff);
         }
     }
 

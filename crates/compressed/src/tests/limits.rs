@@ -329,7 +329,6 @@ fn without_a_budget_everything_is_refused() {
     world.check();
 }
 
-/// `reclaim` looks for emptied slabs only when told of one, and this one was not closed yet then.
 /// Restoring an image lost items of a zone that was not full: another thread was pinned, perhaps
 /// without a processor, and what cleaning had emptied waited for it.
 #[test]
@@ -359,6 +358,7 @@ fn nothing_alive_goes_while_emptied_slabs_wait_for_readers() {
     world.check();
 }
 
+/// `reclaim` looks for emptied slabs only when told of one, and this one was not closed yet then.
 #[test]
 fn a_slab_that_emptied_while_it_was_open_goes_back() {
     let mut world = World::small(4);
