@@ -167,7 +167,7 @@ impl Cache {
             let counts = self.counts(below);
             let zone = below.zone.stats();
             let is_full = below.zone.has_its_budget();
-            let window = self.window(adaptation, counts, &zone, is_full);
+            let window = self.window(below, adaptation, counts, &zone, is_full);
             let step = below.rule.decide(&window);
             adaptation.before = counts;
             adaptation.share = split::after(step, adaptation.share);
@@ -178,7 +178,8 @@ impl Cache {
             steps.fetch_add(u64::from(step != Step::Stay), Ordering::Relaxed);
         }
         let share_slabs = (slabs as f64 * adaptation.share) as usize;
-        // What it takes of the heap is the zone's as well.
+        // It pays for what it takes of the heap, which lies beside the limit, with slabs. The hot
+        // zone has these then.
         let remembered_bytes = self.remembered.as_ref().map_or(0, Remembered::memory_bytes);
         let heap_bytes = below.heap_bytes() + remembered_bytes;
         let heap_slabs = heap_bytes.div_ceil(self.arena.slab_bytes());
@@ -210,6 +211,7 @@ impl Cache {
 
     fn window(
         &self,
+        below: &Below,
         adaptation: &Adaptation,
         now: Counts,
         zone: &ZoneStats,
@@ -223,7 +225,7 @@ impl Cache {
             // What goes while the zone does not even have its budget says nothing.
             evicted: if is_full { now.evicted - before.evicted } else { 0 },
             work_us: now.read_us - before.read_us,
-            elapsed_us: now.now_us.saturating_sub(before.now_us),
+            elapsed_us: now.now_us.saturating_sub(before.now_us) * below.serving_threads,
             hot_share: 1.0 - adaptation.share,
             hot_items: self.hot_items(),
             hot_density: self.hot_density(zone),
@@ -256,6 +258,20 @@ mod tests {
         (0..20).for_each(|other| ghosts.add(0x77_7777 + (other << 33)));
         ghosts.miss(2 << 20);
         assert_eq!(ghosts.hits.load(Ordering::Relaxed), 1, "too old");
+    }
+
+    /// Whoever served on more threads was over the bound sooner, though each had less to do.
+    #[test]
+    fn the_time_of_a_window_is_that_of_all_threads_that_serve() {
+        let builder = Cache::builder().memory_bytes(64 << 20).compress(true).threads(16);
+        let cache = builder.build().expect("a small cache");
+        let below = cache.below.as_ref().expect("it has a zone");
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        assert_eq!(below.serving_threads, processors.min(16));
+        let now = Counts { now_us: 1000, read_us: 10, ..Counts::default() };
+        let zone = ZoneStats::default();
+        let window = cache.window(below, &Adaptation::default(), now, &zone, false);
+        assert_eq!((window.work_us, window.elapsed_us), (10, 1000 * below.serving_threads));
     }
 
     #[test]

@@ -13,10 +13,12 @@
 //!   works on hot items only; only reads are served from below.
 //!
 //! A reader looks into the index and then below. Between the two an item may come up: the reader
-//! finds it dead below and looks once more into the index.
+//! finds it dead below and looks once more into the index. For a moment, in which the table is
+//! locked, it is in neither, so who has passed a dead row that may have been the key's waits for
+//! the lock. (Where the block is built anew without that row in this very moment, he misses.)
 //!
 //! Locks nest in one order: a shard of the zone, then a table of the index. Marking a key dead
-//! takes no lock.
+//! takes no lock, nor does a look, but for the one above.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +36,7 @@ use crate::adapt::Ghosts;
 use crate::admit::Left;
 use crate::cache::Cache;
 use crate::item::Item;
-use crate::places::{Fate, Present};
+use crate::places::{Fate, Found, Present};
 use crate::session::Session;
 use crate::stats::CompressedStats;
 use crate::types::{Refusal, expiry_below};
@@ -56,6 +58,8 @@ pub(crate) struct Below {
     pub(crate) ghosts: Arc<Ghosts>,
     /// By what the memory is divided.
     pub(crate) rule: Rule,
+    /// How many threads serve at the same time, as far as there are processors for them.
+    pub(crate) serving_threads: u64,
 }
 
 /// What happened between the tiers.
@@ -65,15 +69,18 @@ pub(crate) struct Counters {
     pub(crate) hot_hits: AtomicU64,
     /// Reads served from below.
     pub(crate) hits: AtomicU64,
+    /// Items that moved into the zone.
+    pub(crate) demoted: AtomicU64,
     /// Items that came up.
     pub(crate) promoted: AtomicU64,
     /// Items that were to go down and had changed meanwhile.
     pub(crate) changed: AtomicU64,
     /// Items that the zone did not take.
     pub(crate) refused: AtomicU64,
-    /// Items for which there was no time, or that a store evicted before their turn came.
+    /// Items that left the cache because there was no time for them, or that a store evicted before
+    /// their turn came.
     pub(crate) throttled: AtomicU64,
-    /// Items that were not read, and were not worth it.
+    /// Items that left the cache because they were not read, and were not worth it.
     pub(crate) passed_over: AtomicU64,
     /// Items that moved on to flash to make room.
     pub(crate) spilled: AtomicU64,
@@ -89,6 +96,8 @@ pub(crate) struct Counters {
     pub(crate) filtered: AtomicU64,
     /// Frames that were decoded, and of these in vain.
     pub(crate) decoded: [AtomicU64; 2],
+    /// Blocks, frames and long values that lookups found damaged.
+    pub(crate) damaged: AtomicU64,
     /// How often the zone lost and got a step of memory.
     pub(crate) steps: [AtomicU64; 2],
 }
@@ -150,18 +159,21 @@ impl Counters {
         add(&self.filtered, counts.filtered);
         add(&self.decoded[0], counts.decoded);
         add(&self.decoded[1], counts.decoded_in_vain);
+        add(&self.damaged, counts.damaged);
     }
 }
 
 impl Below {
     /// With nothing in it yet.
-    pub(crate) fn new(zone: Zone, rule: Rule) -> Self {
+    pub(crate) fn new(zone: Zone, rule: Rule, threads: usize) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             zone,
             readers: Mutex::default(),
             counters: Counters::default(),
             ghosts: Arc::default(),
             rule,
+            serving_threads: threads.clamp(1, processors) as u64,
         }
     }
 
@@ -169,8 +181,14 @@ impl Below {
     pub(crate) fn with_any_reader<R>(&self, work: impl FnOnce(&mut Reader) -> R) -> R {
         let mut reader = lock(&self.readers).pop().unwrap_or_default();
         let result = work(&mut reader);
-        lock(&self.readers).push(reader);
+        self.give_back(reader);
         result
+    }
+
+    /// Keeps a reader for the next session.
+    fn give_back(&self, mut reader: Reader) {
+        reader.rest();
+        lock(&self.readers).push(reader);
     }
 
     /// Bytes on the heap that neither slabs nor tables count.
@@ -182,16 +200,19 @@ impl Below {
     pub(crate) fn stats(&self) -> CompressedStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
+        // Before the zone counts them.
+        let (spilled, left) = (read(&counters.spilled), read(&counters.left));
+        let zone = self.zone.stats();
         CompressedStats {
-            // Before the zone counts them.
-            spilled: read(&counters.spilled),
-            left: read(&counters.left),
-            zone: self.zone.stats(),
+            spilled,
+            left,
+            damaged: zone.damaged + read(&counters.damaged),
+            zone,
             budget_slabs: self.zone.budget_slabs(),
             hot_hits: read(&counters.hot_hits),
             hits: read(&counters.hits),
             ghost_hits: self.ghosts.hits(),
-            demoted: 0,
+            demoted: read(&counters.demoted),
             promoted: read(&counters.promoted),
             changed: read(&counters.changed),
             refused: read(&counters.refused),
@@ -246,7 +267,7 @@ impl Drop for Lower<'_> {
         below.counters.hot_hits.fetch_add(self.hot_hits.get(), Ordering::Relaxed);
         if let Some(mut reader) = self.reader.take() {
             below.counters.add(reader.take_counts());
-            lock(&below.readers).push(reader);
+            below.give_back(reader);
         }
     }
 }
@@ -286,8 +307,7 @@ impl Session<'_> {
         let began_us = if is_timed { self.cache.clock.thread_cpu_us() } else { 0 };
         let flushes = self.cache.moment.flush.settled_count();
         let Some((row, hit)) = self.read_below(below, key, hash, Trace::Leave) else {
-            // It may have come up since the index was looked at.
-            let Some(found) = self.find_present(key, hash) else {
+            let Some(found) = self.find_risen(key, hash) else {
                 self.note_miss_below(hash);
                 return None;
             };
@@ -305,10 +325,29 @@ impl Session<'_> {
         Some(Item::below(self.cache, row))
     }
 
-    /// The key's item below, as a trace-free copy.
+    /// The key's item for a reader whom the index did not help, without a trace; a copy if it is
+    /// below.
     pub(crate) fn peek_below(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
-        let (row, _) = self.read_below(self.lower.below?, key, hash, Trace::None)?;
-        Some(Item::below(self.cache, row))
+        if let Some((row, _)) = self.read_below(self.lower.below?, key, hash, Trace::None) {
+            return Some(Item::below(self.cache, row));
+        }
+        let found = self.find_risen(key, hash)?;
+        Some(Item::hot(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
+    }
+
+    /// The key's item in the hot zone, for a reader who has not found it below: it may have come up
+    /// since the index was looked at.
+    fn find_risen(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
+        let found = self.find_present(key, hash);
+        let met_dead = || self.lower.reader.borrow().as_ref().is_some_and(Reader::met_dead);
+        if found.is_some() || !met_dead() {
+            return found;
+        }
+        // Who brings it up, or replaces it, lets the row below die before the index leads to what
+        // comes instead, and holds the lock of its table meanwhile.
+        let is_key = |item: ItemRef<'_>| item.has_key(key);
+        let is_above = self.cache.is_hot_decided(&self.guard, hash, is_key);
+        if is_above { self.find_present(key, hash) } else { None }
     }
 
     /// Brings the key's item up into the hot zone if it is below; `unread` says what becomes of one
@@ -558,8 +597,79 @@ pub(crate) fn hot_fields(fields: &compressed::Fields) -> Fields {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
     use crate::types::Expiry;
+
+    /// A cache, and an item that is in the compressed zone alone.
+    fn with_one_below(memory_bytes: usize, key: &[u8], value: &[u8]) -> Cache {
+        let builder = Cache::builder().memory_bytes(memory_bytes).compress(true);
+        let cache = builder.build().expect("a small cache");
+        cache.maintain();
+        let zone = &cache.below.as_ref().expect("it has a zone").zone;
+        let record = compressed::Record { key, value, fields: compressed::Fields::default() };
+        let (hash, writer) = (cache.hash(key).0, &mut compressed::Writer::new(zone));
+        zone.insert(hash, &record, cache.now(), writer, |_, newcomer| newcomer.reveal())
+            .expect("there is room");
+        cache
+    }
+
+    /// A promotion lets the row die before the index leads to what takes its place. Who came by
+    /// between the two said that there was nothing.
+    #[test]
+    fn who_comes_while_an_item_comes_up_finds_it() {
+        type Look = fn(&Session<'_>, &[u8], Hash) -> bool;
+        let looks: [Look; 2] = [
+            |session, key, hash| session.get(key, hash).is_some(),
+            |session, key, hash| session.peek(key, hash).is_some(),
+        ];
+        for look in looks {
+            let cache = with_one_below(64 << 20, b"k", b"v");
+            let (session, hash) = (cache.session(), cache.hash(b"k"));
+            let below = session.lower.below.expect("it has a zone");
+            let (row, hit) =
+                session.read_below(below, b"k", hash, Trace::None).expect("it is there");
+            let flushes = cache.moment.flush.settled_count();
+            let copy = Copy { row, hash, mark_bits: row.mark, from: None, flushes };
+            let (tell, told) = mpsc::channel();
+            let found = thread::scope(|scope| {
+                let mut early = None;
+                let leaves = |_: Present<'_>| {
+                    let leaves = below.zone.remove_hit(&hit);
+                    let cache = &cache;
+                    scope.spawn(move || tell.send(look(&cache.session(), b"k", hash)));
+                    // Who waits for this lock does not answer.
+                    early = told.recv_timeout(Duration::from_millis(50)).ok();
+                    leaves
+                };
+                assert_eq!(session.enter_copy(&copy, leaves), Ok(true));
+                early.or_else(|| told.recv().ok())
+            });
+            assert_eq!(found, Some(true));
+        }
+    }
+
+    /// A reader kept what the longest value of its sessions had taken.
+    #[test]
+    fn a_reader_that_no_session_has_keeps_little() {
+        let value = vec![7; 1 << 20];
+        let cache = with_one_below(1 << 30, b"k", &value);
+        assert!(cache.get(b"k") == Some(value));
+        let below = cache.below.as_ref().expect("it has a zone");
+        assert!(below.with_any_reader(|reader| reader.memory_bytes()) < 512 << 10);
+    }
+
+    #[test]
+    fn what_readers_find_damaged_is_counted() {
+        let builder = Cache::builder().memory_bytes(64 << 20).compress(true);
+        let cache = builder.build().expect("a small cache");
+        let below = cache.below.as_ref().expect("it has a zone");
+        below.counters.add(ReaderCounts { damaged: 3, ..ReaderCounts::default() });
+        assert_eq!(cache.stats().compressed.map(|zone| zone.damaged), Some(3));
+    }
 
     /// An item was said not to be there, or to find no memory, though a fresh session had got some.
     #[test]

@@ -274,7 +274,7 @@ impl Downward<'_> {
         hash: Hash,
         is_wanted: bool,
     ) -> Option<Destination> {
-        let mut left = Left::Otherwise;
+        let (mut left, mut counter) = (Left::Otherwise, None);
         // Where stores lend a hand, compressing would cost more items than it makes room for.
         let is_straight = self.cache.is_straight_to_flash();
         if let Some(below) = self.below.filter(|_| !is_straight) {
@@ -285,9 +285,10 @@ impl Downward<'_> {
             if bar.is_none() && !is_refused {
                 return Some(Destination::Compressed);
             }
-            let (counter, why) = bar.unwrap_or((&below.counters.refused, Left::Otherwise));
-            counter.fetch_add(1, Ordering::Relaxed);
-            left = why;
+            match bar {
+                Some((barred, why)) => (counter, left) = (Some(barred), why),
+                None => _ = below.counters.refused.fetch_add(1, Ordering::Relaxed),
+            }
         }
         // What the background had no time for, stores would have to do. The last of its time is for
         // what was read: all else may never be asked for.
@@ -296,6 +297,9 @@ impl Downward<'_> {
         let goes = (has_time && self.cache.flash_takes(is_wanted))
             || self.cache.has_spare(&self.cache.epochs.pin(), hash);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });
+        if let Some(counter) = counter.filter(|_| !goes) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
         goes.then_some(Destination::Flash)
     }
 
@@ -338,8 +342,12 @@ impl Downward<'_> {
         };
         *writer = Some(active.without_sink());
         let counters = &below.counters;
-        let failed = if outcome.is_ok() { &counters.changed } else { &counters.refused };
-        failed.fetch_add(u64::from(!moved), Ordering::Relaxed);
+        let counter = match outcome {
+            Ok(()) if moved => &counters.demoted,
+            Ok(()) => &counters.changed,
+            Err(_) => &counters.refused,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
         outcome.map(|()| moved)
     }
 
@@ -472,14 +480,21 @@ mod tests {
     use crate::{Expiry, FlashSettings};
 
     /// Time stands still, so that what is spent does not come back.
-    #[test]
-    fn the_last_of_the_background_s_time_is_for_what_was_read() {
+    fn with_flash(memory_bytes: usize, compress: bool) -> Cache {
         let device = FakeDevice::new((64 << 20) / PAGE_BYTES as u64, 1, Faults::default());
         let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
         let clock = Arc::new(ManualClock::new(1_800_000_000));
-        let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
-        let cache = builder.clock(clock).build().expect("a small cache");
-        let key = |number: u32| format!("item-{number}").into_bytes();
+        let builder = Cache::builder().memory_bytes(memory_bytes).compress(compress).flash(flash);
+        builder.clock(clock).build().expect("a small cache")
+    }
+
+    fn key(number: u32) -> Vec<u8> {
+        format!("item-{number}").into_bytes()
+    }
+
+    #[test]
+    fn the_last_of_the_background_s_time_is_for_what_was_read() {
+        let cache = with_flash(8 << 20, false);
         let store = |numbers: std::ops::Range<u32>| {
             for number in numbers {
                 cache.set(&key(number), &[7; 500], Expiry::NEVER).expect("it is stored");
@@ -505,6 +520,32 @@ mod tests {
         let read = |number: &u32| number.is_multiple_of(8);
         let found = (20_000..40_000).filter(read).filter(|n| cache.get(&key(*n)).is_some());
         assert!(found.count() > 2400, "of 2500 that were read");
+    }
+
+    /// All that left the hot zone alive counted as if it had moved to the compressed zone, and all
+    /// that found no time there as evicted.
+    #[test]
+    fn what_goes_past_the_zone_to_flash_is_neither_demoted_nor_throttled() {
+        let cache = with_flash(16 << 20, true);
+        let store = |numbers: std::ops::Range<u32>| {
+            for number in numbers {
+                cache.set(&key(number), &[7; 500], Expiry::NEVER).expect("it is stored");
+                if number.is_multiple_of(32) {
+                    while cache.maintain() {}
+                }
+            }
+            let stats = cache.stats();
+            let zone = stats.compressed.expect("it has a zone");
+            assert_eq!(zone.demoted + zone.changed, zone.zone.inserted);
+            (stats.evicted, zone, stats.flash.expect("it has a tier").spilled)
+        };
+        let (_, before, _) = store(0..40_000);
+        assert!(before.demoted > 5000, "{before:?}");
+        lock(&cache.chores).mover.allowance.spend(1_000_000_000);
+        let (evicted, zone, spilled) = store(40_000..80_000);
+        assert!(spilled > 5000, "{spilled}");
+        assert!(zone.throttled <= evicted, "{zone:?}, {evicted} evicted");
+        assert_eq!(zone.demoted, before.demoted);
     }
 
     #[test]

@@ -164,6 +164,8 @@ pub struct CompressedStats {
     pub lookups: u64,
     /// Of these, without decoding anything to know that the key is not there.
     pub filtered: u64,
+    /// Times that something in it was found damaged, by readers or by writers.
+    pub damaged: u64,
     /// Frames that were decoded.
     pub decoded: u64,
     /// Of these, for keys that were not there.
@@ -252,9 +254,7 @@ impl Cache {
             costs: self.cost_stats(),
             ..Stats::default()
         };
-        let mut demoted = 0;
         for class in self.hot.stats() {
-            demoted += class.counters.demoted;
             stats.evicted += class.counters.evicted;
             stats.evicted_unfetched += class.counters.evicted_unfetched;
             stats.evicted_recent += class.counters.evicted_recent;
@@ -267,7 +267,7 @@ impl Cache {
             stats.rescued += class.counters.rescued;
         }
         if let Some(below) = &self.below {
-            let compressed = CompressedStats { demoted, ..below.stats() };
+            let compressed = below.stats();
             stats.items += compressed.zone.items as u64;
             stats.compressed = Some(compressed);
         }

@@ -199,7 +199,7 @@ fn totals_begin_anew_with_a_compressed_zone_too() {
     let (after, zone_after) = totals();
     assert_eq!(after, [0; 4]);
     assert_eq!((zone_after.evicted, zone_after.expired), (zone.evicted, zone.expired));
-    assert_eq!(demoted(), moved_before, "though it is counted where they come from");
+    assert_eq!(demoted(), moved_before);
     fixture.store("one-more", 1, 0);
     assert!((1..10).contains(&totals().0[0]), "{:?}", totals());
 }

@@ -30,6 +30,10 @@ impl Samples {
             if self.bytes >= Self::bytes_max(dictionary_bytes) {
                 return false;
             }
+            // Rows of more than half a sample lie in one each: what they leave of it is given back.
+            if let Some(last) = self.samples.last_mut() {
+                last.shrink_to_fit();
+            }
             self.samples.push(Vec::with_capacity(sample_bytes.max(row.len())));
         }
         if let Some(last) = self.samples.last_mut() {
@@ -48,6 +52,12 @@ impl Samples {
     /// Bytes of all rows.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// All memory that they take.
+    pub fn memory_bytes(&self) -> usize {
+        let unused = self.samples.last().map_or(0, |last| last.capacity() - last.len());
+        self.bytes + unused + self.samples.capacity() * size_of::<Vec<u8>>()
     }
 
     /// About what [`Samples::bytes`] grows to for a dictionary of so many bytes.
@@ -115,6 +125,17 @@ mod tests {
         let mut long = Samples::default();
         assert!(long.add(&[7; 5000], 2000, 4096) && long.add(&[7; 5000], 2000, 4096));
         assert_eq!((long.samples.len(), long.bytes()), (2, 10_000));
+    }
+
+    /// Rows of somewhat more than half a sample took a whole one each, and were counted as rows.
+    #[test]
+    fn samples_take_what_they_are_counted_for() {
+        let mut samples = Samples::default();
+        while samples.add(&[7; 600], 1024, 4096) {}
+        let taken: usize = samples.samples.iter().map(Vec::capacity).sum();
+        let lists = samples.samples.capacity() * size_of::<Vec<u8>>();
+        assert_eq!(samples.memory_bytes(), taken + lists);
+        assert!(taken <= samples.bytes() + 1024, "{taken} bytes for {}", samples.bytes());
     }
 
     #[test]

@@ -32,7 +32,7 @@
 //!
 //!   owner       the top 32 bits of the hash of one of its rows: leads the cleaner to the leaf
 //!   kind        0..1 method   5 summary   6 checksum   7 long
-//!   dictionary  0 none, otherwise its number plus 1
+//!   dictionary  0 none, otherwise its number, from 1 on
 //!   stored      bytes of rows or value as they are stored      raw   when they are decoded
 //! ```
 //!

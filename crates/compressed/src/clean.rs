@@ -89,7 +89,16 @@ impl Zone {
             cursor.at += bytes;
             walked += bytes;
         }
-        *cleaner = (cursor.at < end).then_some(cursor);
+        let is_over = cursor.at >= end;
+        if is_over && self.space.has_live(slab) {
+            // A head that is damaged leads to none of its long blocks, or the walk to wrong places.
+            // Otherwise nothing is left: whoever has appended here and not published yet holds the
+            // lock of a shard that the walk has taken since, and nothing can come while the guard
+            // is pinned.
+            Counters::count(&self.counters.damaged);
+            self.space.give_up(number);
+        }
+        *cleaner = (!is_over).then_some(cursor);
         drop(guard);
         self.space.tidy();
         true

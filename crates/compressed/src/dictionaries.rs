@@ -14,8 +14,12 @@
 //! as they are written: a block is written again and again with the same rows, and a dictionary
 //! trained from that would have learnt them by heart.
 //!
-//! Limits: all dictionaries together take at most one part in [`BUDGET_SHARE`] of the zone's
-//! budget; where that is not enough for two of the shortest there are none.
+//! Limits: a dictionary has at most one byte for [`BUDGET_PER_BYTE`] of the zone's budget, and
+//! 64 KiB at the most; where that does not even make a short one none is trained, and no samples
+//! are kept. With its digests one of 64 KiB takes 650 KiB, and one of 16 KiB 500 already
+//! (`Dictionary::memory_bytes`). As a rule there are two, the current one and one that loses its
+//! blocks; at most there are [`DICTIONARIES_MAX`], where long values, which are not encoded anew,
+//! keep old ones.
 
 use std::sync::Mutex;
 
@@ -33,12 +37,9 @@ pub const DICTIONARIES_MAX: usize = 8;
 const DICTIONARY_BYTES_MAX: usize = 64 * KIB;
 /// A shorter one is not worth its digests.
 const DICTIONARY_BYTES_MIN: usize = 4 * KIB;
-/// Of the zone's budget, all dictionaries together take one part in this.
-pub const BUDGET_SHARE: usize = 32;
-/// What a dictionary takes with its digests, for each of its bytes: the old and the new one of a
-/// change have to fit into the share.
-const MEMORY_PER_BYTE: usize = 8;
-/// One newcomer in so many is sampled when there is a dictionary; all of them before.
+/// So many bytes of the zone's budget are there for each byte of a dictionary.
+pub const BUDGET_PER_BYTE: usize = 512;
+/// One newcomer in so many is sampled after the first training; all of them before.
 const EVERY: u32 = 8;
 /// After a dictionary was published, the pause is so many times as long as sampling takes...
 const PAUSE_FIRST: u32 = 1;
@@ -182,6 +183,10 @@ impl Dictionaries {
     pub(crate) fn maintain(&self, epochs: &Epochs, budget_bytes: usize) -> bool {
         let Ok(mut training) = self.training.try_lock() else { return false };
         self.retire_old(&mut training, epochs);
+        if dictionary_bytes(budget_bytes).is_none() {
+            // They would be of no use, and never be full.
+            lock(&self.sampling).samples = Samples::default();
+        }
         if self.due.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -266,7 +271,7 @@ impl Dictionaries {
     /// Dictionaries and bytes at this moment.
     pub(crate) fn stats(&self) -> DictionaryStats {
         let memory = || self.slots.iter().map(|slot| slot.memory_bytes.load(Ordering::Relaxed));
-        let samples_bytes = lock(&self.sampling).samples.bytes();
+        let samples_bytes = lock(&self.sampling).samples.memory_bytes();
         DictionaryStats {
             dictionaries: memory().filter(|&bytes| bytes != 0).count(),
             memory_bytes: memory().sum::<usize>() + samples_bytes,
@@ -289,6 +294,6 @@ impl Dictionaries {
 
 /// How long a dictionary may be under a budget, if any is worth it.
 fn dictionary_bytes(budget_bytes: usize) -> Option<usize> {
-    let share = budget_bytes / BUDGET_SHARE / MEMORY_PER_BYTE / 2;
-    (share >= DICTIONARY_BYTES_MIN).then(|| share.min(DICTIONARY_BYTES_MAX))
+    let bytes = budget_bytes / BUDGET_PER_BYTE;
+    (bytes >= DICTIONARY_BYTES_MIN).then(|| bytes.min(DICTIONARY_BYTES_MAX))
 }

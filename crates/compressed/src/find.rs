@@ -16,8 +16,8 @@ use stdx::sync::atomic::Ordering;
 use crate::access;
 use crate::block::{RECENTS, fingerprint};
 use crate::frame::Frame;
-use crate::raw::{Block, Reference};
-use crate::reader::{Reader, Value, unpack_frame, unpack_long};
+use crate::raw::Block;
+use crate::reader::{Reader, Value, unpack_frame};
 use crate::seal::{Mark, ROWS_PER_DEAD_WORD};
 use crate::stats::Counters;
 use crate::trie::Leaf;
@@ -82,8 +82,9 @@ impl Zone {
         let rank = found.rank;
         match found.long {
             None => reader.value = Value::Row(found.value),
-            Some(long) => {
-                if self.read_long(guard, &block, long, reader).is_err() {
+            Some((slot, value_bytes)) => {
+                let code = block.longs().get(slot).map_or(0, |slot| slot.load());
+                if self.read_long(guard, code, value_bytes, reader).is_err() {
                     reader.counts.damaged += 1;
                     // Nobody else can read it either, and it is not to be taken for an item.
                     self.give_up(&block, rank);
@@ -119,6 +120,7 @@ impl Zone {
         reader: &mut Reader,
     ) -> Option<(Block<'g>, FoundRow)> {
         reader.value = Value::Nowhere;
+        reader.met_dead = false;
         reader.counts.lookups += 1;
         let block = self.block_of(guard, hash)?;
         let found = self.search(guard, &block, hash, key, reader).ok().flatten()?;
@@ -126,8 +128,8 @@ impl Zone {
     }
 
     /// Makes a key's item gone, if there is one, and returns what it had beside its value. An item
-    /// that cannot be read any more may have been another key's; it goes as one that never expires.
-    /// The caller holds the key's lock, so that no newcomer of the key is revealed meanwhile.
+    /// that cannot be read any more may have been the key's: it goes, and nothing is returned. The
+    /// caller holds the key's lock, so that no newcomer of the key is revealed meanwhile.
     pub fn remove(
         &self,
         guard: &Guard<'_>,
@@ -140,21 +142,21 @@ impl Zone {
         let mut backoff = Backoff::default();
         loop {
             let block = self.block_of(guard, hash)?;
-            let (mark, fields) = match self.search(guard, &block, hash, key, reader) {
+            let mark = match self.search(guard, &block, hash, key, reader) {
                 Ok(None) => return None,
-                Ok(Some(found)) => (mark(&block, found.rank), found.fields),
-                Err(Damaged) => {
-                    (self.mark_unreadable(guard, &block, hash, reader), Fields::default())
-                }
+                Ok(Some(found)) => match mark(&block, found.rank) {
+                    Mark::Killed => {
+                        self.counters.items.go(block.head().generation, 1);
+                        return Some(found.fields);
+                    }
+                    mark => mark,
+                },
+                Err(Damaged) => self.mark_unreadable(guard, &block, hash, reader),
             };
-            match mark {
-                Mark::Killed => {
-                    self.counters.items.go(block.head().generation, 1);
-                    return Some(fields);
-                }
-                Mark::WasDead => return None,
-                Mark::Sealed => self.wait_for_successor(guard, hash, &block, &mut backoff),
+            if mark != Mark::Sealed {
+                return None;
             }
+            self.wait_for_successor(guard, hash, &block, &mut backoff);
         }
     }
 
@@ -210,6 +212,10 @@ impl Zone {
                 }
             }
         }
+        // After the frames, since a row may have died when its frame had been looked at.
+        let mut prints = block.fingerprints().iter().enumerate();
+        reader.met_dead =
+            prints.any(|(rank, &print)| print == fingerprint(hash) && is_dead(block, rank));
         let in_vain = reader.counts.decoded - decoded_before;
         reader.counts.decoded_in_vain += in_vain;
         reader.counts.filtered += u64::from(in_vain == 0);
@@ -246,22 +252,6 @@ impl Zone {
             }
         }
         if rows.is_empty() { Ok(None) } else { Err(Damaged) }
-    }
-
-    fn read_long(
-        &self,
-        guard: &Guard<'_>,
-        block: &Block<'_>,
-        (slot, value_bytes): (usize, usize),
-        reader: &mut Reader,
-    ) -> Result<(), Damaged> {
-        let code = block.longs().get(slot).ok_or(Damaged)?.load();
-        let long = Reference::from_code(code).ok_or(Damaged)?;
-        let long = self.space.ground.block(guard, long).ok_or(Damaged)?;
-        if !long.head().long || long.head().raw_bytes as usize != value_bytes {
-            return Err(Damaged);
-        }
-        unpack_long(&self.dictionaries, guard, &long, &mut reader.decoder, &mut reader.long)
     }
 
     /// A frame cannot be decoded, so the key may be any in it that its fingerprint matches: all of

@@ -26,12 +26,14 @@
 //! * Per key, a lock of its own orders [`Zone::remove`], [`Zone::remove_hit`] and
 //!   [`Newcomer::reveal`]. It is taken inside `confirm`, so after the shard's lock; no other call
 //!   that takes a shard's lock ([`Zone::insert`], [`Zone::evict`], [`Zone::maintain`],
-//!   [`Zone::flush`]) is made while it is held.
+//!   [`Zone::sweep_expired`], [`Zone::offer_all`], [`Zone::bury_where`], [`Zone::flush`],
+//!   [`Zone::begin_anew`]) is made while it is held.
 //! * A key's newcomer is revealed only while no item of that key is alive in the zone: who stores
 //!   removes first.
 //! * Guards are short. What was replaced while somebody is pinned cannot be used again, and an
 //!   insertion is refused as [`Refused::Pinned`] when that is all that is left.
-//! * [`Zone::maintain`] is called now and then; it alone trains dictionaries and gives slabs back.
+//! * [`Zone::maintain`] is called now and then, which brings the zone within its budget, and
+//!   [`Zone::train`], which alone trains dictionaries.
 
 #![deny(unsafe_code)]
 

@@ -8,8 +8,9 @@ use stdx::sync::lock;
 
 use crate::access;
 use crate::find::{is_dead, mark};
-use crate::raw::{Block, Reference};
-use crate::reader::{Reader, unpack_frame, unpack_long};
+use crate::frame::Frame;
+use crate::raw::Block;
+use crate::reader::{Reader, unpack_frame};
 use crate::rewrite::{Leaving, Writer};
 use crate::seal::Mark;
 use crate::zone::Zone;
@@ -206,46 +207,51 @@ impl Zone {
         reader: &mut Reader,
         mut visit: impl FnMut(usize, &Record<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Reader { decoder, rows: raw, long, .. } = reader;
         for frame in block.frames().into_iter().flatten() {
+            let Reader { decoder, rows: raw, .. } = reader;
             if unpack_frame(&self.dictionaries, guard, block, &frame, decoder, raw).is_err() {
                 continue;
             }
-            let mut rows = Rows::new(raw);
-            let mut longs = block.longs()[frame.longs()].iter();
-            for rank in frame.ranks() {
-                let Ok(row) = rows.next_row() else { break };
-                let mut value = Some(row.value);
-                if row.long {
-                    let code = longs.next().map_or(0, |slot| slot.load());
-                    value = self.read_slot(guard, code, decoder, long).then_some(&*long);
-                }
-                if let Some(value) = value
-                    && !is_dead(block, rank)
-                    && !row.fields.is_expired(now)
-                {
-                    visit(rank, &Record { key: row.key, value, fields: row.fields })?;
-                }
-            }
+            // Taken out, since a long value is read beside them.
+            let raw = std::mem::take(&mut reader.rows);
+            let walked = self.walk_frame(guard, block, (&frame, &raw), now, reader, &mut visit);
+            reader.rows = raw;
+            walked?;
         }
         ControlFlow::Continue(())
     }
 
-    /// Decodes the long value that a slot refers to.
-    fn read_slot(
+    /// Visits the live rows of a frame that has been decoded.
+    fn walk_frame(
         &self,
         guard: &Guard<'_>,
-        code: u32,
-        decoder: &mut codec::Decoder,
-        target: &mut Vec<u8>,
-    ) -> bool {
-        let block = Reference::from_code(code)
-            .and_then(|reference| self.space.ground.block(guard, reference));
-        block.is_some_and(|block| {
-            let fits = block.head().raw_bytes as usize <= self.value_bytes_max();
-            block.head().long
-                && fits
-                && unpack_long(&self.dictionaries, guard, &block, decoder, target).is_ok()
-        })
+        block: &Block<'_>,
+        (frame, raw): (&Frame, &[u8]),
+        now: u32,
+        reader: &mut Reader,
+        visit: &mut impl FnMut(usize, &Record<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut rows = Rows::new(raw);
+        let mut longs = block.longs()[frame.longs()].iter();
+        for rank in frame.ranks() {
+            let Ok(row) = rows.next_row() else { break };
+            let slot = if row.long { longs.next() } else { None };
+            if is_dead(block, rank) || row.fields.is_expired(now) {
+                continue;
+            }
+            let mut value = row.value;
+            if row.long {
+                let code = slot.map_or(0, |slot| slot.load());
+                // It may have died while it was decoded.
+                if self.read_long(guard, code, row.value_bytes, reader).is_err()
+                    || is_dead(block, rank)
+                {
+                    continue;
+                }
+                value = &reader.long;
+            }
+            visit(rank, &Record { key: row.key, value, fields: row.fields })?;
+        }
+        ControlFlow::Continue(())
     }
 }

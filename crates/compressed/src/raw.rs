@@ -316,6 +316,14 @@ impl<'g> Block<'g> {
         // slice of the block meanwhile.
         unsafe { *self.start.add(range.start + at).as_ptr() ^= flip };
     }
+
+    /// The same of the part that tells how long everything is.
+    #[cfg(test)]
+    pub(crate) fn damage_head(&self, at: usize, flip: u8) {
+        assert!(at < LONG_HEAD_BYTES);
+        // SAFETY: as in `damage`.
+        unsafe { *self.start.add(at).as_ptr() ^= flip };
+    }
 }
 
 /// A segment of the trie: 512 slots in a table unit.

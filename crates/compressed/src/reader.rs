@@ -2,10 +2,15 @@
 
 use codec::{Damaged, Decoder, Method};
 use memory::Guard;
+use stdx::units::KIB;
 
 use crate::dictionaries::Dictionaries;
 use crate::frame::Frame;
-use crate::raw::Block;
+use crate::raw::{Block, Reference};
+use crate::zone::Zone;
+
+/// Bytes of each buffer that a reader keeps at the most between the sessions that borrow it.
+const KEPT_BYTES_MAX: usize = 256 * KIB;
 
 /// A thread's decoder and buffers for lookups. The value of the last hit lies in it.
 #[derive(Default)]
@@ -15,6 +20,7 @@ pub struct Reader {
     pub(crate) rows: Vec<u8>,
     pub(crate) long: Vec<u8>,
     pub(crate) value: Value,
+    pub(crate) met_dead: bool,
     pub(crate) counts: ReaderCounts,
 }
 
@@ -60,6 +66,12 @@ impl Reader {
         }
     }
 
+    /// Whether the last lookup found nothing but a dead row that may have been the key's: one that
+    /// perhaps has died at this moment, because the item comes to another place.
+    pub fn met_dead(&self) -> bool {
+        self.met_dead
+    }
+
     /// What happened so far.
     pub fn counts(&self) -> ReaderCounts {
         self.counts
@@ -68,6 +80,14 @@ impl Reader {
     /// The same, to begin anew.
     pub fn take_counts(&mut self) -> ReaderCounts {
         std::mem::take(&mut self.counts)
+    }
+
+    /// Lets go of what a long value has taken, of the last hit too: for whoever keeps the reader.
+    pub fn rest(&mut self) {
+        self.value = Value::Nowhere;
+        if self.long.capacity() > KEPT_BYTES_MAX {
+            self.long = Vec::new();
+        }
     }
 
     /// Bytes of decoder and buffers: at most a frame and the longest value, and what the decoder
@@ -98,19 +118,29 @@ pub(crate) fn unpack_frame(
     decoder.decode(method, dictionary, stored, target)
 }
 
-/// Decodes a long value into a buffer, which gets its raw length.
-pub(crate) fn unpack_long(
-    dictionaries: &Dictionaries,
-    guard: &Guard<'_>,
-    block: &Block<'_>,
-    decoder: &mut Decoder,
-    target: &mut Vec<u8>,
-) -> Result<(), Damaged> {
-    let head = block.head();
-    if block.checksum(0).is_some_and(|sum| sum != codec::checksum(block.stored())) {
-        return Err(Damaged);
+impl Zone {
+    /// Decodes the long value that stands for this in a row's slot, and is so long as the row says,
+    /// into the reader. What the block's head says of its length is believed only if it agrees: a
+    /// damaged one might say 4 GiB.
+    pub(crate) fn read_long(
+        &self,
+        guard: &Guard<'_>,
+        code: u32,
+        value_bytes: usize,
+        reader: &mut Reader,
+    ) -> Result<(), Damaged> {
+        let reference = Reference::from_code(code).ok_or(Damaged)?;
+        let block = self.space.ground.block(guard, reference).ok_or(Damaged)?;
+        let head = block.head();
+        let is_its = head.long && head.raw_bytes as usize == value_bytes;
+        if !is_its || value_bytes > self.value_bytes_max() {
+            return Err(Damaged);
+        }
+        if block.checksum(0).is_some_and(|sum| sum != codec::checksum(block.stored())) {
+            return Err(Damaged);
+        }
+        let dictionary = self.dictionaries.get(guard, head.dictionary)?;
+        reader.long.resize(value_bytes, 0);
+        reader.decoder.decode(head.method, dictionary, block.stored(), &mut reader.long)
     }
-    let dictionary = dictionaries.get(guard, head.dictionary)?;
-    target.resize(head.raw_bytes as usize, 0);
-    decoder.decode(head.method, dictionary, block.stored(), target)
 }

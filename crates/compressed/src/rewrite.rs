@@ -32,6 +32,9 @@ use crate::trie::{Leaf, Node};
 use crate::zone::{OVERFULL, Zone};
 use codec::record::{Fields, Record, Rows};
 
+/// Dead words of a block that is full.
+const DEAD_WORDS_MAX: usize = ROWS_MAX.div_ceil(ROWS_PER_DEAD_WORD);
+
 /// What becomes of the records that leave the zone to make room. Called under the lock of a shard,
 /// while the item can still be found: until [`Leaving::bury`], or a moment after the call. It must
 /// not call the zone.
@@ -416,10 +419,13 @@ impl Zone {
         let ground = &self.space.ground;
         let block_of = |leaf: &Leaf| ground.block(guard, leaf.block?);
         let blocks: Vec<Option<Block<'_>>> = batch.sources.iter().map(block_of).collect();
-        let finals: Vec<Vec<u32>> = blocks
-            .iter()
-            .map(|block| block.iter().flat_map(|b| b.dead()).map(|word| word.seal()).collect())
-            .collect();
+        let leaves: Vec<Leaf> = batch.built.iter().map(|built| built.leaf).collect();
+        let mut finals = vec![[0; DEAD_WORDS_MAX]; blocks.len()];
+        // From the first seal until all is published markers wait: nothing is allocated.
+        for (block, finals) in blocks.iter().zip(&mut finals) {
+            let words = block.iter().flat_map(|block| block.dead());
+            words.zip(finals).for_each(|(word, bits)| *bits = word.seal());
+        }
         let died = |origin: Option<(usize, usize)>| {
             origin.is_some_and(|(source, rank)| {
                 let word = finals[source][rank / ROWS_PER_DEAD_WORD];
@@ -435,7 +441,6 @@ impl Zone {
                 }
             }
         }
-        let leaves: Vec<Leaf> = batch.built.iter().map(|built| built.leaf).collect();
         self.trie.replace(&batch.sources, &leaves);
         for leaf in &leaves {
             self.note_due(leaf.node, block_of(leaf).and_then(|block| block.summary()));

@@ -57,6 +57,8 @@ pub(crate) struct Space {
     budget_slabs: AtomicUsize,
     /// As under the lock, to be read without it.
     owned_slabs: AtomicUsize,
+    /// Of those, such as a damaged header keeps from being emptied: as under the lock, too.
+    damaged_slabs: AtomicUsize,
     appended_bytes: AtomicUsize,
     moved_bytes: AtomicUsize,
     /// Whether a closed slab may have become one without live bytes since the last `reclaim`.
@@ -89,7 +91,7 @@ struct Log {
     end: usize,
     /// Tells it from what the slab held before.
     number: u64,
-    /// A damaged header keeps it from being walked.
+    /// A damaged header keeps it from being walked, or from being emptied by that.
     damaged: bool,
 }
 
@@ -131,6 +133,7 @@ impl Space {
             live_bytes: AtomicUsize::new(0),
             budget_slabs: AtomicUsize::new(budget_slabs),
             owned_slabs: AtomicUsize::new(0),
+            damaged_slabs: AtomicUsize::new(0),
             appended_bytes: AtomicUsize::new(0),
             moved_bytes: AtomicUsize::new(0),
             emptied: AtomicBool::new(false),
@@ -208,6 +211,11 @@ impl Space {
         }
     }
 
+    /// Whether slots refer to anything in a slab.
+    pub(crate) fn has_live(&self, slab: SlabId) -> bool {
+        self.live_of(slab) != 0
+    }
+
     fn live_of(&self, slab: SlabId) -> u32 {
         // Acquire: partner is the release in `retire`.
         self.live[slab.0 as usize].load(Ordering::Acquire)
@@ -246,6 +254,7 @@ impl Space {
             let is_dead = |log: &mut Log| self.live_of(log.lease.slab()) == 0;
             for log in state.closed.extract_if(.., is_dead) {
                 state.victim = state.victim.filter(|victim| *victim != log.lease.slab());
+                self.damaged_slabs.fetch_sub(log.damaged.into(), Ordering::Relaxed);
                 state.limbo.push_back((log.lease, self.epochs.tag()));
             }
         }
@@ -282,10 +291,12 @@ impl Space {
         self.room_in(&lock(&self.state))
     }
 
-    /// How many slabs the zone has or can still get.
+    /// How many slabs the zone has or can still get, but for those that are lost to damage: what
+    /// lies in the others has to fit there.
     pub(crate) fn slabs_attainable(&self) -> usize {
         let more = self.ground.arena().free_slabs().saturating_sub(SPARE_SLABS);
-        self.budget_slabs().min(self.owned_slabs() + more)
+        let slabs = self.budget_slabs().min(self.owned_slabs() + more);
+        slabs.saturating_sub(self.damaged_slabs.load(Ordering::Relaxed))
     }
 
     fn room_in(&self, state: &State) -> usize {
@@ -345,11 +356,12 @@ impl Space {
         lock(&self.state).closed.binary_search_by_key(&number, |log| log.number).is_ok()
     }
 
-    /// Takes note that a slab cannot be walked to its end.
+    /// Takes note that a slab cannot be walked to its end, or that something in it cannot be moved.
     pub(crate) fn give_up(&self, number: u64) {
         let mut state = lock(&self.state);
         let log = state.closed.iter_mut().find(|log| log.number == number);
         if let Some(log) = log {
+            self.damaged_slabs.fetch_add((!log.damaged).into(), Ordering::Relaxed);
             log.damaged = true;
             state.victim = None;
         }

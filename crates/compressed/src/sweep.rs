@@ -2,7 +2,7 @@
 //!
 //! In each leaf it drops what is dead or expired, and every row that has no access left; from the
 //! others it takes one access. What is left of a leaf joins its sibling if one block holds both
-//! with some room to spare.
+//! with some room to spare: the one that it has just passed, so that nothing is swept twice.
 //!
 //! So a row that nobody wants stays for a round at most, and for half of one on average: what is
 //! wanted at all has been accessed by then, or comes in as accessed because it was wanted before.
@@ -20,8 +20,7 @@ use stdx::sync::lock;
 use crate::access::{self, ACCESSES_MAX};
 use crate::block::ROWS_MAX;
 use crate::expire::Found;
-use crate::raw::{Block, Reference};
-use crate::reader::{Reader, unpack_long};
+use crate::find::is_dead;
 use crate::rewrite::{Batch, Gone, Kept, Leaving, Unbuilt, Why, Writer};
 use crate::space::NoRoom;
 use crate::stats::Counters;
@@ -234,12 +233,11 @@ impl Zone {
             self.drop_unused(guard, by_cost, writer);
         }
         let mut node = leaf.node;
-        // The sweep would come to what it has just passed.
-        let sibling = if writer.batch.has_more {
-            None
-        } else {
-            self.mergeable(guard, leaf, generation, writer)
-        };
+        // The sweep would come to what it has just passed: to the rest of this leaf, or, where the
+        // sibling is the one that comes next, to both of them, and take a second access of these.
+        let comes_again = writer.batch.has_more || takes_unused && leaf.node.is_first();
+        let sibling =
+            if comes_again { None } else { self.mergeable(guard, leaf, generation, writer) };
         if let Some(sibling) = sibling {
             self.gather(guard, writer, sibling, now);
             node = node.parent();
@@ -284,6 +282,15 @@ impl Zone {
         self.offer(guard, writer);
         Counters::count(&self.counters.dropped_leaves);
         self.drop_leaf(guard, leaf);
+        // No mark counts any more: who is not dead by now went because it is expired.
+        let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
+        let is_alive = |gone: &&Gone| {
+            let rank = gone.row.origin.map(|(_, rank)| rank);
+            block.zip(rank).is_some_and(|(block, rank)| !is_dead(&block, rank))
+        };
+        let expired = writer.batch.gone.iter().filter(|gone| gone.why == Why::Expired);
+        let expired = expired.filter(is_alive).count();
+        self.counters.expired_met.fetch_add(expired as u64, Ordering::Relaxed);
     }
 
     /// Whether the zone shall have next to nothing, or neither cleaning nor readers that leave
@@ -355,7 +362,7 @@ impl Zone {
 
     /// Hands the rows that are to be evicted to the sink, before the commit.
     pub(crate) fn offer(&self, guard: &Guard<'_>, writer: &mut Writer<'_>) {
-        let Writer { batch, sink, reader: Reader { long, decoder, .. }, .. } = writer;
+        let Writer { batch, sink, reader, .. } = writer;
         for gone in batch.gone.iter().filter(|gone| gone.why == Why::Evicted) {
             let leaving = gone.row.origin.and_then(|(source, rank)| {
                 let block = self.space.ground.block(guard, batch.sources[source].block?)?;
@@ -371,16 +378,11 @@ impl Zone {
             let row = row.expect("it was read before it was kept");
             let mut value = row.value;
             if row.long {
-                let block = Reference::from_code(gone.row.long)
-                    .and_then(|reference| self.space.ground.block(guard, reference));
-                let read = |block: Block<'_>| {
-                    unpack_long(&self.dictionaries, guard, &block, decoder, long).ok()
-                };
-                if block.and_then(read).is_none() {
+                if self.read_long(guard, gone.row.long, row.value_bytes, reader).is_err() {
                     Counters::count(&self.counters.evicted_untold);
                     continue;
                 }
-                value = long;
+                value = &reader.long;
             }
             sink(guard, &Record { key: row.key, value, fields: row.fields }, &leaving);
         }

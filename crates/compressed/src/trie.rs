@@ -3,8 +3,8 @@
 //! ```text
 //!   level 6   | .  . leaf .  .  . |     node = 1 << level | top `level` bits of the hash
 //!   level 7   | .  .  .  leaf leaf|
-//!   level 8   | leaf leaf .  .  . |     nodes of all levels up to 11 lie in one segment, each
-//!             ...                       level below that in segments of 4096 slots of its own
+//!   level 8   | leaf leaf .  .  . |     nodes of all levels up to 8 lie in one segment, each
+//!             ...                       level below that in segments of 512 slots of its own
 //! ```
 //!
 //! A node's slot holds the code of the leaf's block, 1 for a leaf without a block, or 0 where the
@@ -23,7 +23,7 @@
 //! knows that whatever covered its hashes before is out of sight.
 //!
 //! A leaf lies little deeper than others do ([`Trie::level_wanted_max`]): a few that are deeper
-//! would each touch a segment of their own, which for one leaf is 16 KiB.
+//! would each touch a segment of their own, which for one leaf is 2 KiB.
 //!
 //! A segment comes from the table space, so that it counts against the memory limit, and stays
 //! until the zone goes.
@@ -44,8 +44,8 @@ pub const SHARDS: usize = 1 << SHARD_BITS;
 /// The highest level of leaves: more blocks than an arena of 128 GiB has.
 pub const LEVEL_MAX: u32 = 28;
 
-/// How many levels leaves may lie deeper than if all lay at one. Measured with values of 600 bytes:
-/// without this bound the trie took 47 bytes an item.
+/// How many levels leaves may lie deeper than if all lay at one. Measured with values of 600 bytes,
+/// when a segment was eight times as large: without this bound the trie took 47 bytes an item.
 const LEVELS_SPREAD: u32 = 2;
 
 /// Levels below this share one segment.
@@ -81,6 +81,11 @@ impl Node {
 
     pub(crate) fn parent(self) -> Self {
         Self(self.0 >> 1)
+    }
+
+    /// Whether its hashes come before those of its sibling.
+    pub(crate) fn is_first(self) -> bool {
+        self.0.is_multiple_of(2)
     }
 
     pub(crate) fn sibling(self) -> Self {

@@ -184,10 +184,11 @@ impl Zone {
 
     /// Empties every leaf.
     fn empty_all(&self) {
-        let guard = self.epochs.pin();
         let mut hash = 0;
         loop {
             let _shard = lock(self.shard(hash));
+            // For each leaf anew, and for none that is waited for: there may be millions.
+            let guard = self.epochs.pin();
             let leaf = self.trie.leaf(hash);
             if leaf.block.is_some() {
                 self.drop_leaf(&guard, leaf);

@@ -78,7 +78,7 @@ impl Sampling {
 
     /// Bytes of the samples.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.samples.bytes()
+        self.samples.memory_bytes()
     }
 }
 

@@ -12,7 +12,7 @@
 //!   the compressed zone would have gained, told by those misses whose item was evicted a moment
 //!   ago (*ghosts*), less what the hot zone's items would take of it, at the price of a miss; and
 //!   the hits that would be served compressed instead of hot, at the price of decompression. Above
-//!   all stands a bound on the time that compression may take.
+//!   all stands a bound on the time that readers may take for it.
 //!
 //! What differs from zExpander: it counts expensive operations only, so that a flood of cheap ones
 //! does not decide; here hits alone are counted, since misses and stores say nothing of which zone
@@ -46,9 +46,10 @@ pub struct Window {
     pub ghost_hits: u64,
     /// Items that the compressed zone evicted.
     pub evicted: u64,
-    /// Microseconds of packing and unpacking.
+    /// Microseconds that readers took for unpacking.
     pub work_us: u64,
-    /// Microseconds that the window took, times the threads that serve; 0 if nobody knows.
+    /// Microseconds that the window took, times the threads that serve, as far as there are
+    /// processors for them; 0 if nobody knows.
     pub elapsed_us: u64,
     /// The hot zone's share of the memory.
     pub hot_share: f64,
@@ -78,14 +79,14 @@ pub enum Rule {
     Price(Prices),
 }
 
-/// What hits and misses cost, and what compression may.
+/// What hits and misses cost, and how much time reading may take.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prices {
     /// Microseconds that a hit in the compressed zone takes beyond one in the hot zone.
     pub compressed_us: f64,
     /// Microseconds that a miss costs.
     pub miss_us: f64,
-    /// The share of the serving threads' time that packing and unpacking may take.
+    /// The share of the serving threads' time that unpacking may take.
     pub work_share_max: f64,
 }
 

@@ -316,6 +316,17 @@ fn a_zone_that_adopts_a_dictionary_is_as_dense_from_the_first_row_on() {
     after.check();
 }
 
+/// A zone that was given up kept them, up to several times what it had itself.
+#[test]
+fn a_zone_that_is_too_small_for_a_dictionary_keeps_no_samples() {
+    let mut world = world(12);
+    (0..10_u8).for_each(|key| world.insert(&[key], &value(&[key])).expect("room"));
+    assert!(world.zone.dictionaries.samples() > 0);
+    world.zone.set_budget_slabs(4);
+    assert!(!world.zone.train());
+    assert_eq!(world.zone.dictionaries.samples(), 0);
+}
+
 #[test]
 fn a_dictionary_that_is_none_or_too_large_is_not_adopted() {
     // The magic number of a dictionary, and nothing of what has to follow.

@@ -98,6 +98,122 @@ fn a_block_whose_seal_is_damaged_is_given_up_and_a_copy_has_none() {
     world.check();
 }
 
+/// Nobody counted them.
+#[test]
+fn what_is_expired_in_a_leaf_that_cannot_be_written_down_counts_as_expired() {
+    let mut world = World::small(8);
+    let expiry = world.now + 100;
+    let number = fill_with_noise(&mut world, expiry);
+    world.now += 200;
+    world.zone.set_budget_slabs(1);
+    while world.zone.maintain(world.now, &mut world.writer) {}
+    world.check();
+    let stats = world.zone.stats();
+    assert!(stats.dropped_leaves > 0 && stats.expired > 100, "{stats:?}");
+    assert_eq!(stats.items as u64 + stats.evicted + stats.expired, u64::from(number));
+}
+
+/// A walk over everything did.
+#[test]
+fn a_long_value_that_is_dead_or_expired_is_not_decoded() {
+    let mut world = World::small(4);
+    let fields = Fields { expiry: world.now + 1, ..Fields::default() };
+    let record = Record { key: b"expired", value: &[7; 60_000], fields };
+    world.insert_record(&record, true).expect("room");
+    world.insert(b"dead", &[7; 60_000]).expect("room");
+    assert!(world.remove(b"dead"));
+    let (mut reader, mut cursor) = (crate::Reader::new(), crate::Cursor::default());
+    let (guard, now) = (world.epochs.pin(), world.now + 2);
+    let visit = |_: &Record<'_>, _| panic!("there is nothing");
+    while world.zone.walk(&guard, &mut cursor, 16, now, &mut reader, visit) {}
+    assert_eq!(reader.long.capacity(), 0);
+}
+
+/// A miss takes a lock only where that may find something.
+#[test]
+fn a_lookup_says_whether_it_has_passed_a_dead_row_of_its_key() {
+    let mut world = World::small(4);
+    let look = |world: &mut World, key: &[u8]| {
+        let is_there = world.find(key).is_some();
+        (is_there, world.reader.met_dead())
+    };
+    assert_eq!(look(&mut world, b"k"), (false, false));
+    world.insert(b"k", b"v").expect("room");
+    assert_eq!(look(&mut world, b"k"), (true, false));
+    assert_eq!(look(&mut world, b"other"), (false, false));
+    assert!(world.remove(b"k"));
+    assert_eq!(look(&mut world, b"k"), (false, true));
+    assert_eq!(look(&mut world, b"other"), (false, false));
+    world.insert(b"k", b"v").expect("room");
+    assert_eq!(look(&mut world, b"k"), (true, false));
+}
+
+/// The slab with what the damaged block had referred to was walked again and again, and no other
+/// was cleaned any more.
+#[test]
+fn a_damaged_head_takes_its_slab_and_those_of_its_long_values_but_no_others() {
+    const ROUND: u32 = 9000;
+    let mut world = World::small(24);
+    let mut random = Xorshift::default();
+    let mut store = |world: &mut World, numbers: std::ops::Range<u32>| {
+        numbers
+            .filter(|number| {
+                let bytes = if number % 10 == 0 { 6000 } else { 300 };
+                let value: Vec<u8> = (0..bytes).map(|_| random.draw() as u8).collect();
+                world.insert(&number.to_be_bytes(), &value).is_err()
+            })
+            .count()
+    };
+    assert_eq!(store(&mut world, 0..ROUND), 0);
+    let newest_long = (ROUND - 10).to_be_bytes();
+    world.with_block(&newest_long, |block| {
+        assert!(!block.longs().is_empty());
+        // No method has this number.
+        block.damage_head(6, 3 ^ block.head().method.code());
+    });
+    let rounds = (1..5).map(|round| {
+        let refused = store(&mut world, round * ROUND..(round + 1) * ROUND);
+        (refused, world.zone.stats().space.moved_bytes)
+    });
+    let rounds: Vec<_> = rounds.collect();
+    // The slab was to become the reserve, so that for a moment there is none.
+    assert!(rounds[0].0 < 100, "{rounds:?}");
+    assert!(rounds[1..].iter().all(|(refused, _)| *refused == 0), "{rounds:?}");
+    assert!(rounds.is_sorted_by(|(_, before), (_, after)| before < after), "{rounds:?}");
+}
+
+/// A length in its head was believed: memory for it was filled, up to 4 GiB, or another value was
+/// handed on.
+#[test]
+fn a_long_value_of_another_length_than_its_row_says_is_damaged_for_everybody() {
+    let mut world = World::new(Settings { checksums: false, ..settings(4) });
+    world.insert(b"long", &[7; 60_000]).expect("room");
+    let mut code = 0;
+    world.with_block(b"long", |block| code = block.longs()[0].load());
+    let long = crate::raw::Reference::from_code(code).expect("it is long");
+    {
+        let guard = world.epochs.pin();
+        let long = world.zone.space.ground.block(&guard, long).expect("its head is sound");
+        long.damage_head(15, 0x10);
+    }
+    let guard = world.epochs.pin();
+    let mut walked = 0;
+    let (mut reader, mut cursor) = (crate::Reader::new(), crate::Cursor::default());
+    let all = usize::MAX;
+    let zone = &world.zone;
+    zone.walk(&guard, &mut cursor, all, world.now, &mut reader, |_, _| walked += 1);
+    drop(guard);
+    let mut offered = 0;
+    let mut count = |_: &Guard<'_>, _: &Record<'_>, _: &Leaving<'_, '_>| offered += 1;
+    let mut writer = Writer::new(zone).with_sink(&mut count);
+    zone.evict(usize::MAX, world.now, &mut writer);
+    assert!(reader.memory_bytes() < 1 << 20 && writer.memory_bytes() < 1 << 20);
+    let writer = writer.without_sink();
+    drop(writer);
+    let stats = world.zone.stats();
+    assert_eq!((walked, offered, stats.evicted, stats.evicted_untold), (0, 0, 1, 1));
+}
+
 #[test]
 fn items_of_a_damaged_block_count_until_it_is_replaced() {
     let mut world = World::small(4);
@@ -213,7 +329,6 @@ fn without_a_budget_everything_is_refused() {
     world.check();
 }
 
-/// `reclaim` looks for emptied slabs only when told of one, and this one was not closed yet then.
 /// Restoring an image lost items of a zone that was not full: another thread was pinned, perhaps
 /// without a processor, and what cleaning had emptied waited for it.
 #[test]
@@ -243,6 +358,7 @@ fn nothing_alive_goes_while_emptied_slabs_wait_for_readers() {
     world.check();
 }
 
+/// `reclaim` looks for emptied slabs only when told of one, and this one was not closed yet then.
 #[test]
 fn a_slab_that_emptied_while_it_was_open_goes_back() {
     let mut world = World::small(4);
@@ -259,15 +375,30 @@ fn a_slab_that_emptied_while_it_was_open_goes_back() {
     world.check();
 }
 
-#[test]
-fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
-    let mut world = World::small(8);
+/// Stores until something has to go; every second item is one that a sweep spares, and every third
+/// has the expiry. Returns how many items that were.
+fn fill_with_noise(world: &mut World, expiry: u32) -> u32 {
     let (mut random, mut number) = (Xorshift::default(), 0_u32);
     while world.zone.stats().evicted == 0 {
         let value: Vec<u8> = (0..300).map(|_| random.draw() as u8).collect();
-        world.insert(&number.to_be_bytes(), &value).expect("room");
+        let expiry = if number.is_multiple_of(3) { expiry } else { 0 };
+        let fields = Fields { expiry, ..Fields::default() };
+        let record = Record { key: &number.to_be_bytes(), value: &value, fields };
+        let (zone, hash) = (&world.zone, super::hash(record.key));
+        zone.insert(hash, &record, world.now, &mut world.writer, |_, newcomer| {
+            newcomer.was_accessed((number % 2) as u8);
+            newcomer.reveal();
+        })
+        .expect("room");
         number += 1;
     }
+    number
+}
+
+#[test]
+fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
+    let mut world = World::small(8);
+    let number = fill_with_noise(&mut world, 0);
     let (evicted_before, mut offered) = (world.zone.stats().evicted, 0);
     world.zone.set_budget_slabs(1);
     let mut count = |_: &Guard<'_>, _: &Record<'_>, _: &Leaving<'_, '_>| offered += 1;
@@ -314,6 +445,33 @@ fn a_flush_at_which_the_numbers_begin_anew_is_one_step_as_any_other() {
     world.zone.begin_anew();
     world.insert(b"new", b"v").expect("room");
     assert!(world.find(b"new").is_some() && world.zone.stats().items == 1);
+    world.check();
+}
+
+/// Others waited to have slabs free until every leaf was empty.
+#[test]
+fn nothing_is_pinned_for_long_while_the_numbers_begin_anew() {
+    let mut world = World::small(4);
+    for number in 0..300_u32 {
+        world.insert(&number.to_be_bytes(), b"v").expect("room");
+    }
+    let first = |world: &World| world.zone.trie.leaf(0).block;
+    assert!(first(&world).is_some());
+    while !world.zone.begin_flush() {}
+    let last = lock(&world.zone.shards[world.zone.shards.len() - 1]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.zone.begin_anew());
+        while first(&world).is_some() {
+            std::thread::yield_now();
+        }
+        let tag = world.epochs.tag();
+        let began = std::time::Instant::now();
+        while !world.epochs.try_reach(tag) {
+            assert!(began.elapsed().as_secs() < 10, "it is pinned while it waits");
+        }
+        drop(last);
+    });
+    world.insert(b"new", b"v").expect("room");
     world.check();
 }
 
@@ -411,6 +569,37 @@ fn what_nobody_accessed_leaves_at_once_and_what_was_wanted_before_later() {
         zone.stats().items
     });
     assert_eq!(left, [1, 1, 0]);
+}
+
+/// The hand stood between the two of a pair that became one when it came to the first: that one's
+/// rows lost a second access at once, or went.
+#[test]
+fn what_joins_its_neighbour_is_swept_once_a_round() {
+    let mut world = World::small(4);
+    let keys = (0_u32..).map(u32::to_be_bytes).filter(|key| super::hash(key) >> 58 == 0);
+    let keys: Vec<_> = keys.take(48).collect();
+    let (first, second): (Vec<&[u8; 4]>, Vec<_>) =
+        keys.iter().partition(|key| super::hash(key.as_slice()) >> 57 == 0);
+    let World { zone, writer, now, .. } = &mut world;
+    for key in &keys {
+        let record = Record { key, value: &[7; 160], fields: Fields::default() };
+        zone.insert(super::hash(key), &record, *now, writer, |_, newcomer| {
+            newcomer.was_accessed(1);
+            newcomer.reveal();
+        })
+        .expect("room");
+    }
+    assert_eq!(world.zone.stats().splits, 1);
+    for key in first[5..].iter().chain(&second[5..]) {
+        assert!(world.remove(key.as_slice()));
+    }
+    let World { zone, writer, now, .. } = &mut world;
+    let left = [(); 2].map(|()| {
+        (0..zone.stats().leaves).for_each(|_| zone.sweep_next(*now, writer).expect("room"));
+        (zone.stats().items, zone.stats().merges)
+    });
+    assert_eq!(left, [(10, 1), (0, 1)]);
+    world.check();
 }
 
 /// The sink may have to find room for them while others wait.

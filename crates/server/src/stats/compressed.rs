@@ -37,7 +37,7 @@ fn contents(compressed: &CompressedStats, stats: &mut Stats<'_>) {
         ("dictionaries_trained", zone.dictionaries.trained as u64),
         ("block_splits", zone.splits),
         ("block_merges", zone.merges),
-        ("blocks_damaged", zone.damaged),
+        ("blocks_damaged", compressed.damaged),
         ("leaves_dropped", zone.dropped_leaves),
         ("appended_bytes", space.appended_bytes as u64),
         ("cleaned_bytes", space.moved_bytes as u64),

@@ -127,7 +127,10 @@ pub const METRICS: &[Metric] = &[
             }
         },
     ),
-    counter("larder_compressed_damaged_blocks_total", &[], "Blocks found damaged.", |now, out| {
-        zone(now, out, |it| it.zone.damaged);
-    }),
+    counter(
+        "larder_compressed_damaged_blocks_total",
+        &[],
+        "Times that a block was found damaged, by readers too.",
+        |now, out| zone(now, out, |it| it.damaged),
+    ),
 ];
