@@ -9,13 +9,13 @@
 //! class needs its free chunks itself meanwhile, or an item cannot move (one in pieces, or one for
 //! which a client holds a win token), the slab stays, with what is left in it.
 
-use memory::{ClassId, SlabId};
+use memory::{ClassId, Place, SlabId};
 use stdx::sync::lock;
 
 use crate::class::{Class, Zone};
 use crate::evict::GROUP;
 use crate::rescue::RESCUES_MAX;
-use crate::{Hot, Links};
+use crate::{Hot, ItemRef, Links};
 
 /// Items that move before a store, or the background, looks after other things.
 const MOVES_MAX: usize = RESCUES_MAX;
@@ -118,6 +118,14 @@ impl Hot {
         let begins = (0..u32::MAX).step_by(GROUP);
         let mut steps = begins.map(|begin| self.move_some(id, slab_id, begin, links));
         !matches!(steps.find(|step| !matches!(step, Step::Moved(_))), Some(Step::Stuck))
+    }
+
+    /// Whether a chunk of a slab is the first of its item there: who goes through a slab comes to
+    /// an item in pieces at several of its chunks.
+    pub(crate) fn is_first_in(&self, slab_id: SlabId, item: ItemRef<'_>, place: Place) -> bool {
+        let mut pieces = (0..item.layout().pieces()).map(|number| item.piece(number));
+        let first = pieces.find(|&piece| self.arena.locate(piece).0 == slab_id);
+        first.is_none_or(|first| first == place)
     }
 
     /// Lets a slab of a class stay that was vacated, if something is alive in it that cannot move:
