@@ -326,7 +326,11 @@ impl<'h> Draft<'h> {
         }
         // Release: partner is the acquire in the hand.
         item.mark().store(mark | mark_bits, Ordering::Release);
+        for number in 0..self.pieces as usize {
+            self.hot.slab_at(item.piece(number)).note_published();
+        }
         let place = self.place;
+        self.hot.slab_at(place).note_published();
         self.hot.note_expiry(place, item.expiry());
         if self.is_unentered {
             self.hot.enter_later(place);

@@ -1,6 +1,7 @@
 //! Slabs that leave a class, and what is published there late.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{Arena, Epochs, Place, SizeClasses};
 
@@ -8,6 +9,8 @@ use super::*;
 use crate::order::hammer::Map;
 use crate::{ChunkLayout, Draft, Fields, Replacement};
 
+/// Small items: a slab holds thousands.
+const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 
 fn zone(policy: Replacement) -> Hot {
@@ -41,6 +44,36 @@ fn vacate_around(hot: &Hot, map: &Map, place: Place) -> SlabId {
 
 fn maintain(hot: &Hot, map: &Map, turns: usize) {
     (0..turns).for_each(|_| _ = hot.maintain(false, map));
+}
+
+const TURNS: usize = if cfg!(miri) { 5 } else { 100 };
+
+/// The background went through a slab that is as good as empty in each of its turns, for as long as
+/// a client left it waiting for a value.
+#[test]
+fn a_slab_that_a_draft_holds_is_gone_through_when_that_is_published() {
+    for policy in [Replacement::CostClock, Replacement::Lru] {
+        let (hot, map, key) = (zone(policy), Map::default(), b"late");
+        let draft = draft(&hot, &map, key, VALUE_BYTES);
+        let (place, id) = (draft.place(), hot.class_at(draft.place()));
+        let items = lock(hot.class(id)).chunks_per_slab as u32 / 2;
+        for number in 0..items {
+            map.store(&hot, number, VALUE_BYTES).expect("the memory is not full");
+        }
+        let slab = vacate_around(&hot, &map, place);
+        maintain(&hot, &map, 3);
+        let before = map.asked.load(Relaxed);
+        maintain(&hot, &map, TURNS);
+        assert_eq!(map.asked.load(Relaxed), before, "{policy:?}: nothing was published");
+        assert!(hot.slabs[slab.0 as usize].belongs_to(id));
+
+        lock(&map.places).insert(key.to_vec(), draft.publish(1, 0, 0));
+        maintain(&hot, &map, 3);
+        assert!(map.asked.load(Relaxed) > before, "{policy:?}");
+        let places = lock(&map.places);
+        assert!(places.len() == items as usize + 1 && places[&key[..]] != place, "{policy:?}");
+        assert!(!hot.slabs[slab.0 as usize].belongs_to(id), "{policy:?}");
+    }
 }
 
 /// A long value, which takes longest to arrive, was evicted a moment after its client had been told
