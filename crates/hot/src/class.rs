@@ -29,7 +29,7 @@ const ASKING_SHARE: usize = 2;
 const BORROWING_SHARE: usize = 4;
 
 /// The background is called when so small a part of the reserve is left,
-pub(crate) const LOW_SHARE: usize = 4;
+const LOW_SHARE: usize = 4;
 /// and stores help it when it is so small.
 const HELPED_SHARE: usize = 8;
 /// What a store hands down at once has no more bytes, but for one item: it takes tens of
