@@ -298,7 +298,10 @@ impl Hot {
                 Some(chunks) => evicted += chunks,
                 None => break,
             }
-            self.make_way(id);
+            // Behind the last group it would let others have what it made.
+            if evicted < wanted {
+                self.make_way(id);
+            }
         }
         evicted
     }
