@@ -121,6 +121,36 @@ fn what_lies_in_pieces_moves_to_flash_as_well() {
     }
 }
 
+/// Of values in many pieces, only those whose first piece was in a slab moved to flash when that
+/// left for another size. The others were evicted with it.
+#[test]
+fn what_lies_in_pieces_moves_to_flash_with_a_slab_that_leaves() {
+    const LONG: u32 = 60;
+    const LONG_BYTES: usize = 100_000;
+    let cache = cache(false);
+    // Stored in turn and then replaced here and there, so that each slab has pieces of many.
+    let mut random = Xorshift::seeded(7);
+    let replaced = (0..4 * LONG).map(|_| (random.draw() % u64::from(LONG)) as u32);
+    for number in (0..LONG).chain(replaced) {
+        let value = value_of(LONG_BYTES, number, 0);
+        cache.put(&key(number), &value, Attributes::default(), Condition::Always).unwrap();
+        maintain(&cache);
+    }
+    // The background follows: a slab has more of them than all buffers.
+    for number in LONG..ITEMS / 2 {
+        put(&cache, number, 0);
+        maintain(&cache);
+    }
+    let stats = cache.stats();
+    assert!(stats.slabs_moved > 10, "{stats:?}");
+    let is_there = |&number: &u32| {
+        let found = cache.get(&key(number));
+        found.is_some_and(|found| found == value_of(LONG_BYTES, number, 0))
+    };
+    let found = (0..LONG).filter(is_there).count() as u32;
+    assert_eq!((stats.evicted, found), (0, LONG), "{stats:?}");
+}
+
 #[test]
 fn without_any_background_stores_fill_the_buffers_and_then_evict() {
     let cache = cache(true);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use io::ManualClock;
 use larder::{Attributes, Cache, Condition, Expiry, Policy, Store, Stored};
+use stdx::random::Xorshift;
 
 const NOW: u32 = 1_800_000_000;
 const MEMORY_BYTES: usize = 16 << 20;
@@ -65,6 +66,39 @@ fn nothing_alive_is_lost(policy: Policy) {
 fn free_chunks_of_one_size_make_room_for_another() {
     for policy in [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel] {
         nothing_alive_is_lost(policy);
+    }
+}
+
+/// Values in pieces kept their slabs, and what was free there was of use to nobody else.
+#[test]
+fn free_pieces_of_long_values_make_room_for_other_sizes() {
+    const LONG: u32 = 240;
+    const LONG_BYTES: usize = 20_000;
+    const SHORT: u32 = 5_000;
+    const SHORT_BYTES: usize = 900;
+    for policy in [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel] {
+        let builder = Cache::builder().memory_bytes(8 << 20).compress(false).policy(policy);
+        let cache = builder.clock(Arc::new(ManualClock::new(NOW))).build().unwrap();
+        let store = |key: &str, bytes: usize| {
+            let (value, attributes) = (vec![b'v'; bytes], Attributes::default());
+            cache.put(key.as_bytes(), &value, attributes, Condition::Always).unwrap();
+            while cache.maintain() {}
+        };
+        let long = |number: u32| format!("long-{number}");
+        (0..LONG).for_each(|number| store(&long(number), LONG_BYTES));
+        // Three of four go, here and there.
+        let mut random = Xorshift::seeded(7);
+        let (gone, kept): (Vec<u32>, Vec<u32>) =
+            (0..LONG).partition(|_| !random.draw().is_multiple_of(4));
+        assert!(gone.iter().all(|&number| cache.remove(long(number).as_bytes())));
+        (0..SHORT).for_each(|number| store(&format!("short-{number}"), SHORT_BYTES));
+        let stats = cache.stats();
+        assert_eq!(stats.evicted, 0, "{policy:?}: {stats:?}");
+        assert!(stats.slabs_moved > 5, "{policy:?}: {stats:?}");
+        for number in kept {
+            let found = cache.get(long(number).as_bytes());
+            assert!(found.is_some_and(|found| found == [b'v'; LONG_BYTES]), "{policy:?}");
+        }
     }
 }
 

@@ -29,7 +29,7 @@ const ASKING_SHARE: usize = 2;
 const BORROWING_SHARE: usize = 4;
 
 /// The background is called when so small a part of the reserve is left,
-pub(crate) const LOW_SHARE: usize = 4;
+const LOW_SHARE: usize = 4;
 /// and stores help it when it is so small.
 const HELPED_SHARE: usize = 8;
 /// What a store hands down at once has no more bytes, but for one item: it takes tens of
@@ -100,6 +100,8 @@ pub(crate) struct Class {
     /// Those of them that were emptied and are not gone: what was used there waits for readers to
     /// leave, or was a draft then.
     pub(crate) emptied: Vec<SlabId>,
+    /// Unix seconds at which all of these were looked at for what was published there since.
+    emptied_seen: u32,
     /// Slabs with a free chunk in their list that are not draining; the last is used first.
     pub(crate) with_free: Vec<SlabId>,
     /// Free chunks that lie at hand rather than in the list of their slab: of all chunks the first
@@ -193,6 +195,7 @@ impl Class {
             vacating: None,
             stuck: Vec::new(),
             emptied: Vec::new(),
+            emptied_seen: 0,
             with_free: Vec::new(),
             at_hand: VecDeque::new(),
             free: 0,
@@ -263,6 +266,16 @@ impl Class {
         if !self.emptied.contains(&id) {
             self.emptied.push(id);
         }
+    }
+
+    /// Those of the emptied slabs in which something was published since. Once a second it is all
+    /// of them: what was published at the moment in which its slab began to drain, or has come to
+    /// the index only after its slab was looked at, is not known of.
+    pub(crate) fn emptied_with_late(&mut self, zone: Zone<'_>, now: u32) -> Vec<SlabId> {
+        let sees_all = self.emptied_seen != now;
+        self.emptied_seen = now;
+        let has_late = |id: &SlabId| zone.slab(*id).take_late() || sees_all;
+        self.emptied.iter().copied().filter(has_late).collect()
     }
 
     /// Whether the hand comes by a slab of the class.

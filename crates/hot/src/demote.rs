@@ -75,12 +75,13 @@ impl Hot {
                 if !slab.belongs_to(id) || !slab.is_draining() {
                     return;
                 }
-                let places = (next..slab.touched())
-                    .map(|number| (number, slab.place(&self.arena, slab_id, number)));
-                let judged = |(number, place)| {
-                    self.judged_here(&guard, id, place).map(|(_, owner)| (number, owner))
+                // Each item once, wherever its hand judges it: with one chunk all of it is lost.
+                let first_of_item = |number| {
+                    let place = slab.place(&self.arena, slab_id, number);
+                    let (item, owner) = self.published(&guard, place)?;
+                    self.is_first_in(slab_id, item, place).then_some((number, owner))
                 };
-                let Some((number, owner)) = places.filter_map(judged).next() else {
+                let Some((number, owner)) = (next..slab.touched()).find_map(first_of_item) else {
                     return;
                 };
                 next = number + 1;

@@ -8,7 +8,7 @@ use policy::cost::Cost;
 use stdx::sync::lock;
 
 use crate::chunk::Chunk;
-use crate::class::{Room, Taken};
+use crate::class::{Class, Room, Taken, Zone};
 use crate::item::{self, ItemRef};
 use crate::keeper::UNCHARGED;
 use crate::layout::{Fields, Layout};
@@ -116,7 +116,17 @@ impl Hot {
         item: ItemRef<'_>,
         place: Place,
     ) -> Result<Draft<'_>, ClassId> {
-        let take = |class, cost| lock(self.class(class)).take(self.zone(), cost).ok_or(class);
+        self.copy_of_pieces_by(item, place, Class::take)
+    }
+
+    /// The same in chunks that are taken so.
+    pub(crate) fn copy_of_pieces_by(
+        &self,
+        item: ItemRef<'_>,
+        place: Place,
+        take: impl Fn(&mut Class, Zone<'_>, Cost) -> Option<Taken>,
+    ) -> Result<Draft<'_>, ClassId> {
+        let take = |id, cost| take(&mut lock(self.class(id)), self.zone(), cost).ok_or(id);
         let mut draft = self.begin_copy(take(self.class_at(place), item.cost())?, item);
         for number in 0..item.layout().pieces() {
             // On failure the draft gives back what it has so far.
@@ -296,7 +306,11 @@ impl<'h> Draft<'h> {
         let _ = self.item().set_expiry(item.expiry());
         let (sequence, mark) = (item.sequence(), item.mark().load(Ordering::Relaxed));
         if let Some(quotas) = self.hot.quotas.as_deref() {
-            quotas.carry(self.hot.zone(), from, self.place);
+            let carry = |from, to| quotas.carry(self.hot.zone(), from, to);
+            carry(from, self.place);
+            for number in 0..self.pieces as usize {
+                carry(item.piece(number), self.item().piece(number));
+            }
         }
         self.publish_with(sequence, mark, 0)
     }
@@ -312,7 +326,11 @@ impl<'h> Draft<'h> {
         }
         // Release: partner is the acquire in the hand.
         item.mark().store(mark | mark_bits, Ordering::Release);
+        for number in 0..self.pieces as usize {
+            self.hot.slab_at(item.piece(number)).note_published();
+        }
         let place = self.place;
+        self.hot.slab_at(place).note_published();
         self.hot.note_expiry(place, item.expiry());
         if self.is_unentered {
             self.hot.enter_later(place);

@@ -21,7 +21,7 @@ use policy::rebalance::is_young;
 use stdx::sync::lock;
 
 use crate::chunk::Need;
-use crate::class::{Class, LOW_SHARE, Room};
+use crate::class::{Class, Room};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
 use crate::{Hot, Links, PRESSED_CLASS, Shortage, Unlinked, slab};
@@ -244,9 +244,9 @@ impl Hot {
         if !self.is_full() {
             return;
         }
-        if class.free == class.reserve_target() / LOW_SHARE {
-            self.press(PRESSED_CLASS);
-        }
+        // Also further down: what moves takes chunks and calls nobody, and a slab that leaves takes
+        // some of the reserve that was meant.
+        self.press(PRESSED_CLASS);
         let (id, is_helped) = (class.id, class.is_helped());
         drop(class);
         if is_helped && links.hands_down() {
@@ -298,7 +298,10 @@ impl Hot {
                 Some(chunks) => evicted += chunks,
                 None => break,
             }
-            self.make_way(id);
+            // Behind the last group it would let others have what it made.
+            if evicted < wanted {
+                self.make_way(id);
+            }
         }
         evicted
     }

@@ -187,8 +187,9 @@ const PRESSED_QUOTA: u8 = 2;
 /// Stores have handed items down themselves since the background last found all reserves in order.
 const PRESSED_BEHIND: u8 = 4;
 
-/// How often who evicts waits until a store has had its turn, at most: a few microseconds.
-const WAY_WAITS_MAX: usize = 8;
+/// How often who evicts waits until a store has had its turn, at most: a few microseconds, or until
+/// others have had the core as well.
+const WAY_WAITS_MAX: u32 = Backoff::SPINS + 2;
 
 /// The hot zone.
 pub struct Hot {
@@ -491,11 +492,14 @@ impl Hot {
     }
 
     /// Has a store that waits for the lock of a class go first. Who would lock it again at once
-    /// would have it before the other has noticed that it was let go.
+    /// would have it before the other has noticed that it was let go. A store that evicts has its
+    /// own session open and keeps its core, since nobody's chunks come free without it.
     fn make_way(&self, id: ClassId) {
         let before = self.waiting_for(id);
+        let is_pinned = !self.epochs.may_reach(self.epochs.latest_tag());
+        let waits_max = if is_pinned { Backoff::SPINS } else { WAY_WAITS_MAX };
         let mut backoff = Backoff::default();
-        for _ in 0..WAY_WAITS_MAX {
+        for _ in 0..waits_max {
             let waiting = self.waiting_for(id);
             if waiting == 0 || waiting < before {
                 break;

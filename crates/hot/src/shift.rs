@@ -521,11 +521,13 @@ impl Hot {
     /// Empties draining slabs once more: of drafts that were published after the first time. Where
     /// nothing may be evicted, what cannot move keeps its slab.
     fn finish_draining(&self, id: ClassId, links: &dyn Links) {
-        let emptied = lock(self.class(id)).emptied.clone();
-        if !emptied.is_empty() {
+        if !lock(self.class(id)).emptied.is_empty() {
             self.collect(id);
         }
-        for slab_id in emptied {
+        // A client that sends nothing more may hold a slab for as long as it likes, and to go
+        // through one takes long.
+        let with_late = lock(self.class(id)).emptied_with_late(self.zone(), links.now());
+        for slab_id in with_late {
             let is_empty = self.move_to_spare(id, slab_id, links);
             if links.may_evict() {
                 self.empty_slab(id, slab_id, links);

@@ -32,6 +32,9 @@ pub(crate) struct Slab {
     owned: AtomicU8,
     /// Also read without the lock, by who has a free chunk of the slab in a magazine.
     draining: AtomicU8,
+    /// Something was published in it since it drains, and nobody has come for that. Not guarded by
+    /// the lock.
+    has_late: AtomicU8,
     chunk_bytes: AtomicU32,
     /// Bytes from one place to the next: fewer than a chunk has if chunks are split.
     stride: AtomicU32,
@@ -61,6 +64,7 @@ impl Slab {
             class: AtomicU8::new(0),
             owned: AtomicU8::new(0),
             draining: AtomicU8::new(0),
+            has_late: AtomicU8::new(0),
             chunk_bytes: AtomicU32::new(0),
             stride: AtomicU32::new(0),
             chunks: AtomicU32::new(0),
@@ -79,6 +83,7 @@ impl Slab {
         self.forget_expiry();
         self.class.store(class.0, Relaxed);
         self.draining.store(0, Relaxed);
+        self.has_late.store(0, Relaxed);
         self.chunk_bytes.store(cut.bytes as u32, Relaxed);
         self.stride.store(cut.stride() as u32, Relaxed);
         self.chunks.store(chunks as u32, Relaxed);
@@ -159,6 +164,23 @@ impl Slab {
     /// They are allocated again.
     pub(crate) fn stop_draining(&self) {
         self.draining.store(0, Relaxed);
+    }
+
+    /// Takes note that something was just published in the slab, if it drains. Who publishes may
+    /// not see yet that it does.
+    #[inline]
+    pub(crate) fn note_published(&self) {
+        if self.is_draining() {
+            // Release: partner is the acquire in `take_late`.
+            self.has_late.store(1, Release);
+        }
+    }
+
+    /// Whether something was published in the slab while it drained, since the last time that
+    /// somebody asked.
+    pub(crate) fn take_late(&self) -> bool {
+        // Acquire: partner is the release in `note_published`: what was published is seen.
+        self.has_late.load(Relaxed) != 0 && self.has_late.swap(0, Acquire) != 0
     }
 
     /// Notes that the hand, or what stands for it, came by after so many mutations.

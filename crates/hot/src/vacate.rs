@@ -5,25 +5,33 @@
 //! does the same for a class with two and a half slabs' worth of free chunks.
 //!
 //! The slab with the fewest items is vacated: nothing is allocated from it any more, and its items
-//! move, as in [`rescue`](crate::rescue), a few at a time and without a lock in between. If the
-//! class needs its free chunks itself meanwhile, or an item cannot move (one in pieces, or one for
-//! which a client holds a win token), the slab stays, with what is left in it.
+//! move, as in [`rescue`](crate::rescue), a few at a time and without a lock in between. An item in
+//! pieces moves as a whole. If a class needs its free chunks itself meanwhile, or an item cannot
+//! move (a very long one in pieces, or one for which a client holds a win token), the slab stays,
+//! with what is left in it, and another one is tried.
 
-use memory::{ClassId, SlabId};
+use std::ops::Range;
+
+use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
 
-use crate::class::{Class, Zone};
+use crate::class::{Class, Taken, Zone};
 use crate::evict::GROUP;
 use crate::rescue::RESCUES_MAX;
-use crate::{Hot, Links};
+use crate::{Hot, ItemRef, Links};
 
-/// Items that move before a store, or the background, looks after other things.
+/// Chunks of items that move before a store, or the background, looks after other things.
 const MOVES_MAX: usize = RESCUES_MAX;
+/// What lies in pieces moves if it has no more bytes: a store may be waiting while it is copied,
+/// and a slab may have several.
+const PIECED_BYTES_MAX: usize = 1 << 20;
 /// Slabs with free chunks that are compared.
 const COMPARED_MAX: usize = 1024;
 /// So many slabs that cannot be vacated are passed over: as long as what keeps one lives, it would
 /// be tried again and again, and those that could be were never reached.
 const STUCK_MAX: usize = 16;
+/// Slabs that are tried before there is none to be vacated.
+const TRIES_MAX: usize = 3;
 /// Where others only want a slab, the class keeps free chunks for one in so many of a slab's, so
 /// that it does not want one itself at once.
 const KEPT_SHARE: usize = 2;
@@ -49,19 +57,30 @@ pub(crate) struct Vacating {
 
 /// What came of the next chunks of a slab that leaves.
 enum Step {
+    /// Items in so many chunks.
     Moved(usize),
     /// All chunks were looked at.
     End,
-    /// There is an item that cannot move, or not now, or there is no chunk for it.
+    /// There is an item that cannot move, or there is no chunk for it.
     Stuck,
+    /// Nothing may move for the moment.
+    NotNow,
+}
+
+/// An item that moves: from where, and to which chunk, if it does not lie in pieces.
+struct Move<'g> {
+    item: ItemRef<'g>,
+    place: Place,
+    chunk: Option<Taken>,
 }
 
 impl Hot {
     /// Vacates a slab of another class, or goes on with one. If it `must`, the class keeps no more
     /// free chunks than its reserve.
     pub(crate) fn vacate(&self, except: Option<ClassId>, must: bool, links: &dyn Links) -> Vacated {
-        let begun = self.vacating_class().or_else(|| self.start_vacating(except, must, links));
-        begun.map_or(Vacated::Nothing, |id| self.vacate_on(id, links))
+        let next = || self.vacating_class().or_else(|| self.start_vacating(except, must, links));
+        let mut tries = std::iter::from_fn(next).take(TRIES_MAX);
+        tries.find_map(|id| self.vacate_on(id, links)).unwrap_or(Vacated::Nothing)
     }
 
     /// Vacates a slab, and does not leave that to others. Returns whether there was one.
@@ -78,7 +97,7 @@ impl Hot {
     /// Goes on with a slab that is being vacated. Returns whether there is more to do.
     pub(crate) fn go_on_vacating(&self, links: &dyn Links) -> bool {
         let begun = self.vacating_class();
-        begun.is_some_and(|id| self.vacate_on(id, links) == Vacated::Partly)
+        begun.is_some_and(|id| self.vacate_on(id, links) == Some(Vacated::Partly))
     }
 
     fn vacating_class(&self) -> Option<ClassId> {
@@ -86,38 +105,56 @@ impl Hot {
         classes.find(|class| class.vacating.is_some()).map(|class| class.id)
     }
 
-    /// Moves what is in the next chunks of the slab of a class that is being vacated.
-    fn vacate_on(&self, id: ClassId, links: &dyn Links) -> Vacated {
+    /// Moves what is in the next chunks of the slab of a class that is being vacated. Returns what
+    /// came of it, or nothing if that slab stays.
+    fn vacate_on(&self, id: ClassId, links: &dyn Links) -> Option<Vacated> {
         let mut moved = 0;
         while moved < MOVES_MAX {
             let Some(begun) = lock(self.class(id)).next_to_vacate() else {
                 // It is empty, or somebody else came to its end.
-                return Vacated::Slab(id);
+                return Some(Vacated::Slab(id));
             };
             match self.move_some(id, begun.slab, begun.next, links) {
-                Step::Moved(items) => moved += items.max(1),
+                Step::Moved(chunks) => moved += chunks.max(1),
                 Step::End => {
                     let mut class = lock(self.class(id));
                     if class.end_vacating(begun.slab) {
                         class.note_emptied(begun.slab);
                     }
-                    return Vacated::Slab(id);
+                    return Some(Vacated::Slab(id));
                 }
-                Step::Stuck => {
-                    lock(self.class(id)).stop_vacating(self.zone(), begun.slab);
-                    return Vacated::Nothing;
+                step => {
+                    let is_stuck = matches!(step, Step::Stuck);
+                    lock(self.class(id)).stop_vacating(self.zone(), begun.slab, is_stuck);
+                    return None;
                 }
             }
         }
-        Vacated::Partly
+        Some(Vacated::Partly)
     }
 
     /// Moves what is alive in a draining slab to other chunks of its class, as far as there are
     /// some to spare and it can move. Returns whether that is all.
     pub(crate) fn move_to_spare(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) -> bool {
-        let begins = (0..u32::MAX).step_by(GROUP);
-        let mut steps = begins.map(|begin| self.move_some(id, slab_id, begin, links));
-        !matches!(steps.find(|step| !matches!(step, Step::Moved(_))), Some(Step::Stuck))
+        let mut is_all = true;
+        for begin in (0..u32::MAX).step_by(GROUP) {
+            match self.move_some(id, slab_id, begin, links) {
+                Step::Moved(_) => {}
+                // What lies behind may be able to.
+                Step::Stuck => is_all = false,
+                Step::NotNow => return false,
+                Step::End => break,
+            }
+        }
+        is_all
+    }
+
+    /// Whether a chunk of a slab is the first of its item there: who goes through a slab comes to
+    /// an item in pieces at several of its chunks.
+    pub(crate) fn is_first_in(&self, slab_id: SlabId, item: ItemRef<'_>, place: Place) -> bool {
+        let mut pieces = (0..item.layout().pieces()).map(|number| item.piece(number));
+        let first = pieces.find(|&piece| self.arena.locate(piece).0 == slab_id);
+        first.is_none_or(|first| first == place)
     }
 
     /// Lets a slab of a class stay that was vacated, if something is alive in it that cannot move:
@@ -126,7 +163,7 @@ impl Hot {
         let mut class = lock(self.class(id));
         let slab = self.zone().slab(slab_id);
         if slab.belongs_to(id) && slab.is_draining() {
-            class.stop_vacating(self.zone(), slab_id);
+            class.stop_vacating(self.zone(), slab_id, true);
         }
     }
 
@@ -164,12 +201,12 @@ impl Hot {
         is_there.then_some(id)
     }
 
-    /// Moves the items of the next few chunks of a slab that leaves its class, from `begin` on.
+    /// Moves the items of the next few chunks of a slab that leaves its class, from `begin` on. One
+    /// that cannot move keeps none of the others.
     fn move_some(&self, id: ClassId, slab_id: SlabId, begin: u32, links: &dyn Links) -> Step {
-        let (guard, zone) = (self.epochs.pin(), self.zone());
-        let slab = zone.slab(slab_id);
-        let (mut moves, mut gone, mut is_stuck) = (Vec::with_capacity(GROUP), Vec::new(), false);
-        {
+        let (guard, slab) = (self.epochs.pin(), self.zone().slab(slab_id));
+        let mut gone = Vec::new();
+        let (moves, mut is_stuck) = {
             let mut class = lock(self.class(id));
             // While the lock was let go the slab may have left, and may even have come back.
             let leaves = slab.belongs_to(id) && slab.is_draining();
@@ -179,46 +216,74 @@ impl Hot {
             }
             // Asked for under the guard: a walk that is about to begin waits for it.
             if !links.may_move() {
-                return Step::Stuck;
+                return Step::NotNow;
             }
-            let place = |number| slab.place(&self.arena, slab_id, number);
-            let found = |number| self.published(&guard, place(number));
-            for (item, _) in numbers.clone().filter_map(found) {
-                links.prefetch(&guard, item);
-            }
-            for number in numbers {
-                let Some((item, owner)) = found(number) else {
-                    continue;
-                };
-                // What is in limbo looks published, and may be reused as soon as the lock is let
-                // go. What the index leads to while this guard is pinned stays until it is dropped.
-                if !links.is_linked(&guard, item, owner) {
-                    continue;
-                }
-                if links.is_gone(item) {
-                    self.unlink(&guard, &mut class, links, owner, &mut gone);
-                    continue;
-                }
-                let may_move = !item.layout().is_chained() && item.may_move();
-                let chunk = may_move.then(|| class.take_spare(zone, item.cost())).flatten();
-                let Some(chunk) = chunk else {
-                    is_stuck = true;
-                    break;
-                };
-                moves.push((item, owner, chunk));
-            }
-        }
+            self.moves_of(&guard, &mut class, slab_id, numbers, links, &mut gone)
+        };
         for place in gone {
             // SAFETY: unlinked just now, under this guard.
             unsafe { self.retire_at_once(&guard, place) };
         }
-        let mut moved = 0;
-        for (item, place, chunk) in moves {
-            let copy = self.copy_to(chunk, item);
-            moved += usize::from(self.move_item(&guard, item, place, copy, links));
+        let (mut moved, mut chunks) = (0, 0);
+        for Move { item, place, chunk } in moves {
+            let copy = match chunk {
+                Some(chunk) => Some(self.copy_to(chunk, item)),
+                None => self.copy_of_pieces_by(item, place, Class::take_spare).ok(),
+            };
+            is_stuck |= copy.is_none();
+            if copy.is_some_and(|copy| self.move_item(&guard, item, place, copy, links)) {
+                moved += 1;
+                chunks += item.layout().pieces().max(1);
+            }
         }
-        lock(self.class(id)).counters.rescued += moved as u64;
-        if is_stuck { Step::Stuck } else { Step::Moved(moved) }
+        lock(self.class(id)).counters.rescued += moved;
+        if is_stuck { Step::Stuck } else { Step::Moved(chunks) }
+    }
+
+    /// What may move of some chunks of a slab, and whether there is something that may not. What is
+    /// gone is unlinked.
+    fn moves_of<'g>(
+        &self,
+        guard: &'g Guard<'_>,
+        class: &mut Class,
+        slab_id: SlabId,
+        numbers: Range<u32>,
+        links: &dyn Links,
+        gone: &mut Vec<Place>,
+    ) -> (Vec<Move<'g>>, bool) {
+        let zone = self.zone();
+        let chunk_at = |number| zone.slab(slab_id).place(&self.arena, slab_id, number);
+        let found = |number| {
+            let (item, place) = self.published(guard, chunk_at(number))?;
+            Some((item, place, self.is_first_in(slab_id, item, chunk_at(number))))
+        };
+        for (item, ..) in numbers.clone().filter_map(found) {
+            links.prefetch(guard, item);
+        }
+        let (mut moves, mut is_stuck) = (Vec::with_capacity(GROUP), false);
+        for (item, place, is_first) in numbers.filter_map(found) {
+            // What is in limbo looks published, and may be reused as soon as the lock is let go.
+            // What the index leads to while this guard is pinned stays until it is dropped.
+            if !is_first || !links.is_linked(guard, item, place) {
+                continue;
+            }
+            if links.is_gone(item) {
+                self.unlink(guard, class, links, place, gone);
+                continue;
+            }
+            let is_chained = item.layout().is_chained();
+            let may_move =
+                item.may_move() && (!is_chained || item.layout().total_bytes() <= PIECED_BYTES_MAX);
+            let takes = may_move && !is_chained;
+            let chunk = takes.then(|| class.take_spare(zone, item.cost())).flatten();
+            // What is in pieces takes chunks of other classes as well, behind this one's lock.
+            if chunk.is_some() || may_move && is_chained {
+                moves.push(Move { item, place, chunk });
+            } else {
+                is_stuck = true;
+            }
+        }
+        (moves, is_stuck)
     }
 }
 
@@ -265,11 +330,15 @@ impl Class {
         self.vacating.take_if(|vacating| vacating.slab == slab).is_some()
     }
 
-    /// Lets a slab that was being vacated stay, with what is left in it, and remembers that.
-    fn stop_vacating(&mut self, zone: Zone<'_>, slab: SlabId) {
+    /// Lets a slab that was being vacated stay, with what is left in it, and remembers that if it
+    /// `is_stuck`: if that is something which cannot move.
+    fn stop_vacating(&mut self, zone: Zone<'_>, slab: SlabId, is_stuck: bool) {
         // Others may have come to its end, and passed over what one was about to move.
         if self.end_vacating(slab) || self.emptied.contains(&slab) {
             self.stop_draining(zone, slab);
+            if !is_stuck {
+                return;
+            }
             if self.stuck.len() == STUCK_MAX {
                 self.stuck.remove(0);
             }
@@ -277,3 +346,6 @@ impl Class {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

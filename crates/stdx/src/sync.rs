@@ -21,7 +21,7 @@ pub struct Backoff(u32);
 
 impl Backoff {
     /// Spins this often before it starts to yield: about a microsecond.
-    const SPINS: u32 = 6;
+    pub const SPINS: u32 = 6;
 
     /// Waits a moment, longer than the last time.
     pub fn wait(&mut self) {

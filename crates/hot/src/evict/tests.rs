@@ -401,6 +401,29 @@ fn the_background_is_called_before_a_store_has_to_evict() {
     }
 }
 
+/// What moves takes free chunks, too, and calls nobody. A store that came behind it used up the
+/// rest, and evicted itself.
+#[test]
+fn the_background_is_called_though_somebody_else_took_the_chunk_at_which_it_is() {
+    for &replacement in POLICIES {
+        let map = Map::default();
+        let (hot, id, number) = full_of(4000, replacement, &map);
+        let target = lock(hot.class(id)).reserve_target();
+        hot.evict(id, target, &map);
+        hot.sweep();
+        {
+            let mut class = lock(hot.class(id));
+            while class.free + 1 >= class.low() {
+                let _ = class.take(hot.zone(), Cost::UNKNOWN).expect("there are free chunks");
+            }
+            assert!(class.free > 0);
+        }
+        hot.pressed.store(0, Relaxed);
+        map.store(&hot, number, 4000).expect("there is a free chunk");
+        assert!(hot.is_memory_pressed(), "{replacement:?}");
+    }
+}
+
 /// What is at hand counts as used by its slab, and is free.
 #[test]
 fn a_slab_of_which_the_last_chunks_are_at_hand_is_empty() {

@@ -37,6 +37,8 @@ pub(crate) struct Map {
     pub(crate) mutations: AtomicU64,
     pub(crate) now: AtomicU32,
     pub(crate) evicted: AtomicU64,
+    /// How often somebody asked whether items may move.
+    pub(crate) asked: AtomicU64,
     /// Stores move items down. There is nothing below, so they are evicted then.
     hands_down: bool,
 }
@@ -97,6 +99,11 @@ impl Links for Map {
 
     fn hands_down(&self) -> bool {
         self.hands_down
+    }
+
+    fn may_move(&self) -> bool {
+        self.asked.fetch_add(1, Relaxed);
+        true
     }
 
     fn is_linked(&self, _: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {

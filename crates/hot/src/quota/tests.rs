@@ -102,6 +102,29 @@ fn a_hand_that_has_enough_before_it_looks_comes_again() {
     assert_eq!(refused.count(), 0);
 }
 
+#[test]
+fn what_lies_in_pieces_and_moves_takes_all_of_its_labels_along() {
+    let (hot, map) = (zone(16 << 20), Map::default());
+    let account = &hot.quotas.as_deref().expect("there is one").accounts[0];
+    let charged = || (account.bytes.load(Relaxed), account.items.load(Relaxed));
+    let (fields, key) = (Fields::default(), b"q");
+    let layout = hot.layout(&fields, key.len(), 20_000);
+    let mut draft = hot.draft(layout, &fields, key, &map).expect("there is memory");
+    draft.write(&[7; 20_000]);
+    let (guard, from) = (hot.epochs.pin(), draft.publish(1, 0, 0));
+    let before = charged();
+    assert!(before.0 > 20_000 && before.1 == 1);
+    // SAFETY: published just now; it is retired below, under this guard.
+    let item = unsafe { hot.item(&guard, from) };
+    let to = hot.copy_of_pieces(item, from).expect("there is memory").publish_as(item, from);
+    // SAFETY: as if the index had led to it, and then to the copy.
+    unsafe { hot.retire_at_once(&guard, from) };
+    assert_eq!(charged(), before);
+    // SAFETY: as above.
+    unsafe { hot.retire_at_once(&guard, to) };
+    assert_eq!(charged(), (0, 0));
+}
+
 /// Nothing goes that is alive.
 struct Kept<'m> {
     map: &'m Map,
