@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hot::shift::Cursor;
+use hot::walk::Cursor;
 
 use crate::item::Item;
 use crate::session::Session;

@@ -21,7 +21,7 @@ use ::io::Clock;
 use codec::Method;
 use codec::image::{Head, Tier, Totals, Writer};
 use hot::mark::FETCHED;
-use hot::shift::Cursor;
+use hot::walk::Cursor;
 use hot::{ItemRef, Links};
 use memory::{Guard, Place};
 use policy::clock::RECENT;

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hot::shift::Cursor;
+use hot::walk::Cursor;
 use hot::{ItemRef, Links};
 use index::Hash;
 use memory::Tag;

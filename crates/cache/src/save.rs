@@ -25,7 +25,7 @@ use std::ops::ControlFlow;
 
 use ::flash::Refused;
 use hot::ItemRef;
-use hot::shift::Cursor;
+use hot::walk::Cursor;
 use index::{Full, Hash};
 use memory::{Guard, Place};
 use stdx::sync::lock;

@@ -97,7 +97,7 @@ pub(crate) struct Class {
     pub(crate) vacating: Option<Vacating>,
     /// The last few for which that was given up, the latest behind the others.
     pub(crate) stuck: Vec<SlabId>,
-    /// Those of them that were emptied and are not gone: what was used there waits for readers to
+    /// Those that drain, were emptied and are not gone: what was used there waits for readers to
     /// leave, or was a draft then.
     pub(crate) emptied: Vec<SlabId>,
     /// Unix seconds at which all of these were looked at for what was published there since.
@@ -416,14 +416,6 @@ impl Class {
             .or_else(|| self.next_of_hand(zone))
     }
 
-    /// How many of those that go next, one after the other, lie in one slab. 0 if there is no
-    /// order.
-    pub(crate) fn next_in_slab(&mut self, zone: Zone<'_>, id: SlabId) -> usize {
-        self.keeper.enter_waiting(zone);
-        let order = self.keeper.order();
-        order.map_or(0, |order| order.count_ahead(zone, |place| zone.arena.locate(place).0 == id))
-    }
-
     /// Whether a slab that was the oldest a moment ago may still go for it.
     pub(crate) fn is_oldest(&self, zone: Zone<'_>, id: SlabId) -> bool {
         match self.keeper.order() {
@@ -677,6 +669,14 @@ impl Class {
         self.free += slab.free();
         if slab.free() > 0 {
             self.with_free.insert(0, id);
+        }
+        self.keeper.enter_waiting(zone);
+        if let Some(order) = self.keeper.order_mut() {
+            // What came up meanwhile left the order.
+            let places = (0..slab.touched()).rev().map(|at| slab.place(zone.arena, id, at));
+            let published =
+                |&place: &Place| slab::mark(zone.arena, place).load(Ordering::Relaxed) != 0;
+            places.filter(published).for_each(|place| order.put_first(zone, place));
         }
     }
 

@@ -15,7 +15,7 @@ use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
 
 use crate::class::Class;
-use crate::evict::{GROUP, Victim, steps_max};
+use crate::evict::{GROUP, Victim, Wish};
 use crate::rescue::RESCUES_MAX;
 use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS};
 
@@ -32,20 +32,19 @@ struct Copied {
 }
 
 impl Hot {
-    /// Moves or evicts items of a class until about `wanted` chunks are on their way to being free:
-    /// they are once no reader can see them. Returns how many chunks that is.
-    pub(crate) fn demote(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
-        let (mut left, mut steps) = (0, 0);
-        while left < wanted {
+    /// Moves or evicts items of a class until about so many chunks as are wanted are on their way
+    /// to being free: they are once no reader can see them. Returns how many chunks that is.
+    pub(crate) fn demote(&self, id: ClassId, mut wish: Wish, links: &dyn Links) -> usize {
+        let mut left = 0;
+        while wish.wanted > 0 {
             let mut victims = [Victim::NONE; GROUP];
             let found = {
                 let guard = self.epochs.pin();
                 let mut class = lock(self.class(id));
-                if steps >= steps_max(&class, links) {
+                if wish.steps >= wish.steps_max(&class, links) {
                     break;
                 }
-                let wanted = wanted - left;
-                self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps)
+                self.gather(&guard, &mut class, links, &mut victims, &mut wish)
             };
             if found == 0 {
                 break;
@@ -56,6 +55,7 @@ impl Hot {
                     self.put_back_remembered(came_up);
                 }
                 left += chunks;
+                wish.wanted = wish.wanted.saturating_sub(chunks);
             }
         }
         lock(self.class(id)).evicted_since += left;
@@ -117,16 +117,16 @@ impl Hot {
     }
 
     /// Moves a few items of a class down for a store that needs their memory, as far as the tier
-    /// below takes them at once ([`Links::hand_down`]), and evicts the others. Returns how many
-    /// chunks are on their way to being free.
-    pub(crate) fn hand_down(&self, id: ClassId, links: &dyn Links) -> usize {
+    /// below takes them at once ([`Links::hand_down`]), and evicts the others; perhaps only what
+    /// nobody read. Returns how many chunks are on their way to being free.
+    pub(crate) fn hand_down(&self, id: ClassId, only_unread: bool, links: &dyn Links) -> usize {
         self.press(PRESSED_CLASS | PRESSED_BEHIND);
         let guard = self.epochs.pin();
         let mut victims = [Victim::NONE; GROUP];
         let found = {
             let mut class = lock(self.class(id));
-            let (wanted, mut steps) = (class.handful(), 0);
-            self.gather(&guard, &mut class, links, &mut victims, wanted, &mut steps)
+            let mut wish = Wish { only_unread, ..Wish::new(class.handful()) };
+            self.gather(&guard, &mut class, links, &mut victims, &mut wish)
         };
         let mut left = 0;
         for &Victim { place, came_up } in &victims[..found] {
@@ -187,7 +187,7 @@ impl Hot {
     }
 
     /// The item at a place where one was published a moment ago, if it is there.
-    fn linked<'g>(
+    pub(crate) fn linked<'g>(
         &self,
         guard: &'g Guard<'_>,
         place: Place,

@@ -3,10 +3,11 @@
 //!
 //! The hand of a class goes round its slabs, chunk by chunk, but for those that leave the class:
 //! what goes in there makes no room for a store before all of it has. It passes over what is not
-//! published, takes what is expired or flushed, and lets the policy judge the rest by their marks;
-//! a chained item is judged at one of its chunks only. What was stored long after the hand came by
-//! last is passed over, too: its chunk was freed out of turn, by an overwrite or with a chained
-//! item, and it has had no round to itself. Victims are gathered in small groups whose index lines
+//! published, takes what is expired or flushed, and lets the policy judge the rest by their marks.
+//! A chained item comes up in up to three classes, and loses what spares it at the first of its
+//! pieces only. What was stored long after the hand came by last is passed over, too: its chunk was
+//! freed out of turn, by an overwrite or with a chained item, and it has had no round to itself.
+//! Victims are gathered in small groups whose index lines
 //! are prefetched together, since each removal from the index is a cache miss. After [`STEPS_MAX`]
 //! chunks without enough victims it takes what comes: when nearly everything was read lately, which
 //! of it goes matters less than that a store is not kept waiting.
@@ -62,6 +63,45 @@ pub(crate) struct Victim {
 impl Victim {
     /// What an array of victims has where there are none.
     pub(crate) const NONE: Self = Self { place: Place(0), came_up: Place(0) };
+}
+
+/// The wish for room in a class, and what has been done for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish {
+    /// Chunks that are wanted still.
+    pub(crate) wanted: usize,
+    /// Chunks that were looked at.
+    pub(crate) steps: usize,
+    /// What the policy spares stays, and keeps what spares it: the room is for the like, or the
+    /// others are judged already.
+    pub(crate) only_unread: bool,
+}
+
+impl Wish {
+    pub(crate) fn new(wanted: usize) -> Self {
+        Self { wanted, steps: 0, only_unread: false }
+    }
+
+    /// The same of what nobody read, as far as there is any.
+    pub(crate) fn of_unread(wanted: usize) -> Self {
+        Self { only_unread: true, ..Self::new(wanted) }
+    }
+
+    /// Steps of a hand until it gives up: as many rounds as it may take until every item has lost
+    /// what spares it, or one round without being choosy, in which it meets whatever there is.
+    /// Where only what is gone may go, it goes on next time: or each store that is refused would
+    /// see all chunks.
+    pub(crate) fn steps_max(&self, class: &Class, links: &dyn Links) -> usize {
+        let round = class.chunks() + class.slabs.len();
+        if self.only_unread {
+            // In the first of two it may come up early.
+            (2 * round).min(STEPS_MAX)
+        } else if links.may_evict() {
+            (class.keeper.rounds_max() * round).min(STEPS_MAX + round)
+        } else {
+            round.min(STEPS_MAX)
+        }
+    }
 }
 
 /// What has been made of the wish for room.
@@ -250,7 +290,7 @@ impl Hot {
         let (id, is_helped) = (class.id, class.is_helped());
         drop(class);
         if is_helped && links.hands_down() {
-            self.hand_down(id, links);
+            self.hand_down(id, false, links);
         }
     }
 
@@ -262,7 +302,7 @@ impl Hot {
         }
         // To move a handful takes a store as long as it should take.
         let wanted = if links.hands_down_wanted() { 1 } else { wanted };
-        match self.push_out(id, wanted, links) {
+        match self.push_out(id, Wish::new(wanted), links) {
             0 => Made::Nothing,
             chunks => Made::Chunks(chunks),
         }
@@ -270,32 +310,39 @@ impl Hot {
 
     /// Moves items of a class to the tier below, if there is one that takes them, or evicts them:
     /// see [`Hot::evict`].
-    pub(crate) fn push_out(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
+    pub(crate) fn push_out(&self, id: ClassId, wish: Wish, links: &dyn Links) -> usize {
         if links.demotes() {
-            return self.demote(id, wanted, links);
+            return self.demote(id, wish, links);
         }
         let mut left = 0;
-        while left < wanted && links.hands_down_wanted() {
-            match self.hand_down(id, links) {
+        while left < wish.wanted && links.hands_down_wanted() {
+            match self.hand_down(id, wish.only_unread, links) {
                 0 => break,
                 chunks => left += chunks,
             }
         }
-        if left == 0 { self.evict(id, wanted, links) } else { left }
+        if left == 0 { self.evict_for(id, wish, links) } else { left }
     }
 
     /// Evicts items of a class until about `wanted` chunks are on their way to being free: they are
     /// once no reader can see them. Returns how many chunks that is. Between groups it lets the
     /// class and its readers' epoch go, so that a store waits for one group at most.
     pub fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
-        let (mut evicted, mut steps, mut paid) = (0, 0, 0);
-        while evicted < wanted {
+        self.evict_for(id, Wish::new(wanted), links)
+    }
+
+    fn evict_for(&self, id: ClassId, mut wish: Wish, links: &dyn Links) -> usize {
+        let (mut evicted, mut paid) = (0, 0);
+        while wish.wanted > 0 {
             // What a hand may look at before it takes what comes is for so many.
             if evicted - paid >= INLINE_BATCH_MAX {
-                (steps, paid) = (0, evicted);
+                (wish.steps, paid) = (0, evicted);
             }
-            match self.evict_group(id, wanted - evicted, links, &mut steps) {
-                Some(chunks) => evicted += chunks,
+            match self.evict_group(id, &mut wish, links) {
+                Some(chunks) => {
+                    evicted += chunks;
+                    wish.wanted = wish.wanted.saturating_sub(chunks);
+                }
                 None => break,
             }
             // Behind the last group it would let others have what it made.
@@ -306,20 +353,14 @@ impl Hot {
         evicted
     }
 
-    /// The same of a group at most, after so many steps. Nothing if there was none to be had.
-    fn evict_group(
-        &self,
-        id: ClassId,
-        wanted: usize,
-        links: &dyn Links,
-        steps: &mut usize,
-    ) -> Option<usize> {
+    /// The same of a group at most. Nothing if there was none to be had.
+    fn evict_group(&self, id: ClassId, wish: &mut Wish, links: &dyn Links) -> Option<usize> {
         let guard = self.epochs.pin();
         let (mut chained, mut evicted) = (Vec::new(), 0);
         {
             let mut class = lock(self.class(id));
             let mut victims = [Victim::NONE; GROUP];
-            let found = self.gather(&guard, &mut class, links, &mut victims, wanted, steps);
+            let found = self.gather(&guard, &mut class, links, &mut victims, wish);
             if found == 0 {
                 return None;
             }
@@ -341,28 +382,27 @@ impl Hot {
         Some(evicted)
     }
 
-    /// Judges what is next until `victims` is full, or they have `wanted` chunks, or the rounds are
-    /// over, and prefetches what unlinking them will need. Returns how many it found. All of them
-    /// have to go: one that were passed over now would stay for another round, and the hand would
-    /// soon come to what is newest. They are out of the order, if there is one: what does not go
-    /// after all is for [`Hot::put_back`].
+    /// Judges what is next until `victims` is full, or they have as many chunks as are wanted, or
+    /// the rounds are over, and prefetches what unlinking them will need. Returns how many it
+    /// found. All of them have to go: one that were passed over now would stay for another round,
+    /// and the hand would soon come to what is newest. They are out of the order, if there is one:
+    /// what does not go after all is for [`Hot::put_back`].
     pub(crate) fn gather(
         &self,
         guard: &Guard<'_>,
         class: &mut Class,
         links: &dyn Links,
         victims: &mut [Victim; GROUP],
-        wanted: usize,
-        steps: &mut usize,
+        wish: &mut Wish,
     ) -> usize {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
         let has_any = class.keeper.order().is_some() || class.has_for_hand();
-        let steps_max = if has_any { steps_max(class, links) } else { 0 };
+        let steps_max = if has_any { wish.steps_max(class, links) } else { 0 };
         // Drafts and what is free: more than a round of these in a row is all that there is.
         let (mut passed, round) = (0, class.chunks() + class.slabs.len());
-        while found < GROUP && chunks < wanted && *steps < steps_max && passed <= round {
-            (*steps, passed) = (*steps + 1, passed + 1);
-            let choosy = *steps <= STEPS_MAX;
+        while found < GROUP && chunks < wish.wanted && wish.steps < steps_max && passed <= round {
+            (wish.steps, passed) = (wish.steps + 1, passed + 1);
+            let choosy = wish.steps <= STEPS_MAX;
             let next = match class.keeper.order_mut() {
                 Some(order) if order.is_empty() => break,
                 Some(order) => order.pop(zone, !choosy),
@@ -375,6 +415,12 @@ impl Hot {
                 class.keeper.renew(zone, judged_at);
                 continue;
             };
+            // What goes in a slab that leaves makes no room for a store before all has gone. It has
+            // left the order, and enters it once more if the slab stays.
+            let slab_id = self.arena.locate(judged_at).0;
+            if !class.is_for_hand(zone.slab(slab_id), slab_id) {
+                continue;
+            }
             passed = 0;
             if !self.is_judged_at(guard, class.id, judged_at, place) {
                 continue;
@@ -382,7 +428,13 @@ impl Hot {
             // Stored long after the hand came by, in a chunk that was freed before its turn: it has
             // had no round to itself.
             let young = choosy && is_young(links.age(item), class.hand_found);
-            let lets_go = |class: &Class| !choosy || class.keeper.judge(item);
+            // Elsewhere than at its mark nothing is taken from an item: it goes in the end.
+            let is_last_round = wish.steps + round > steps_max;
+            let lets_go = |class: &Class| match self.has_its_mark(item, place, judged_at) {
+                _ if wish.only_unread => !class.keeper.spares(item),
+                true => !choosy || class.keeper.judge(item),
+                false => !choosy || is_last_round || !class.keeper.spares(item),
+            };
             let goes = links.is_gone(item) || (links.may_evict() && !young && lets_go(class));
             if !goes || victims[..found].iter().any(|victim| victim.place == place) {
                 class.keeper.renew(zone, judged_at);
@@ -397,6 +449,18 @@ impl Hot {
             }
         }
         found
+    }
+
+    /// Whether an item, which begins at a place, loses what spares it at this chunk of it: one in
+    /// pieces is met by the hands of up to three classes, and would have to be read before each
+    /// comes by.
+    pub(crate) fn has_its_mark(&self, item: ItemRef<'_>, owner: Place, place: Place) -> bool {
+        place == self.marked_place(item, owner)
+    }
+
+    /// The chunk at which it does.
+    pub(crate) fn marked_place(&self, item: ItemRef<'_>, owner: Place) -> Place {
+        if item.layout().is_chained() { item.piece(0) } else { owner }
     }
 
     /// Enters what came up for an item that was to go once more, in an order, if it is there still
@@ -429,8 +493,7 @@ impl Hot {
         // SAFETY: `published` found the chunk's mark set, under the lock that the caller holds.
         let number = unsafe { self.item(guard, place) }.piece_number();
         // All pieces are of the largest class, except that the last may be of a smaller one.
-        let is_largest = usize::from(id.0) + 1 == self.sizes.count();
-        number == 0 || !is_largest
+        number == 0 || id != self.largest_class()
     }
 
     /// The chunk under the hand; the hand moves on. `None` at the end of a slab, and instead of one
@@ -494,7 +557,9 @@ impl Hot {
             None => self.ahead_of_hand(class, &mut ahead),
         };
         let next = ahead[..count].iter().filter_map(|&place| {
-            let (item, _) = self.judged_here(guard, class.id, place)?;
+            let slab_id = self.arena.locate(place).0;
+            let comes_up = class.is_for_hand(zone.slab(slab_id), slab_id);
+            let (item, _) = comes_up.then(|| self.judged_here(guard, class.id, place))??;
             let age = links.age(item);
             let stays = class.keeper.spares(item) || is_young(age, class.hand_found);
             let age = class.keeper.order().map_or(age, |order| order.typical_age(zone, place, age));
@@ -616,18 +681,6 @@ pub(crate) unsafe fn published_in<'a>(arena: &Arena, place: Place) -> Option<(It
 /// Fills in what comes as far as there is room; returns how much that is.
 pub(crate) fn fill(places: &mut [Place], come: impl Iterator<Item = Place>) -> usize {
     places.iter_mut().zip(come).map(|(place, next)| *place = next).count()
-}
-
-/// Steps of a hand until it gives up: as many rounds as it may take until every item has lost what
-/// spares it, or one round without being choosy, in which it meets whatever there is. Where only
-/// what is gone may go, it goes on next time: or each store that is refused would see all chunks.
-pub(crate) fn steps_max(class: &Class, links: &dyn Links) -> usize {
-    let round = class.chunks() + class.slabs.len();
-    if links.may_evict() {
-        (class.keeper.rounds_max() * round).min(STEPS_MAX + round)
-    } else {
-        round.min(STEPS_MAX)
-    }
 }
 
 #[cfg(test)]

@@ -38,9 +38,10 @@ mod order;
 pub mod quota;
 pub mod repartition;
 mod rescue;
-pub mod shift;
+mod shift;
 mod slab;
 mod vacate;
+pub mod walk;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -335,6 +336,11 @@ impl Hot {
         // What needs more in a split chunk fits no smaller class for it: all that are smaller are
         // too small or whole.
         if class.0 < self.first_split { class } else { self.sizes.class_for(need.split as usize) }
+    }
+
+    /// The class of most pieces of values.
+    pub(crate) fn largest_class(&self) -> ClassId {
+        ClassId(self.sizes.count() as u8 - 1)
     }
 
     /// How the chunks of a class are cut.

@@ -26,6 +26,9 @@
 //! chunks and of their neighbours. Only a chunk that is released leaves the order at once, so that
 //! free chunks and slabs that leave have nothing to do with it.
 //!
+//! What comes up in a slab that leaves its class stays out of the order, and comes first in it once
+//! the slab stays after all.
+//!
 //! A draft that comes up is renewed as well: it will be newer than what is stored now. What was to
 //! go and does not is *put back*: it was published a moment before the index leads to it. What is
 //! in limbo or on its way there may be popped, and is put back or not: it is the same to who
@@ -210,6 +213,14 @@ impl Order {
         }
     }
 
+    /// Enters a chunk that was popped, if it is not there, as the one that comes up next.
+    pub(crate) fn put_first(&mut self, zone: Zone<'_>, place: Place) {
+        if !self.has(zone, place) {
+            let (number, mut links) = (self.ranks.number(zone, place), self.ranks.links(zone));
+            self.ranks.wheels.put_back(&mut links, number);
+        }
+    }
+
     /// Fills in the chunks that come up next, nearly in their order; returns how many there are.
     pub(crate) fn ahead(&self, zone: Zone<'_>, ahead: &mut [Place]) -> usize {
         let (ranks, links) = (self.ranks(), self.ranks.links(zone));
@@ -222,13 +233,6 @@ impl Order {
     fn queued(&self, zone: Zone<'_>) -> Vec<Place> {
         let (ranks, links) = (self.ranks(), self.ranks.links(zone));
         ranks.wheels.ahead(&links).map(|number| ranks.place(zone, number)).collect()
-    }
-
-    /// How many of the chunks that come up next are so, until the first that is not.
-    pub(crate) fn count_ahead(&self, zone: Zone<'_>, is_so: impl Fn(Place) -> bool) -> usize {
-        let (ranks, links) = (self.ranks(), self.ranks.links(zone));
-        let due = ranks.wheels.due_ahead(&links, EARLY_LOOKS_MAX);
-        due.take_while(|&number| is_so(ranks.place(zone, number))).count()
     }
 
     /// What the class's items typically cost, in microseconds, if any cost is known.
@@ -262,6 +266,15 @@ impl Order {
         };
         let left = ranks.wheels.left(&ranks.links(zone), ranks.number(zone, place)).unwrap_or(0);
         f64::from(left) * f64::from(costs.unit_us) > times * typical_us
+    }
+
+    /// Whether a chunk was entered or renewed while less than half of what it costs was given up
+    /// since; where all cost the same, since those that were there had all come up.
+    pub(crate) fn was_renewed(&self, zone: Zone<'_>, place: Place) -> bool {
+        let (ranks, links) = (self.ranks(), self.ranks.links(zone));
+        let number = ranks.number(zone, place);
+        let left = ranks.wheels.left(&links, number).unwrap_or(0);
+        2 * left > u32::from(links.link(number).cost())
     }
 
     /// Whether no chunk is in the order, and none waits.

@@ -1,43 +1,40 @@
-//! Rescuing what was read lately, or is dear, from a slab that leaves its class: it moves to other
-//! chunks of the class, in place of what is next to go there. What nobody would miss goes with the
-//! slab. memcached calls it the same (`slab_reassign_rescues`).
+//! Rescuing what the policy would spare from a slab that leaves its class, or has spared a moment
+//! ago: it moves to other chunks of the class, in place of what is next to go there and nobody
+//! read. What nobody would miss goes with the slab. memcached calls it the same
+//! (`slab_reassign_rescues`).
+//!
+//! What is worth it is decided first. Then room is made for it in all classes that it needs, of
+//! what the policy does not spare: or one that is read would go for another. Where that does not
+//! suffice the slab stays for a round.
 //!
 //! An item moves as in [`repartition`](crate::repartition): as a copy, which takes the place in the
 //! index if that still leads to exactly the item. No class's lock is held meanwhile. An item in
 //! pieces, of which the slab has some, moves as a whole.
 
+use std::sync::atomic::Ordering;
+
 use memory::{ClassId, Guard, Place, SlabId};
+use policy::rebalance::is_young;
 use stdx::sync::lock;
 
-use crate::class::Class;
 use crate::draft::Draft;
+use crate::evict::{HAND_PREFETCH, Wish};
 use crate::item::ItemRef;
-use crate::shift::look_step;
+use crate::mark::FETCHED;
 use crate::{Hot, Links};
 
 /// Chunks of the slab that are looked at under one lock of the class.
 const LOOK_STEP: u32 = 256;
-/// Items that go at once to make room for what is rescued.
+/// Items that go at once to make more room for what is rescued, if others took what was made.
 const ROOM_BATCH: usize = 32;
 /// Chunks of items that are rescued from one slab at the most: a store may be waiting for it.
 pub(crate) const RESCUES_MAX: usize = 2048;
-/// An item in pieces is rescued if it has at most one in so many of its class's chunks: others
-/// would have to go for too much of it.
-const PIECES_SHARE: usize = 16;
+/// An item in pieces is rescued if it has at most one in so many of the chunks of their class:
+/// others would have to go for too much of it.
+const PIECES_SHARE: usize = 4;
 
-/// What came of a look for something to rescue.
-enum Step {
-    /// An item in so many chunks was.
-    Rescued(usize),
-    /// Nothing was worth it, or it changed meanwhile.
-    Looked,
-    /// This class has none left.
-    NoChunk(ClassId),
-    End,
-}
-
-/// Whether a class has chunks for what is to be rescued from a slab.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether the classes have chunks for what is to be rescued from a slab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RescueRoom {
     There,
     /// Once readers have left.
@@ -46,151 +43,226 @@ pub(crate) enum RescueRoom {
     Short,
 }
 
+/// What is to be rescued from a slab.
+#[derive(Debug, Default)]
+pub(crate) struct Rescues {
+    /// Where the items begin, and their numbers in the sequence of mutations.
+    items: Vec<(Place, u32)>,
+    /// Some of them have not lost yet what spares them.
+    pub(crate) has_unjudged: bool,
+    /// How many chunks they have of which classes.
+    chunks: Vec<(ClassId, usize)>,
+}
+
+impl Rescues {
+    fn add_chunk(&mut self, class: ClassId) {
+        match self.chunks.iter_mut().find(|(id, _)| *id == class) {
+            Some((_, chunks)) => *chunks += 1,
+            None => self.chunks.push((class, 1)),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.chunks.iter().map(|(_, chunks)| chunks).sum::<usize>() >= RESCUES_MAX
+    }
+}
+
 impl Hot {
-    /// Sees to it that the class has chunks for what is to be rescued from a slab: evicts as much
-    /// elsewhere.
-    pub(crate) fn make_room_for_rescues(
+    /// What is to be rescued from a slab of a class.
+    pub(crate) fn rescues(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) -> Rescues {
+        let pieces_max = lock(self.class(self.largest_class())).chunks() / PIECES_SHARE;
+        let slab_age = self.zone().slab(slab_id).age(links.mutations());
+        let (mut rescues, mut begin) = (Rescues::default(), 0);
+        while !rescues.is_full() {
+            let (guard, mut found) = (self.epochs.pin(), Vec::new());
+            let end = self.find_rescues(&guard, id, slab_id, begin, links, &mut found);
+            for (item, owner) in found {
+                // Chunks of several classes would have to have their labels carried over.
+                let pieces = item.layout().pieces();
+                let is_small = pieces <= pieces_max && !self.has_quota(item.key());
+                if pieces > 0 && !is_small {
+                    continue;
+                }
+                let is_spared = self.is_spared(item, owner);
+                if is_spared || self.was_spared(item, owner, slab_age, links) {
+                    rescues.has_unjudged |= is_spared;
+                    rescues.items.push((owner, item.sequence()));
+                    rescues.add_chunk(self.class_at(owner));
+                    let pieces = (0..pieces).map(|number| item.piece(number));
+                    pieces.for_each(|piece| rescues.add_chunk(self.class_at(piece)));
+                }
+            }
+            match end {
+                Some(end) => begin = end,
+                None => break,
+            }
+        }
+        rescues
+    }
+
+    /// Finds what may be worth it in the next chunks of a slab, each item at one of them. Returns
+    /// where to go on.
+    fn find_rescues<'g>(
         &self,
+        guard: &'g Guard<'_>,
         id: ClassId,
         slab_id: SlabId,
+        begin: u32,
         links: &dyn Links,
-    ) -> RescueRoom {
+        found: &mut Vec<(ItemRef<'g>, Place)>,
+    ) -> Option<u32> {
+        let slab = self.zone().slab(slab_id);
+        let mut class = lock(self.class(id));
+        class.keeper.enter_waiting(self.zone());
+        // While the lock was let go the slab may have left.
+        let touched = if slab.belongs_to(id) { slab.touched() } else { 0 };
+        let end = touched.min(begin + LOOK_STEP);
+        for number in begin..end {
+            if number + HAND_PREFETCH < touched {
+                let soon = slab.place(&self.arena, slab_id, number + HAND_PREFETCH);
+                slab.chunk(&self.arena, soon).prefetch();
+            }
+            let place = slab.place(&self.arena, slab_id, number);
+            let Some((item, owner)) = self.published(guard, place) else {
+                continue;
+            };
+            let was_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
+            let order = class.keeper.order();
+            // Of what lies in pieces another class may know.
+            let was_spared = was_read
+                && (item.layout().is_chained()
+                    || order.is_some_and(|order| order.was_renewed(self.zone(), place)));
+            // What is in limbo looks published, and may be reused as soon as the lock is let go.
+            // What the index leads to while this guard is pinned stays until it is dropped.
+            if (was_spared || class.keeper.spares(item))
+                && item.may_move()
+                && self.is_first_there(item, place, slab_id)
+                && !links.is_gone(item)
+                && links.is_linked(guard, item, owner)
+            {
+                found.push((item, owner));
+            }
+        }
+        (end < touched).then_some(end)
+    }
+
+    /// Whether the policy would spare an item.
+    fn is_spared(&self, item: ItemRef<'_>, owner: Place) -> bool {
+        lock(self.class(self.class_at(owner))).keeper.spares(item)
+    }
+
+    /// Whether an item in a slab of this age was read, and lost a moment ago what spared it for
+    /// that: nobody has had the time to read it again.
+    fn was_spared(
+        &self,
+        item: ItemRef<'_>,
+        owner: Place,
+        slab_age: u64,
+        links: &dyn Links,
+    ) -> bool {
+        let marked = self.marked_place(item, owner);
+        let slab_id = self.arena.locate(marked).0;
+        let mut class = lock(self.class(self.class_at(marked)));
+        class.keeper.enter_waiting(self.zone());
+        let is_renewed = match class.keeper.order() {
+            Some(order) => order.was_renewed(self.zone(), marked),
+            // By the hand that came by the first of its pieces.
+            None => is_young(self.zone().slab(slab_id).age(links.mutations()), slab_age),
+        };
+        is_renewed && item.mark().load(Ordering::Relaxed) & FETCHED != 0
+    }
+
+    /// Whether this chunk of a slab is the one of its item that is looked at, of those in the slab.
+    fn is_first_there(&self, item: ItemRef<'_>, place: Place, slab_id: SlabId) -> bool {
+        let mut pieces = (0..item.layout().pieces()).map(|number| item.piece(number));
+        pieces
+            .find(|&piece| self.arena.locate(piece).0 == slab_id)
+            .is_none_or(|first| first == place)
+    }
+
+    /// Sees to it that classes have chunks for what is to be rescued from a slab, from which none
+    /// are allocated any more: evicts as much elsewhere, of what nobody read.
+    pub(crate) fn make_room_for_rescues(&self, rescues: &Rescues, links: &dyn Links) -> RescueRoom {
+        let sweep = || {
+            rescues
+                .chunks
+                .iter()
+                .for_each(|&(id, _)| _ = lock(self.class(id)).sweep_limbo(self.zone()));
+        };
         // With what readers have yet to leave, or without.
-        let missing = |with_limbo: bool| {
-            let guard = self.epochs.pin();
-            let (class, zone) = (lock(self.class(id)), self.zone());
-            // Of the last slab nothing can be rescued.
-            if !zone.slab(slab_id).belongs_to(id) || class.staying() == 0 {
+        let missing = |(id, wanted): (ClassId, usize), with_limbo: bool| {
+            let class = lock(self.class(id));
+            // What has no chunk but in slabs that leave cannot be rescued.
+            if class.staying() == 0 {
                 return 0;
             }
-            let wanted = self.rescues_wanted(&guard, &class, slab_id, links);
-            let own = if class.stays(zone, slab_id) {
-                class.chunks_per_slab - class.used_in(zone, slab_id)
-            } else {
-                0
-            };
-            let missing = wanted.saturating_sub(class.free - own);
-            let coming = if with_limbo { class.room_in_limbo(zone, missing) } else { 0 };
+            let missing = wanted.saturating_sub(class.free);
+            let coming = if with_limbo { class.room_in_limbo(self.zone(), missing) } else { 0 };
             missing - coming
         };
-        let room = || match missing(false) {
+        let room_in = |wanted| match missing(wanted, false) {
             0 => RescueRoom::There,
-            _ if missing(true) == 0 => RescueRoom::Coming,
+            _ if missing(wanted, true) == 0 => RescueRoom::Coming,
             _ => RescueRoom::Short,
         };
-        lock(self.class(id)).sweep_limbo(self.zone());
-        let before = room();
-        if before != RescueRoom::Short {
-            return before;
-        }
-        {
-            // The hand comes to other slabs first.
-            let mut class = lock(self.class(id));
-            if class.stays(self.zone(), slab_id) {
-                class.spare(self.zone(), slab_id, links.mutations());
+        let room = || rescues.chunks.iter().map(|&wanted| room_in(wanted)).max();
+        sweep();
+        if room() == Some(RescueRoom::Short) {
+            for &wanted in &rescues.chunks {
+                self.push_out(wanted.0, Wish::of_unread(missing(wanted, true)), links);
             }
+            sweep();
         }
-        self.push_out(id, missing(true), links);
-        lock(self.class(id)).sweep_limbo(self.zone());
-        room()
+        room().unwrap_or(RescueRoom::There)
     }
 
-    /// How many chunks are wanted for what is to be rescued from a slab, judging by some of it.
-    fn rescues_wanted(
-        &self,
-        guard: &Guard<'_>,
-        class: &Class,
-        slab_id: SlabId,
-        links: &dyn Links,
-    ) -> usize {
-        let slab = self.zone().slab(slab_id);
-        let step = look_step(slab);
-        let places = (0..slab.touched()).step_by(step);
-        let places = places.map(|number| slab.place(&self.arena, slab_id, number));
-        let wanted = |place| {
-            self.worth_rescuing(guard, class, place, links)
-                .map_or(0, |(item, _)| self.chunks_for(item, place, slab_id))
-        };
-        (places.map(wanted).sum::<usize>() * step).min(RESCUES_MAX)
-    }
-
-    /// How many chunks of a class an item is rescued to, if it is found by this chunk of a slab of
-    /// the class: as many as it has pieces, by the first of them that is there.
-    fn chunks_for(&self, item: ItemRef<'_>, place: Place, slab_id: SlabId) -> usize {
-        let pieces = item.layout().pieces();
-        let is_here = |number: &usize| self.arena.locate(item.piece(*number)).0 == slab_id;
-        match (0..pieces).find(is_here) {
-            Some(first) if item.piece(first) == place => pieces,
-            Some(_) => 0,
-            None => 1,
-        }
-    }
-
-    /// Moves what its hand would spare out of a draining slab, as far as the class has chunks for
-    /// it.
-    pub(crate) fn rescue(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
-        let (mut next, mut chunks, mut rescued, mut has_made_room) = (0, 0, 0, false);
-        while chunks < RESCUES_MAX {
-            match self.rescue_next(id, slab_id, &mut next, links) {
-                Step::Rescued(moved) => {
-                    (chunks, rescued, has_made_room) = (chunks + moved, rescued + 1, false);
+    /// Moves what was found worth it out of a draining slab of a class, as far as there are chunks
+    /// for it.
+    pub(crate) fn rescue(&self, id: ClassId, rescues: Rescues, links: &dyn Links) {
+        // Classes in which others took what was made, more was made, and that did not suffice.
+        let (mut dry, mut rescued) = (Vec::new(), 0);
+        for (place, sequence) in rescues.items {
+            loop {
+                match self.rescue_one(place, sequence, links) {
+                    Ok(is_moved) => {
+                        rescued += u64::from(is_moved);
+                        break;
+                    }
+                    Err(class) if dry.contains(&class) => break,
+                    Err(class) => {
+                        dry.push(class);
+                        self.push_out(class, Wish::of_unread(ROOM_BATCH), links);
+                        lock(self.class(class)).sweep_limbo(self.zone());
+                    }
                 }
-                Step::Looked => {}
-                Step::NoChunk(class) if !has_made_room => {
-                    has_made_room = true;
-                    self.push_out(class, ROOM_BATCH, links);
-                    lock(self.class(class)).sweep_limbo(self.zone());
-                }
-                Step::NoChunk(_) | Step::End => break,
             }
         }
         lock(self.class(id)).counters.rescued += rescued;
     }
 
-    /// Moves the next item that is worth it, from chunk `next` of the slab on.
-    fn rescue_next(&self, id: ClassId, slab_id: SlabId, next: &mut u32, links: &dyn Links) -> Step {
-        let (guard, zone) = (self.epochs.pin(), self.zone());
-        let slab = zone.slab(slab_id);
-        let (item, place, number, chunk) = {
-            let mut class = lock(self.class(id));
-            // While the lock was let go the slab may have left, and may even have come back.
-            let leaves = slab.belongs_to(id) && slab.is_draining();
-            // Asked for under the guard: a walk that is about to begin waits for it.
-            let may_move = class.staying() > 0 && links.may_move();
-            if !leaves || *next >= slab.touched() || !may_move {
-                return Step::End;
-            }
-            let numbers = *next..slab.touched().min(*next + LOOK_STEP);
-            *next = numbers.end;
-            let mut found = numbers.filter_map(|number| {
-                let place = slab.place(&self.arena, slab_id, number);
-                Some((number, self.worth_rescuing(&guard, &class, place, links)?))
-            });
-            let Some((number, (item, place))) = found.next() else {
-                return Step::Looked;
-            };
-            *next = number;
-            let chunk = if item.layout().is_chained() {
-                None
-            } else {
-                let Some(chunk) = class.take(zone, item.cost()) else {
-                    return Step::NoChunk(id);
-                };
-                Some(chunk)
-            };
-            (item, place, number, chunk)
+    /// Moves the item of this number at a place, if it is there still. Returns whether it did, or
+    /// the class that has no chunk left for it.
+    fn rescue_one(&self, place: Place, sequence: u32, links: &dyn Links) -> Result<bool, ClassId> {
+        let guard = self.epochs.pin();
+        // Asked for under the guard: a walk that is about to begin waits for it.
+        if !links.may_move() {
+            return Ok(false);
+        }
+        let item = self.linked(&guard, place, links);
+        let is_same = |item: &ItemRef<'_>| {
+            item.sequence() == sequence && item.may_move() && !links.is_gone(*item)
         };
-        let copy = match chunk {
-            Some(chunk) => self.copy_to(chunk, item),
-            None => match self.copy_of_pieces(item, place) {
-                Ok(copy) => copy,
-                Err(class) => return Step::NoChunk(class),
-            },
+        let Some(item) = item.filter(is_same) else {
+            return Ok(false);
         };
-        *next = number + 1;
-        let chunks = item.layout().pieces().max(1);
-        let is_moved = self.move_item(&guard, item, place, copy, links);
-        if is_moved { Step::Rescued(chunks) } else { Step::Looked }
+        let copy = if item.layout().is_chained() {
+            self.copy_of_pieces(item, place)?
+        } else {
+            let id = self.class_at(place);
+            let chunk = lock(self.class(id)).take(self.zone(), item.cost());
+            self.copy_to(chunk.ok_or(id)?, item)
+        };
+        Ok(self.move_item(&guard, item, place, copy, links))
     }
 
     /// Has a copy of the item at a place, which was linked under this guard, take its place in the
@@ -212,27 +284,5 @@ impl Hot {
         // index, under this guard.
         unsafe { self.retire_at_once(guard, place) };
         true
-    }
-
-    /// The item that the chunk at a place of a class, whose lock the caller holds, is or belongs
-    /// to, and where it begins, if the hand would spare it.
-    fn worth_rescuing<'g>(
-        &self,
-        guard: &'g Guard<'_>,
-        class: &Class,
-        place: Place,
-        links: &dyn Links,
-    ) -> Option<(ItemRef<'g>, Place)> {
-        let (item, owner) = self.published(guard, place)?;
-        let is_small = || {
-            let pieces = item.layout().pieces();
-            // Chunks of several classes would have to have their labels carried over.
-            pieces == 0 || pieces <= class.chunks() / PIECES_SHARE && !self.has_quota(item.key())
-        };
-        let is_worth = class.keeper.spares(item) && item.may_move() && is_small();
-        // What is in limbo looks published, and may be reused as soon as the lock is let go. What
-        // the index leads to while this guard is pinned stays until it is dropped.
-        let stays = is_worth && !links.is_gone(item) && links.is_linked(guard, item, owner);
-        stays.then_some((item, owner))
     }
 }

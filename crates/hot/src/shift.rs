@@ -28,8 +28,9 @@
 //! when the last of its chunks is out of limbo it goes back to the arena. A draft in it (a client
 //! that is half-way through a value) may hold it for a while; another slab is drained then, and the
 //! item moves when it is published, if there is a free chunk for it. No hand comes by a slab that
-//! leaves, but for such a late item. Who needs a slab waits for one that is about to leave, and for
-//! chunks of a class from which one is to leave and something to be rescued.
+//! leaves, but for such a late item. If what is to be rescued finds no room but in place of what
+//! was read as well, the slab is spared instead. Who needs a slab waits for one that is about to
+//! leave, and for chunks of a class from which one is to leave and something to be rescued.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -41,11 +42,11 @@ use policy::rebalance::{AGE_RATIO_MIN, Look, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
 use crate::class::{Class, Room};
-use crate::evict::{GROUP, Made};
+use crate::evict::{GROUP, Made, Wish};
 use crate::rescue::RescueRoom;
 use crate::slab::Slab;
 use crate::vacate::Vacated;
-use crate::{Hot, Links, PRESSED_BEHIND, PRESSED_CLASS, Shortage, slab};
+use crate::{Hot, Links, PRESSED_BEHIND, PRESSED_CLASS, Shortage};
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
 const DRAIN_STEP: u32 = 512;
@@ -60,6 +61,8 @@ const CLOSED_MAX: usize = 4;
 /// Chunks that say what is in a slab: all that were used, where these are few enough that each
 /// matters.
 const LOOK_CHUNKS_MAX: usize = 1024;
+/// Chunks at the front of an order that come up under one lock of the class.
+const NEXT_STEP: usize = 256;
 /// Items that the background evicts from one class before it looks at the others.
 const REFILL_BATCH: usize = 128;
 
@@ -234,7 +237,7 @@ impl Hot {
         for offer in offers {
             let least = offer.age / AGE_RATIO_MIN;
             let times = offer.age as f64 / victim_age.unwrap_or(least).max(1) as f64;
-            if !self.is_spared(offer, times, &mut looks, links) {
+            if !self.spare(offer, times, &mut looks, links) {
                 match self.drain(offer, false, links) {
                     Drained::Stays => {}
                     drained => return (drained, Some(offer.class)),
@@ -277,82 +280,177 @@ impl Hot {
         (offers, worths)
     }
 
-    /// Whether a slab stays for what is in it, for another round or until the newest of it is old.
-    /// It is so many times as old as what would be evicted otherwise.
-    ///
-    /// Of a class with an order, what goes next in such a slab goes now: it is that much older,
-    /// too. If it stayed, it would stay for as long as nothing is stored in the class, and all
-    /// other slabs would look young beside it.
-    fn is_spared(&self, offer: &Offer, times: f64, looks: &mut usize, links: &dyn Links) -> bool {
-        let next = match self.spare(offer, times, looks, links) {
-            Verdict::Goes => return false,
-            Verdict::Stays { next } => next,
-        };
-        if next > 0 {
-            self.push_out(offer.class, next, links);
+    /// Spares or closes a slab that was offered, for what is in it, which is so many times as old
+    /// as what would be evicted otherwise. Returns whether it did.
+    fn spare(&self, offer: &Offer, times: f64, looks: &mut usize, links: &dyn Links) -> bool {
+        // What waits in magazines would look like drafts.
+        self.collect(offer.class);
+        {
+            let guard = self.epochs.pin();
+            let zone = self.zone();
+            let mut class = lock(self.class(offer.class));
+            if !class.is_oldest(zone, offer.slab) {
+                return true;
+            }
+            let is_only = class.staying() == 1;
+            // A size that is rare needs no more than its only slab, and would need it back at once.
+            if is_only && std::mem::take(&mut class.stores) {
+                class.spare(zone, offer.slab, links.mutations());
+                return true;
+            }
+            *looks += 1;
+            let look = self.look(&guard, &mut class, offer.slab, times, links);
+            let was_used = look.was_used_lately();
+            if !was_used && !look.has_newest() {
+                return false;
+            }
+            self.judge(&guard, &mut class, offer.slab);
+            if was_used || is_only || class.closed.len() == CLOSED_MAX {
+                class.spare(zone, offer.slab, links.mutations());
+            } else {
+                class.close(zone, offer.slab, links.mutations());
+            }
         }
+        self.judge_next(offer, links);
         true
     }
 
-    /// Looks at a slab and decides whether it stays.
-    fn spare(&self, offer: &Offer, times: f64, looks: &mut usize, links: &dyn Links) -> Verdict {
-        // What waits in magazines would look like drafts.
-        self.collect(offer.class);
-        let guard = self.epochs.pin();
+    /// Has what comes up next in a slab come up now, if its class keeps an order: the slab stays,
+    /// and if that stayed at the front, it would for as long as nothing is stored in the class, and
+    /// all other slabs would look young beside it. What was read is renewed; what was not goes,
+    /// since it is much older than what would go otherwise.
+    fn judge_next(&self, offer: &Offer, links: &dyn Links) {
+        let mut left = self.zone().slab(offer.slab).touched() as usize;
+        while left > 0 {
+            let (looks, unread) = {
+                let guard = self.epochs.pin();
+                let mut class = lock(self.class(offer.class));
+                self.renew_next(&guard, &mut class, offer.slab)
+            };
+            if looks == 0 {
+                break;
+            }
+            left = left.saturating_sub(looks);
+            if unread > 0 {
+                self.push_out(offer.class, Wish::of_unread(unread), links);
+            }
+        }
+    }
+
+    /// Takes what comes up next away from the front of an order, if it lies in this slab, but for
+    /// what nobody read. Returns how many chunks it looked at, and how many those items have that
+    /// stay at the front.
+    fn renew_next(&self, guard: &Guard<'_>, class: &mut Class, slab_id: SlabId) -> (usize, usize) {
         let zone = self.zone();
-        let mut class = lock(self.class(offer.class));
-        if !class.is_oldest(zone, offer.slab) {
-            return Verdict::Stays { next: 0 };
+        class.keeper.enter_waiting(zone);
+        let mut ahead = [Place(0); NEXT_STEP];
+        let count = class.keeper.order().map_or(0, |order| order.ahead(zone, &mut ahead));
+        let is_there = |&&place: &&Place| zone.arena.locate(place).0 == slab_id;
+        let (mut looks, mut unread) = (0, 0);
+        for &place in ahead[..count].iter().take_while(is_there) {
+            looks += 1;
+            let comes_up = self.published(guard, place);
+            if comes_up.is_some() && !class.is_for_hand(zone.slab(slab_id), slab_id) {
+                class.keeper.leave(zone, place);
+                continue;
+            }
+            match self.judged_here(guard, class.id, place) {
+                Some((item, _)) if !class.keeper.spares(item) => {
+                    unread += item.layout().pieces().max(1);
+                    continue;
+                }
+                Some((item, owner)) if self.has_its_mark(item, owner, place) => {
+                    class.keeper.judge(item);
+                }
+                _ => {}
+            }
+            class.keeper.leave(zone, place);
+            class.keeper.renew(zone, place);
         }
-        let is_only = class.staying() == 1;
-        // A size that is rare needs no more than its only slab, and would need it back at once.
-        if is_only && std::mem::take(&mut class.stores) {
-            class.spare(zone, offer.slab, links.mutations());
-            return Verdict::Stays { next: 0 };
-        }
-        *looks += 1;
-        let look = self.look(&guard, &mut class, offer.slab, times, links);
-        let was_used = look.was_used_lately();
-        if !was_used && !look.has_newest() {
-            return Verdict::Goes;
-        }
-        self.judge(&guard, &class, offer.slab);
-        if was_used || is_only || class.closed.len() == CLOSED_MAX {
-            class.spare(zone, offer.slab, links.mutations());
-        } else {
-            class.close(zone, offer.slab, links.mutations());
-        }
-        Verdict::Stays { next: class.next_in_slab(zone, offer.slab) }
+        (looks, unread)
     }
 
     /// Evicts what is in a slab, but for what is rescued; the slab leaves its class then. Unless it
     /// has to go it waits until there is room for what should be rescued.
     fn drain(&self, offer: &Offer, must: bool, links: &dyn Links) -> Drained {
-        let room = self.make_room_for_rescues(offer.class, offer.slab, links);
-        {
-            let zone = self.zone();
+        let (zone, slab) = (self.zone(), self.zone().slab(offer.slab));
+        let rescues = self.rescues(offer.class, offer.slab, links);
+        let life = {
+            let guard = self.epochs.pin();
             let mut class = lock(self.class(offer.class));
-            let waited = self.rescues_waited.load(Ordering::Relaxed);
-            match room {
-                // Whoever stores in the class takes of what comes: that is not waited for for ever.
-                RescueRoom::Coming if !must && waited < RESCUE_WAITS_MAX => {
-                    self.rescues_waited.store(waited + 1, Ordering::Relaxed);
-                    return Drained::Waits;
-                }
-                RescueRoom::Short if !must => return Drained::Stays,
-                _ => self.rescues_waited.store(0, Ordering::Relaxed),
+            let is_open = class.stays(zone, offer.slab);
+            if !is_open && !class.closed.contains(&offer.slab) {
+                return Drained::Stays;
             }
-            if class.closed.contains(&offer.slab) {
-                class.closed.retain(|&other| other != offer.slab);
-            } else if class.stays(zone, offer.slab) {
+            // Of the last slab nothing can be rescued.
+            if class.staying() == usize::from(is_open) && rescues.has_unjudged && !must {
+                self.judge(&guard, &mut class, offer.slab);
+                class.spare(zone, offer.slab, links.mutations());
+                return Drained::Stays;
+            }
+            // Before room is made: that of the slab itself is of no use, and no hand comes by it.
+            if is_open {
                 class.start_draining(zone, offer.slab);
-            } else {
+            }
+            slab.life()
+        };
+        let room = self.make_room_for_rescues(&rescues, links);
+        match self.decide(offer, life, room, must, links) {
+            Drained::Leaves => {}
+            Drained::Waits => return Drained::Waits,
+            Drained::Stays => {
+                self.judge_next(offer, links);
                 return Drained::Stays;
             }
         }
-        self.rescue(offer.class, offer.slab, links);
+        self.rescue(offer.class, rescues, links);
         self.empty_slab(offer.class, offer.slab, links);
         Drained::Leaves
+    }
+
+    /// What becomes of a slab that drains, in this life of it, with so much room for what is
+    /// rescued.
+    fn decide(
+        &self,
+        offer: &Offer,
+        life: u32,
+        room: RescueRoom,
+        must: bool,
+        links: &dyn Links,
+    ) -> Drained {
+        let (zone, guard) = (self.zone(), self.epochs.pin());
+        let slab = zone.slab(offer.slab);
+        let mut class = lock(self.class(offer.class));
+        // It may have left by itself, or have been opened again.
+        if !slab.belongs_to(offer.class) || !slab.is_draining() || slab.life() != life {
+            return Drained::Stays;
+        }
+        let waited = self.rescues_waited.load(Ordering::Relaxed);
+        let is_closed = class.closed.contains(&offer.slab);
+        match room {
+            // Whoever stores in the class takes of what comes: that is not waited for for ever.
+            RescueRoom::Coming if !must && waited < RESCUE_WAITS_MAX => {
+                self.rescues_waited.store(waited + 1, Ordering::Relaxed);
+                if !is_closed {
+                    class.stop_draining(zone, offer.slab);
+                }
+                Drained::Waits
+            }
+            // All else was read as well. What is not read once more does not spare it twice.
+            RescueRoom::Short if !must => {
+                if !is_closed {
+                    class.stop_draining(zone, offer.slab);
+                }
+                self.judge(&guard, &mut class, offer.slab);
+                class.spare(zone, offer.slab, links.mutations());
+                Drained::Stays
+            }
+            _ => {
+                self.rescues_waited.store(0, Ordering::Relaxed);
+                class.closed.retain(|&other| other != offer.slab);
+                Drained::Leaves
+            }
+        }
     }
 
     /// For how many mutations a slab was left alone. Without a hand, no longer than what is next to
@@ -365,15 +463,19 @@ impl Hot {
         }
     }
 
-    /// Takes from the chunks that a look at a slab sees what spared their items, as a hand does.
-    fn judge(&self, guard: &Guard<'_>, class: &Class, slab_id: SlabId) {
-        let slab = self.zone().slab(slab_id);
+    /// Takes from the chunks that a look at a slab sees what spared their items, as a hand does. In
+    /// an order they are renewed, as if they had come up.
+    fn judge(&self, guard: &Guard<'_>, class: &mut Class, slab_id: SlabId) {
+        let (zone, slab) = (self.zone(), self.zone().slab(slab_id));
         for number in (0..slab.touched()).step_by(look_step(slab)) {
             let place = slab.place(&self.arena, slab_id, number);
-            if let Some((item, _)) = self.judged_here(guard, class.id, place)
+            if let Some((item, owner)) = self.published(guard, place)
+                && self.has_its_mark(item, owner, place)
                 && class.keeper.spares(item)
             {
                 class.keeper.judge(item);
+                class.keeper.leave(zone, place);
+                class.keeper.renew(zone, place);
             }
         }
     }
@@ -595,53 +697,6 @@ impl Hot {
             self.unlink(guard, class, links, place, chained);
         }
     }
-
-    /// Looks at every published item of the zone, slab by slab: `visit` gets each item once, with
-    /// its place. `cursor` says where to go on; returns `false` at the end. Items stored or
-    /// removed meanwhile may or may not be seen.
-    pub fn walk<'g>(
-        &self,
-        guard: &'g memory::Guard<'_>,
-        cursor: &mut Cursor,
-        chunks_max: usize,
-        mut visit: impl FnMut(crate::ItemRef<'g>, Place),
-    ) -> bool {
-        let mut left = chunks_max;
-        while left > 0 {
-            let slab_id = SlabId(cursor.slab);
-            let Some(slab) = self.slabs.get(cursor.slab as usize) else {
-                return false;
-            };
-            if !slab.was_owned() {
-                cursor.slab += 1;
-                continue;
-            }
-            // The class's lock keeps the slab from changing hands under the walk.
-            let class = lock(self.class(slab.class()));
-            let owned = slab.belongs_to(class.id);
-            let touched = if owned { slab.touched() } else { 0 };
-            while left > 0 && cursor.chunk < touched {
-                let place = slab.place(&self.arena, slab_id, cursor.chunk);
-                cursor.chunk += 1;
-                left -= 1;
-                // Acquire: partner is the release in `Draft::publish`.
-                if slab::mark(&self.arena, place).load(Ordering::Acquire) == 0 {
-                    continue;
-                }
-                if let Some((item, found)) = self.published(guard, place)
-                    && found == place
-                {
-                    visit(item, place);
-                }
-            }
-            if cursor.chunk >= touched {
-                cursor.slab += 1;
-                cursor.chunk = 0;
-                left = left.saturating_sub(1);
-            }
-        }
-        true
-    }
 }
 
 /// A look at a slab is at one in so many chunks.
@@ -669,15 +724,6 @@ struct Victims {
     density: Option<f64>,
 }
 
-/// What becomes of a slab that was offered.
-enum Verdict {
-    Goes,
-    /// It stays in its class, and so many items in it are next to go.
-    Stays {
-        next: usize,
-    },
-}
-
 /// A slab that a class could do without.
 #[derive(Debug, Clone, Copy)]
 struct Offer {
@@ -690,23 +736,4 @@ struct Offer {
     is_closed: bool,
     /// The class has no other that stays.
     is_last: bool,
-}
-
-/// How far a walk over the zone has come.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Cursor {
-    slab: u32,
-    chunk: u32,
-}
-
-impl Cursor {
-    /// At a chunk of a slab. Where there is no such chunk, the walk goes on with the next there is.
-    pub fn at(slab: u32, chunk: u32) -> Self {
-        Self { slab, chunk }
-    }
-
-    /// The slab and the chunk in it that come next.
-    pub fn place(&self) -> (u32, u32) {
-        (self.slab, self.chunk)
-    }
 }

@@ -56,6 +56,8 @@ const LAYOUT: ChunkLayout = ChunkLayout::Inline;
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
 /// Those of items of another class.
 const OTHER_BYTES: usize = 500;
+/// That of one in three pieces.
+const LONG_BYTES: usize = 20_000;
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 /// Policies with a hand, and with an order. Miri has no time for more than one zone a test.
 const POLICIES: &[Replacement] = if cfg!(miri) {
@@ -63,6 +65,8 @@ const POLICIES: &[Replacement] = if cfg!(miri) {
 } else {
     &[Replacement::Clock, Replacement::CostClock, Replacement::Lru]
 };
+const ALL: [Replacement; 4] =
+    [Replacement::Clock, Replacement::CostClock, Replacement::Lru, Replacement::GdWheel];
 /// Sessions in which a store is tried. A server gives up after 64.
 const TRIES_MAX: usize = 8;
 
@@ -71,21 +75,51 @@ fn store(hot: &Hot, map: &Map, number: u32) -> Result<Place, Shortage> {
     map.store(hot, number, VALUE_BYTES)
 }
 
+/// How many items lie in a slab.
+fn in_slab(hot: &Hot, map: &Map, slab: memory::SlabId) -> usize {
+    let places = lock(&map.places);
+    places.values().filter(|&&place| hot.arena.locate(place).0 == slab).count()
+}
+
+/// Reads the item at a place that the map leads to.
+fn read(hot: &Hot, place: Place) {
+    let guard = hot.epochs.pin();
+    // SAFETY: the map leads to it, and nobody unlinks anything.
+    let mark = unsafe { hot.item(&guard, place) }.mark();
+    mark.store(hit_mark(mark.load(Relaxed), 0), Relaxed);
+}
+
+/// Whether an item that the map leads to was read since it was judged.
+fn is_recent(hot: &Hot, place: Place) -> bool {
+    let guard = hot.epochs.pin();
+    // SAFETY: as above.
+    unsafe { hot.item(&guard, place) }.mark().load(Relaxed) & RECENT != 0
+}
+
 /// A zone whose memory is full of items of one class, which class, and how many there are.
 fn full(replacement: Replacement, map: &Map) -> (Hot, ClassId, u32) {
     full_of(VALUE_BYTES, replacement, map)
 }
 
-/// The same of items with values of so many bytes.
-fn full_of(bytes: usize, replacement: Replacement, map: &Map) -> (Hot, ClassId, u32) {
+/// A zone with nothing in it, and its largest class.
+fn zone(replacement: Replacement) -> (Hot, ClassId) {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let side_bits = replacement.side_bits();
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
-    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, LAYOUT, replacement, 0, |_| 1);
+    let largest = ClassId(sizes.count() as u8 - 1);
+    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, LAYOUT, replacement, 50, |_| 1);
+    (hot, largest)
+}
+
+/// The same of items with values of so many bytes, the first chunk of which is of that class.
+fn full_of(bytes: usize, replacement: Replacement, map: &Map) -> (Hot, ClassId, u32) {
+    let (hot, largest) = zone(replacement);
     for number in 0.. {
         let place = map.store(&hot, number, bytes).expect("the memory is not full");
         let id = hot.class_at(place);
-        if hot.is_full() && lock(hot.class(id)).free == 0 {
+        let is_long = bytes > hot.sizes.chunk_bytes_max();
+        let (last, chunks) = if is_long { (largest, 2) } else { (id, 1) };
+        if hot.is_full() && lock(hot.class(last)).free < chunks {
             return (hot, id, number + 1);
         }
     }
@@ -104,6 +138,8 @@ fn store_while_a_slab_leaves(replacement: Replacement, hands_down: bool) {
         class.evicted_since = 0;
         assert!(class.staying() > 0, "{} slabs", class.slabs.len());
     }
+    let closed = lock(hot.class(id)).closed[0];
+    let before = in_slab(&hot, &map, closed);
     let tries = (1..=TRIES_MAX).find(|_| match store(&hot, &map, number) {
         Ok(_) => true,
         Err(shortage) => {
@@ -112,6 +148,7 @@ fn store_while_a_slab_leaves(replacement: Replacement, hands_down: bool) {
         }
     });
     assert!(tries.is_some(), "{replacement:?}, hands down: {hands_down}");
+    assert_eq!(in_slab(&hot, &map, closed), before, "{replacement:?}, hands down: {hands_down}");
 }
 
 #[test]
@@ -165,7 +202,9 @@ fn a_hand_gives_up_after_a_round_that_is_not_choosy() {
         let map = Map::default();
         let (hot, id, _) = full(replacement, &map);
         let class = lock(hot.class(id));
-        assert!(steps_max(&class, &map) <= STEPS_MAX + class.chunks() + class.slabs.len());
+        assert!(
+            Wish::new(1).steps_max(&class, &map) <= STEPS_MAX + class.chunks() + class.slabs.len()
+        );
     }
 }
 
@@ -224,23 +263,29 @@ fn an_eviction_holds_the_epoch_back_for_no_more_than_a_group() {
 /// What is in a slab that leaves makes no room before all of it has gone.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
-fn a_hand_passes_over_a_slab_that_leaves() {
-    let map = Map::default();
-    let (hot, id, _) = full(Replacement::CostClock, &map);
-    let next = {
-        let mut class = lock(hot.class(id));
-        let next = class.oldest_slab(hot.zone(), 0).expect("the class has slabs");
-        class.close(hot.zone(), next, map.mutations.load(Relaxed));
-        next
-    };
-    let in_slab = || {
-        let places = lock(&map.places);
-        places.values().filter(|&&place| hot.arena.locate(place).0 == next).count()
-    };
-    let before = in_slab();
-    assert!(before > 0);
-    while hot.evict(id, GROUP, &map) > 0 {}
-    assert_eq!((in_slab(), lock(&map.places).len()), (before, before));
+fn a_hand_passes_over_a_slab_that_leaves_until_it_stays() {
+    for replacement in ALL {
+        let map = Map::default();
+        let (hot, id, _) = full(replacement, &map);
+        let next = {
+            let mut class = lock(hot.class(id));
+            let next = class.oldest_slab(hot.zone(), 0).expect("the class has slabs");
+            class.close(hot.zone(), next, map.mutations.load(Relaxed));
+            next
+        };
+        let before = in_slab(&hot, &map, next);
+        assert!(before > 0);
+        while hot.evict(id, GROUP, &map) > 0 {}
+        let left = (in_slab(&hot, &map, next), lock(&map.places).len());
+        assert_eq!(left, (before, before), "{replacement:?}");
+        {
+            let mut class = lock(hot.class(id));
+            class.closed.clear();
+            class.stop_draining(hot.zone(), next);
+        }
+        while hot.evict(id, GROUP, &map) > 0 {}
+        assert_eq!(lock(&map.places).len(), 0, "{replacement:?}");
+    }
 }
 
 /// Stores for which enough has been evicted, and which a reader keeps from having it, evict no more
@@ -453,9 +498,9 @@ fn a_store_that_waits_for_a_class_goes_before_further_victims() {
         let map = Map::default();
         let (hot, id, _) = full(replacement, &map);
         let victims_of_a_group = |class: &mut Class| {
-            let (mut victims, mut steps) = ([Victim::NONE; GROUP], 0);
+            let (mut victims, mut wish) = ([Victim::NONE; GROUP], Wish::new(GROUP));
             let guard = hot.epochs.pin();
-            let found = hot.gather(&guard, class, &map, &mut victims, GROUP, &mut steps);
+            let found = hot.gather(&guard, class, &map, &mut victims, &mut wish);
             victims[..found].iter().for_each(|victim| hot.put_back(class, victim.came_up));
             found
         };
@@ -474,5 +519,111 @@ fn a_store_that_waits_for_a_class_goes_before_further_victims() {
             assert!(store.join().expect("the store does not panic") > 0);
             assert_eq!(hot.waiting_for(id), 0);
         });
+    }
+}
+
+/// Where an order is kept, all that was read went on the spot when it made its slab stay.
+#[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
+fn what_was_read_makes_its_slab_stay_and_stays_with_it() {
+    for replacement in ALL {
+        let map = Map::default();
+        let (hot, id, number) = full(replacement, &map);
+        let first: Vec<Vec<u8>> = lock(&map.places).keys().cloned().collect();
+        let places: Vec<Place> = lock(&map.places).values().copied().collect();
+        places.into_iter().for_each(|place| read(&hot, place));
+        map.mutations.fetch_add(1 << 20, Relaxed);
+        // In the slab that is spared for the index.
+        let other = hot.class_at(map.store(&hot, number, OTHER_BYTES).expect("a slab is left"));
+        lock(hot.class(id)).stores = false;
+        assert!(!hot.seek_slab(other, true, &map), "{replacement:?}: nothing in the slabs is old");
+        let places = lock(&map.places);
+        let lost = first.iter().filter(|&key| !places.contains_key(key)).count();
+        assert_eq!(lost, 0, "{replacement:?}: of {}", first.len());
+    }
+}
+
+/// A value in pieces lies in up to three classes, whose hands all took what spared it.
+#[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
+fn a_value_in_pieces_loses_what_spares_it_in_the_class_of_its_pieces_alone() {
+    for replacement in ALL {
+        let map = Map::default();
+        let (hot, id, _) = full_of(LONG_BYTES, replacement, &map);
+        let places: Vec<Place> = lock(&map.places).values().copied().collect();
+        let unread = places[places.len() / 2];
+        places.iter().filter(|&&place| place != unread).for_each(|&place| read(&hot, place));
+        // The first round is that of what is young.
+        let evicted = (0..2).map(|_| hot.evict(id, 1, &map)).find(|&chunks| chunks > 0);
+        assert!(evicted.is_some(), "{replacement:?}");
+        let left: Vec<Place> = lock(&map.places).values().copied().collect();
+        assert_eq!(left.len(), places.len() - 1, "{replacement:?}");
+        assert!(!left.contains(&unread), "{replacement:?}");
+        assert!(left.iter().all(|&place| is_recent(&hot, place)), "{replacement:?}");
+        // If it is all that there is, it goes all the same.
+        assert!(hot.evict(id, 1, &map) > 0, "{replacement:?}");
+    }
+}
+
+/// The first of what was to be rescued was a long value for which there was no chunk, and all that
+/// came behind it went with the slab.
+#[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
+fn what_has_no_chunk_does_not_keep_others_from_being_rescued() {
+    for replacement in ALL {
+        let map = Map::default();
+        let (hot, pieces) = zone(replacement);
+        let long = map.store(&hot, 0, LONG_BYTES).expect("there is room");
+        let id = hot.class_at(long);
+        let small = 1..=100;
+        let store = |number| {
+            // As many bytes as the first chunk of the long one has.
+            let bytes = hot.sizes.chunk_bytes(id) - 16;
+            let place = map.store(&hot, number, bytes).expect("there is room");
+            assert_eq!(hot.class_at(place), id);
+        };
+        small.clone().for_each(store);
+        let slab = hot.arena.locate(long).0;
+        // Other slabs of the class, and a class of the pieces that has nothing left.
+        (1000..).map(store).find(|()| lock(hot.class(id)).slabs.len() == 2);
+        while !hot.is_full() || lock(hot.class(pieces)).free >= 2 {
+            let number = lock(&map.places).len() as u32 + 100_000;
+            map.store(&hot, number, LONG_BYTES).expect("there is room");
+        }
+        let held = hot.epochs.pin();
+        let places: Vec<Place> = lock(&map.places).values().copied().collect();
+        let places = places.into_iter().filter(|&place| hot.arena.locate(place).0 == slab);
+        places.take(101).for_each(|place| read(&hot, place));
+        read(&hot, long);
+        lock(hot.class(id)).start_draining(hot.zone(), slab);
+        let rescues = hot.rescues(id, slab, &map);
+        let read = lock(&map.places).values().filter(|&&place| is_recent(&hot, place)).count();
+        hot.rescue(id, rescues, &map);
+        assert_eq!(lock(hot.class(id)).counters.rescued, read as u64 - 1, "{replacement:?}");
+        drop(held);
+    }
+}
+
+/// For what was read in the only slab of a class as much was evicted in that very slab, which then
+/// stayed, each time that somebody asked.
+#[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
+fn the_only_slab_of_a_class_stays_whole_while_some_of_it_is_read() {
+    for replacement in ALL {
+        let map = Map::default();
+        let (hot, _) = zone(replacement);
+        let places: Vec<Place> =
+            (0..100).map(|number| map.store(&hot, number, OTHER_BYTES).expect("room")).collect();
+        let id = hot.class_at(places[0]);
+        let fill = |number| {
+            while matches!(store(&hot, &map, number), Err(Shortage::Pinned)) {}
+            places.iter().step_by(10).for_each(|&place| read(&hot, place));
+        };
+        (100..).map(fill).find(|()| hot.is_full());
+        lock(hot.class(id)).stores = false;
+        let first = lock(&map.places).len() as u32;
+        (first..2 * first + 20_000).for_each(fill);
+        let class = lock(hot.class(id));
+        assert_eq!((class.slabs.len(), class.counters.evicted), (1, 0), "{replacement:?}");
     }
 }

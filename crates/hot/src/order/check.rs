@@ -67,7 +67,11 @@ fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
     let mut ahead = [Place(0); 8];
     let count = order.ahead(zone, &mut ahead);
     assert_eq!(ahead[..count], [cheaper, other]);
-    assert_eq!(order.count_ahead(zone, |place| place != other), 1);
+    assert_eq!(order.pop(zone, false), Some(cheaper));
+    // What did not go after all is the next once more, and is there once.
+    (0..2).for_each(|_| order.put_first(zone, cheaper));
+    assert_eq!(order.ahead(zone, &mut ahead), 2);
+    assert_eq!(ahead[..2], [cheaper, other]);
     assert_eq!(order.pop(zone, false), Some(cheaper));
     // What comes too early is put off, or taken by who takes what comes.
     assert_eq!(order.pop(zone, false), None);

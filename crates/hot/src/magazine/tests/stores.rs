@@ -7,6 +7,7 @@ use std::time::Duration;
 use memory::{Arena, Epochs, SizeClasses};
 
 use super::super::*;
+use crate::evict::Wish;
 use crate::keeper::Keeper;
 use crate::order::hammer::Map;
 use crate::{ChunkLayout, Fields, ItemRef, Replacement, Shortage};
@@ -174,7 +175,11 @@ fn comes_up_unlinked(replacement: Replacement, value_bytes: usize, demotes: bool
         map.store(&hot, number, value_bytes).expect("there is memory");
     }
     let id = hot.class_at(judged);
-    let gone = if demotes { hot.demote(id, ITEMS as usize, &map) } else { hot.evict(id, 1, &map) };
+    let gone = if demotes {
+        hot.demote(id, Wish::new(ITEMS as usize), &map)
+    } else {
+        hot.evict(id, 1, &map)
+    };
     assert!(gone > 0);
     lock(&map.places).insert(key.to_vec(), place);
     let class = lock(hot.class(id));
