@@ -346,7 +346,7 @@ impl Hot {
                 None => break,
             }
             // Behind the last group it would let others have what it made.
-            if evicted < wanted {
+            if wish.wanted > 0 {
                 self.make_way(id);
             }
         }
