@@ -381,6 +381,23 @@ fn a_damaged_file_gives_what_is_left_of_it() {
     let (restored, lost) = (server.stat("restored_items"), server.stat("restored_lost"));
     assert!(lost > 0 && restored > 0 && restored + lost == ITEMS as u64, "{restored}, {lost}");
     assert_eq!(server.stat("curr_items"), restored);
+    assert_eq!(server.stat("restored_whole"), 0);
+}
+
+/// Items behind the end were said to be none: nothing was lost, and a fifth was missing.
+#[test]
+fn a_file_that_was_cut_off_is_not_whole() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    stop(server, "TERM");
+    let server = place.start(&[]);
+    assert_eq!(server.stat("restored_whole"), 1);
+    stop(server, "TERM");
+    let bytes = fs::read(&place.file).expect("readable");
+    fs::write(&place.file, &bytes[..bytes.len() / 2]).expect("writable");
+    let server = place.start(&[]);
+    assert_eq!((server.stat("restored_lost"), server.stat("restored_whole")), (0, 0));
 }
 
 /// They counted as restored, and none as one that did not fit.
