@@ -545,9 +545,12 @@ mod tests {
         }
         assert_eq!((serve("-c 4k").connections_max, serve("-b 1K").backlog), (4096, 1024));
         assert_eq!(
-            (serve("-I 2m").item_bytes_max, serve("-m 1k").memory_megabytes),
-            (2 << 20, 1024)
+            (serve("-I 2m").item_bytes_max, serve("-m 64m").memory_megabytes),
+            (2 << 20, 64)
         );
+        // It is what a file of options has first, and -m 64m starts memcached.
+        assert_eq!((serve("-m 1g"), serve("-m 2048k")), (serve("-m 1024"), serve("-m 2")));
+        assert!(refused("-m 1k").ends_with("from 1 to 2097152, not 1k (0)"));
         assert_eq!(serve("-o watcher_logbuf_size=1k").watcher_bytes_max, 1 << 20);
     }
 

@@ -75,7 +75,7 @@ fn what_is_refused_is_named_with_what_to_do() {
     };
     for (arguments, words) in [
         (&["-U", "11211"][..], "--udp-port takes 0 alone, not 11211. UDP is not offered"),
-        (&["-m", "1024g"], "takes megabytes from 1 to 2097152, not 1024g (1099511627776)"),
+        (&["-m", "4096g"], "takes megabytes from 1 to 2097152, not 4096g (4194304)"),
         (&["-o", "idle_timeout"], "idle-timeout needs a value"),
         (&["-l", "127.0.0.1:abc"], "127.0.0.1:abc: the port is no number from 0 to 65535"),
         (&["-l", "[::1"], "[::1: there is no ]"),
