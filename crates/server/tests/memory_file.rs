@@ -216,7 +216,7 @@ fn what_a_stop_has_written_before_it_was_killed_is_read() {
     for (bytes, wanted) in [(saved.len(), ITEMS..=ITEMS), half, (40, 0..=0), (1, 0..=0)] {
         fs::write(place.temporary(), &saved[..bytes]).expect("writable");
         // A start that does not come to serve leaves it to the next.
-        assert!(place.refusal(&["-P", "/nowhere/at/all"]).contains("--pidfile"));
+        assert!(place.refusal(&["-P", "/dev/full"]).contains("--pidfile"));
         let server = place.start(&[]);
         let found = server.stat("curr_items") as usize;
         assert!(wanted.contains(&found), "{found} of {bytes} bytes");
@@ -447,7 +447,7 @@ fn a_start_that_is_refused_leaves_no_file() {
     assert!(place.refusal(&[]).contains("is left as it is"));
     assert!(place.refusal(&["-e", folder.to_str().expect("text")]).contains("no regular file"));
     fs::remove_file(&place.file).expect("it is there");
-    assert!(place.refusal(&["-P", "/nowhere/at/all"]).contains("--pidfile"));
+    assert!(place.refusal(&["-P", "/dev/full"]).contains("--pidfile"));
     assert_eq!(names(), before[1..]);
     // What is somebody else's stays.
     fs::write(place.temporary(), "bob:secret\n").expect("a file");
