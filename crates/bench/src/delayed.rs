@@ -20,6 +20,7 @@ use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 use crate::server::{Server, query};
 use crate::subject::send::{Pace, send};
@@ -109,7 +110,7 @@ pub fn run(options: &DelayedOptions) -> Outcome<()> {
         measure(options, recipe, memory_mb, &subject, &delays)
     })?;
     let document = document(machine, options, memory_mb, &subject, &delays, &samples);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

@@ -15,6 +15,7 @@ use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 use crate::server::{Server, query};
 use crate::subject::send::{Pace, send};
@@ -123,7 +124,7 @@ pub fn run(options: &ExpiringOptions) -> Outcome<()> {
     let samples =
         report::measured(&recipes, |recipe| measure(options, recipe, plan, &subject, &stores))?;
     let document = document(machine, plan, &samples);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

@@ -23,6 +23,7 @@ use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions, Spread};
+use crate::say;
 use crate::server::Server;
 use crate::server::recipe::{Kind, Recipe, ServerOptions, find};
 use crate::server::scratch::Scratch;
@@ -133,7 +134,7 @@ pub fn run(options: &InstructionsOptions) -> Outcome<()> {
     }
     progress.finish_and_clear();
     let document = document(machine, &options, &rows);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

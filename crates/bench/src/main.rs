@@ -37,6 +37,7 @@ mod replay;
 mod report;
 mod restart;
 mod rss;
+mod say;
 mod scaling;
 mod server;
 mod subject;

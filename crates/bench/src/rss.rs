@@ -20,6 +20,7 @@ use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 use crate::server::{Server, query, usage};
 
@@ -122,7 +123,7 @@ pub fn run(options: &RssOptions) -> Outcome<()> {
     }
     progress.finish_and_clear();
     let document = document(machine, options, &rows);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     let written = options.report.write(&document);
     judge(&rows, options.recent_share_min)?;
     written

@@ -93,8 +93,15 @@ pub fn announce(server: &Server) {
     }
 }
 
+/// A restart takes no longer, and hardly anybody serves without the tier in between. A warning at
+/// each restart would be passed over when it matters.
+const RESTART_S_MAX: u64 = 300;
+
 /// What there is to say of a tier that an earlier run has left.
 fn found_text(age_s: i64) -> String {
+    if let Ok(age_s @ ..=RESTART_S_MAX) = u64::try_from(age_s) {
+        return format!("was in use until {age_s} s ago");
+    }
     let when = match u64::try_from(age_s) {
         Ok(age_s) => format!("{age_s} s ago"),
         Err(_) => format!("at a time that the clock will come to in {} s", age_s.unsigned_abs()),
@@ -175,7 +182,10 @@ mod tests {
     fn how_old_a_tier_is_that_was_found_is_said() {
         let text = found_text(86_400);
         assert!(text.contains("another run left there, which had it 86400 s ago:"), "{text}");
-        assert!(found_text(0).contains(" 0 s ago"));
+        assert!(found_text(301).contains("had it 301 s ago: what was changed since"));
+        // Every restart gave a warning.
+        assert_eq!(found_text(300), "was in use until 300 s ago");
+        assert_eq!(found_text(0), "was in use until 0 s ago");
         assert!(found_text(-5).contains("at a time that the clock will come to in 5 s:"));
     }
 }

@@ -43,6 +43,7 @@ mod lists;
 mod live;
 mod locked_file;
 mod logins;
+mod machine;
 mod memory_file;
 mod namespaces;
 mod notify;

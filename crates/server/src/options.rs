@@ -45,6 +45,7 @@ use settings::Source;
 pub use tls::TlsOptions;
 
 use crate::listen;
+use crate::machine;
 use crate::top::{self, TopOptions};
 
 /// Everything that can be chosen at the start.
@@ -240,6 +241,22 @@ impl Options {
         Dialect { text_cost: self.text_cost }
     }
 
+    /// What a log begins with: the version, and what decides how much is kept and where.
+    pub fn summary(&self) -> String {
+        let (version, memory) = (env!("CARGO_PKG_VERSION"), self.memory_megabytes);
+        let (threads, policy) = (self.threads, policy_name(self.policy));
+        let compressed = if self.compressed { "auto" } else { "off" };
+        let flash = self
+            .flash
+            .as_ref()
+            .map(|(path, bytes)| format!(", flash {} of {bytes} bytes", path.display()));
+        let flash = flash.unwrap_or_default();
+        format!(
+            "version {version}, -m {memory}, -t {threads}, policy {policy}, compressed \
+             {compressed}{flash}"
+        )
+    }
+
     /// Refuses what does not go together, and settles what follows from the rest.
     fn settle(&mut self) -> Result<(), UsageError> {
         if self.memory_file.is_some() && self.flash.is_some() {
@@ -421,10 +438,11 @@ impl Given {
 }
 
 /// What `--check` prints where nothing is wrong: what has no effect, how much of flash can be used,
-/// and that.
+/// whether there is less memory than `-m`, and that they are in order.
 fn checked(options: &Options) -> String {
     let mut text = String::new();
-    for line in options.warnings.iter().chain(&options.flash_fit_text()) {
+    let fit = [options.flash_fit_text(), machine::beyond(options)];
+    for line in options.warnings.iter().chain(fit.iter().flatten()) {
         text.push_str(line);
         text.push('\n');
     }
@@ -545,9 +563,12 @@ mod tests {
         }
         assert_eq!((serve("-c 4k").connections_max, serve("-b 1K").backlog), (4096, 1024));
         assert_eq!(
-            (serve("-I 2m").item_bytes_max, serve("-m 1k").memory_megabytes),
-            (2 << 20, 1024)
+            (serve("-I 2m").item_bytes_max, serve("-m 64m").memory_megabytes),
+            (2 << 20, 64)
         );
+        // It is what a file of options has first, and -m 64m starts memcached.
+        assert_eq!((serve("-m 1g"), serve("-m 2048k")), (serve("-m 1024"), serve("-m 2")));
+        assert!(refused("-m 1k").ends_with("from 1 to 2097152, not 1k (0)"));
         assert_eq!(serve("-o watcher_logbuf_size=1k").watcher_bytes_max, 1 << 20);
     }
 

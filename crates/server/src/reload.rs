@@ -121,6 +121,7 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
 /// Reads the users of `--auth-file` again; says what came of it.
 fn reload_users(users: &Users) -> String {
     match users.reload() {
+        Ok(1) => "SIGHUP: 1 user from now on".to_owned(),
         Ok(count) => format!("SIGHUP: {count} users from now on"),
         Err(error) => format!("SIGHUP: {error}; the users stay as they were"),
     }

@@ -1,6 +1,7 @@
 //! What all threads of the server share.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -72,6 +73,8 @@ pub struct Server {
     pub tls: Option<Tls>,
     /// Who may use it, if that is not anybody.
     pub users: Option<Users>,
+    /// The file of options, if there is one; for `stats settings`.
+    pub config: Option<PathBuf>,
     /// Who says to be one of them, to be checked.
     pub logins: Logins,
     /// What the memory file held at the start, if there was one.

@@ -1,9 +1,10 @@
 //! From options to a running server, and back to nothing.
 //!
 //! Everything that can fail, fails before the first thread starts. The order matters: sockets are
-//! bound and limits raised while the process may still be root; it goes to the background when
-//! hardly anything can fail any more, because then nobody hears of it, but before it has threads;
-//! and the pidfile is written by the process that stays.
+//! bound and limits raised while the process may still be root; the pidfile is opened as the user
+//! that the server becomes, before anybody can connect; it goes to the background when hardly
+//! anything can fail any more, because then nobody hears of it, but before it has threads; and the
+//! pidfile is written by the process that stays.
 //!
 //! A memory file is read before anybody can connect, and removed as the very last thing before
 //! somebody is served ([`crate::memory_file`]): whatever fails before leaves it to the next start.
@@ -54,6 +55,7 @@ use crate::listen::{self, Door};
 use crate::lists::Lists;
 use crate::live::Live;
 use crate::logins::{self, Logins};
+use crate::machine;
 use crate::memory_file::{Found, MemoryFile, Written};
 use crate::namespaces::{DELIMITER, Namespaces};
 use crate::notify::Supervisor;
@@ -93,7 +95,8 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     let signals = hear_signals()?;
     let options = settings.options.clone();
     let supervisor = Supervisor::of_the_environment()?;
-    for warning in &options.warnings {
+    say::aside(format_args!("larder: {}", options.summary()));
+    for warning in options.warnings.iter().chain(&machine::beyond(&options)) {
         say::aside(format_args!("larder: {warning}"));
     }
     let doors = listen::bind(&options)?;
@@ -101,6 +104,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     let tls = Tls::load(&options)?;
     let admin = admin::bind(&options)?;
     prepare_process(&options)?;
+    let pidfile = options.pidfile.as_deref().map(PidFile::open).transpose()?;
     let memory_file = options.memory_file.as_deref().map(MemoryFile::open).transpose()?;
     let polls =
         (0..options.threads).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
@@ -110,6 +114,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     let mut server = build(options, head, &doors, &polls, &accept_poll)?;
     server.users = users;
     server.tls = tls;
+    server.config.clone_from(&settings.file);
     thread::scope(|scope| {
         // Ends its thread when it is dropped, however the rest ends.
         let mut admin = AdminThread::new(admin, &server);
@@ -121,7 +126,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
         listen::listen(&doors, &server.options)?;
         let acceptor = Acceptor::new(&server, doors, accept_poll).map_err(failed)?;
         announce(&server, &admin);
-        let pidfile = settle_process(&server.options)?;
+        settle_process(&server.options)?;
         announce_columns(&server);
         admin.start(scope)?;
         start_flash(&server)?;
@@ -160,7 +165,7 @@ fn run(
                 reload(server, &mut settings, given);
                 continue;
             }
-            server.log(1, &format!("signal {signal}: stopping"));
+            server.log(0, &format!("signal {signal}: stopping"));
             break;
         }
         server.phase.set(Phase::Stopping);
@@ -424,10 +429,8 @@ fn become_user(name: &str, options: &Options) -> std::io::Result<()> {
     user.become_it()
 }
 
-/// Goes to the background, and what has to come after that. The pidfile is opened before, while
-/// somebody hears that it cannot be.
-fn settle_process(options: &Options) -> Result<Option<PidFile>, String> {
-    let pidfile = options.pidfile.as_deref().map(PidFile::open).transpose()?;
+/// Goes to the background, and what has to come after that.
+fn settle_process(options: &Options) -> Result<(), String> {
     if options.daemon {
         process::daemonize().map_err(|error| format!("cannot go to the background: {error}"))?;
     }
@@ -441,16 +444,7 @@ fn settle_process(options: &Options) -> Result<Option<PidFile>, String> {
             "larder: -k has no effect, memory cannot be locked: {error}{limit}"
         ));
     }
-    Ok(pidfile)
-}
-
-/// Says so if there is less memory in the machine than the limit allows.
-fn warn_beyond_the_machine(options: &Options) {
-    if let Some(machine_bytes) = io::map::physical_memory_bytes()
-        && let Some(text) = beyond_the_machine(options.memory_megabytes, machine_bytes)
-    {
-        say::aside(format_args!("larder: {text}"));
-    }
+    Ok(())
 }
 
 /// With `-v`, says how far the memory limit may be raised: addresses may be short.
@@ -480,7 +474,6 @@ fn build(
     if let Some(file) = &flash_file {
         flash_file::make_private(file, &options);
     }
-    warn_beyond_the_machine(&options);
     say_how_far_it_may_grow(&cache, &options);
     let limit_bytes = cache.limit_bytes();
     if limit_bytes > memory_bytes {
@@ -517,6 +510,7 @@ fn build(
         reset: Mutex::new(Sums::default()),
         tls: None,
         users: None,
+        config: None,
         logins: Logins::default(),
         found: OnceLock::new(),
         phase: PhaseCell::default(),
@@ -556,17 +550,6 @@ fn refused(error: &BuildError, options: &Options, flash_was_there: bool) -> Fail
     // A device that fails may work another time. What is on it stays.
     let is_of_data = flash_was_there && why.source().is_none();
     if is_of_data { Failed::of_data(text) } else { text.into() }
-}
-
-/// What there is to say where `-m` is more than the machine has.
-fn beyond_the_machine(memory_megabytes: usize, machine_bytes: usize) -> Option<String> {
-    let machine_megabytes = machine_bytes >> 20;
-    (memory_megabytes > machine_megabytes).then(|| {
-        format!(
-            "-m {memory_megabytes} is more than the {machine_megabytes} megabytes of this \
-             machine's memory"
-        )
-    })
 }
 
 /// How many bytes of addresses the cache may have so that all may be locked: they count, touched or
@@ -734,13 +717,6 @@ pub mod tests {
         assert_eq!(megabytes(1024, 1024 + 128 + 256), Some(1024));
         assert_eq!(megabytes(1024, 2048), Some(1024 + 320));
         assert_eq!(megabytes(64, 4096), Some(64 + (4096 - 64 - 8 - 256) / 2));
-    }
-
-    #[test]
-    fn more_memory_than_the_machine_has_is_said() {
-        assert_eq!(beyond_the_machine(64, 64 << 20), None);
-        let text = beyond_the_machine(65, 64 << 20).expect("one more");
-        assert!(text.contains("-m 65 ") && text.contains(" 64 megabytes"), "{text}");
     }
 
     #[test]

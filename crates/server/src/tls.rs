@@ -14,6 +14,7 @@ use protocol::reply;
 use stdx::sync::lock;
 
 use crate::bounded_file;
+use crate::ending::Failed;
 use crate::options::{Options, TlsOptions};
 use crate::server::Server;
 
@@ -33,7 +34,7 @@ pub struct Tls {
 
 impl Tls {
     /// Reads the files; none if TLS is not spoken.
-    pub fn load(options: &Options) -> Result<Option<Self>, String> {
+    pub fn load(options: &Options) -> Result<Option<Self>, Failed> {
         let options = options.tls.clone();
         if !options.is_on {
             return Ok(None);
@@ -44,7 +45,7 @@ impl Tls {
 
     /// Reads the files again.
     pub fn reload(&self, now_s: u32) -> Result<(), String> {
-        let config = read(&self.options)?;
+        let config = read(&self.options).map_err(|failed| failed.text)?;
         *lock(&self.config) = config;
         self.read_s.store(now_s, Ordering::Relaxed);
         Ok(())
@@ -85,8 +86,9 @@ pub fn answer_refresh(server: &Server, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads all files into what a listener has to know.
-fn read(options: &TlsOptions) -> Result<Config, String> {
+/// Reads all files into what a listener has to know. What they hold stays wrong until somebody
+/// changes it; but a key that is not the certificate's may be one that is being exchanged with it.
+fn read(options: &TlsOptions) -> Result<Config, Failed> {
     let chain_path = options.chain_cert.as_deref().unwrap_or(Path::new(""));
     let key_path = options.key.as_deref().unwrap_or(chain_path);
     let ca_path = options.ca_cert.as_deref().unwrap_or(Path::new(""));
@@ -108,18 +110,23 @@ fn read(options: &TlsOptions) -> Result<Config, String> {
         resumption: options.resumption,
     };
     Config::new(&settings).map_err(|error| match &error {
-        ConfigError::Chain(_) => format!("the certificate {}: {error}", chain_path.display()),
-        ConfigError::Key(_) => format!("the key {}: {error}", key_path.display()),
-        ConfigError::Authorities(_) => format!("the authorities {}: {error}", ca_path.display()),
-        ConfigError::Other(_) => format!("TLS: {error}"),
+        ConfigError::Chain(_) => {
+            Failed::of_data(format!("the certificate {}: {error}", chain_path.display()))
+        }
+        ConfigError::Key(_) => format!("the key {}: {error}", key_path.display()).into(),
+        ConfigError::Authorities(_) => {
+            Failed::of_data(format!("the authorities {}: {error}", ca_path.display()))
+        }
+        ConfigError::Other(_) => format!("TLS: {error}").into(),
     })
 }
 
 /// A file's bytes, if they may be what they should be.
-fn read_file(path: &Path, option: &str) -> Result<Vec<u8>, String> {
+fn read_file(path: &Path, option: &str) -> Result<Vec<u8>, Failed> {
     let bytes = bounded_file::read(path, FILE_BYTES_MAX)
         .map_err(|error| format!("cannot read {} for --{option}: {error}", path.display()))?;
     bytes.ok_or_else(|| {
-        format!("{} for --{option} is too long for certificates or keys", path.display())
+        let path = path.display();
+        Failed::of_data(format!("{path} for --{option} is too long for certificates or keys"))
     })
 }

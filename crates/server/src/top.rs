@@ -101,6 +101,10 @@ impl TopOptions {
                 false
             }
         };
+        // As others do who listen or ask.
+        if options.address.starts_with(':') && !options.address.starts_with("::") {
+            options.address.insert_str(0, "127.0.0.1");
+        }
         match (is_tls, &options.ca_file) {
             (true, None) => Err("https:// needs --ca-file: who signs the certificate".to_owned()),
             (false, Some(_)) => Err("--ca-file is for an address with https://".to_owned()),
@@ -223,6 +227,11 @@ async fn reach(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     })
 }
 
+/// Whether what answers is no server of HTTP: memcached's protocol closes the connection at once.
+fn is_foreign(error: &hyper::Error) -> bool {
+    error.is_parse() || error.is_incomplete_message()
+}
+
 /// The request and its answer.
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -236,10 +245,10 @@ async fn exchange(
     let request = request.map_err(|error| said(&error))?;
     let asked = async move {
         let answer =
-            sender.send_request(request).await.map_err(|error| match error.is_parse() {
+            sender.send_request(request).await.map_err(|error| match is_foreign(&error) {
                 true => format!(
-                    "it does not speak HTTP; an admin port with TLS is asked by larder top \
-                 https://{address} --ca-file FILE"
+                    "it does not speak HTTP, as an admin port does; one with TLS is asked by \
+                     larder top https://{address} --ca-file FILE"
                 ),
                 false => said(&error),
             })?;
@@ -272,6 +281,8 @@ mod tests {
         assert_eq!(parse(""), options(ADDRESS_DEFAULT, false));
         assert_eq!(parse("--once 10.0.0.1:7"), options("10.0.0.1:7", true));
         assert_eq!(parse("http://10.0.0.1:7/"), options("10.0.0.1:7", false));
+        assert_eq!(parse(":9150"), options("127.0.0.1:9150", false));
+        assert_eq!(parse("http://:7"), options("127.0.0.1:7", false));
         assert_eq!(parse("a:1 --help"), Ok(None));
         assert!(parse("a b").is_err() && parse("--twice").is_err());
         let over_tls = parse("https://h:7/ --ca-file f").expect("it goes together");

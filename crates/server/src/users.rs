@@ -27,6 +27,7 @@ use stdx::sync::lock;
 use subtle::ConstantTimeEq;
 
 use crate::bounded_file;
+use crate::ending::Failed;
 use crate::rights::Rights;
 
 /// After so many wrong passwords a connection is closed.
@@ -101,7 +102,7 @@ type Kind = Option<String>;
 
 impl Users {
     /// Reads them from a file. Whoever reads of it in the log knows which one it is.
-    pub fn load(path: &Path) -> Result<Self, String> {
+    pub fn load(path: &Path) -> Result<Self, Failed> {
         let path = std::path::absolute(path)
             .map_err(|error| format!("cannot find {}: {error}", path.display()))?;
         let list = Mutex::new(read(&path)?);
@@ -111,7 +112,7 @@ impl Users {
     /// Reads the file again; returns how many there are. If something is wrong with it, who may use
     /// the server stays as it was.
     pub fn reload(&self) -> Result<usize, String> {
-        let list = read(&self.path)?;
+        let list = read(&self.path).map_err(|failed| failed.text)?;
         let count = list.users.len();
         *lock(&self.list) = list;
         Ok(count)
@@ -223,16 +224,18 @@ fn check_cost(hash: &PasswordHash) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the users of a file.
-fn read(path: &Path) -> Result<Arc<List>, String> {
+/// Reads the users of a file. What it holds stays wrong until somebody changes it.
+fn read(path: &Path) -> Result<Arc<List>, Failed> {
     let name = path.display();
     let failed = |error: &dyn Display| format!("cannot read the users in {name}: {error}");
     let bytes = bounded_file::read(path, FILE_BYTES_MAX).map_err(|error| failed(&error))?;
     let bytes = bytes.ok_or_else(|| {
-        format!("the users in {name} take more bytes than {FILE_BYTES_MAX}, which are the most")
+        Failed::of_data(format!(
+            "the users in {name} take more bytes than {FILE_BYTES_MAX}, which are the most"
+        ))
     })?;
-    let text = String::from_utf8(bytes).map_err(|error| failed(&error))?;
-    parse(&text).map_err(|error| format!("the users in {name}: {error}"))
+    let text = String::from_utf8(bytes).map_err(|error| Failed::of_data(failed(&error)))?;
+    parse(&text).map_err(|error| Failed::of_data(format!("the users in {name}: {error}")))
 }
 
 /// Reads users, a line each.
@@ -253,7 +256,9 @@ fn parse(text: &str) -> Result<Arc<List>, String> {
             continue;
         }
         // The line itself is not told: it may be a password.
-        let (name, password) = line.split_once(':').ok_or_else(|| wrong("not name:password"))?;
+        let (name, password) = line
+            .split_once(':')
+            .ok_or_else(|| wrong("not name:password, and comments have no place here"))?;
         if name.is_empty() || password.is_empty() {
             return Err(wrong("without a name or without a password"));
         }
@@ -435,7 +440,7 @@ mod tests {
         assert_eq!(read(&path).expect("good users").users.len(), USERS_MAX);
         let more = "\n".repeat(FILE_BYTES_MAX as usize + 1);
         std::fs::write(&path, more).expect("a file");
-        assert!(read(&path).expect_err("too long").contains("more bytes than"));
+        assert!(read(&path).expect_err("too long").text.contains("more bytes than"));
     }
 
     /// It became part of the first name, which nobody has.

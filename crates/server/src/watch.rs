@@ -81,7 +81,7 @@ impl Log {
     }
 
     /// Appends a line; true if the watcher must be woken.
-    fn append(&self, line: &[u8], skipped: &AtomicU64) -> bool {
+    fn append(&self, line: &[u8], Counts { sent, skipped, .. }: &Counts) -> bool {
         let mut lines = lock(&self.lines);
         if lines.bytes.len() + line.len() > self.bytes_max {
             lines.skipped += 1;
@@ -90,6 +90,7 @@ impl Log {
         }
         let was_empty = lines.bytes.is_empty();
         lines.bytes.extend_from_slice(line);
+        sent.fetch_add(1, Ordering::Relaxed);
         was_empty
     }
 }
@@ -98,9 +99,32 @@ impl Log {
 #[derive(Debug, Default)]
 pub struct Watchers {
     mask: AtomicU32,
-    next_id: AtomicU64,
-    skipped: AtomicU64,
+    counts: Counts,
     logs: Mutex<Vec<Arc<Log>>>,
+}
+
+/// Lines since the start. Nothing follows from them but numbers to show.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Written; the last one's number.
+    written: AtomicU64,
+    /// Put into the log of a watcher, each as often as there are such watchers.
+    sent: AtomicU64,
+    /// Not put there, for want of room.
+    skipped: AtomicU64,
+}
+
+/// What `stats` says of watchers.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// How many there are.
+    pub watchers: u64,
+    /// Lines that were written for them.
+    pub written: u64,
+    /// Lines that went to one of them.
+    pub sent: u64,
+    /// Lines that one of them missed.
+    pub skipped: u64,
 }
 
 impl Watchers {
@@ -145,23 +169,26 @@ impl Watchers {
     fn lose(&self, mask: u32, lines: u64) {
         for log in lock(&self.logs).iter().filter(|log| log.mask & mask != 0) {
             lock(&log.lines).skipped += lines;
-            self.skipped.fetch_add(lines, Ordering::Relaxed);
+            self.counts.skipped.fetch_add(lines, Ordering::Relaxed);
         }
     }
 
-    /// How many watch, and how many lines were dropped.
-    pub fn numbers(&self) -> (usize, u64) {
-        (lock(&self.logs).len(), self.skipped.load(Ordering::Relaxed))
+    /// How many watch, and what became of the lines for them.
+    pub fn numbers(&self) -> Numbers {
+        let Counts { written, sent, skipped } = &self.counts;
+        let [written, sent, skipped] =
+            [written, sent, skipped].map(|count| count.load(Ordering::Relaxed));
+        Numbers { watchers: lock(&self.logs).len() as u64, written, sent, skipped }
     }
 
     /// Logs `text` (with everything from `type=` on) to whoever watches `mask`.
     #[inline(never)]
     pub fn log(&self, mask: u32, mailboxes: &[Arc<Mailbox>], text: &str) {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = self.counts.written.fetch_add(1, Ordering::Relaxed) + 1;
         let time = io::moment::unix_time();
         let line = format!("ts={}.{} gid={id} {text}\n", time.as_secs(), time.subsec_micros());
         for log in lock(&self.logs).iter().filter(|log| log.mask & mask != 0) {
-            if log.append(line.as_bytes(), &self.skipped) {
+            if log.append(line.as_bytes(), &self.counts) {
                 mailboxes[log.worker].wake();
             }
         }
@@ -298,12 +325,13 @@ mod tests {
         let watchers = Watchers::default();
         let log = watchers.add(FETCHERS, 0, 10).expect("room for a watcher");
         assert!(watchers.want(FETCHERS | MUTATIONS) && !watchers.want(MUTATIONS));
-        assert!(log.append(b"12345\n", &watchers.skipped));
-        assert!(!log.append(b"67890\n", &watchers.skipped));
+        assert!(log.append(b"12345\n", &watchers.counts));
+        assert!(!log.append(b"67890\n", &watchers.counts));
         let mut out = Vec::new();
         log.drain(&mut out);
         assert_eq!(out, b"12345\nskipped=1\n");
-        assert_eq!(watchers.numbers(), (1, 1));
+        let numbers = Numbers { watchers: 1, written: 0, sent: 1, skipped: 1 };
+        assert_eq!(watchers.numbers(), numbers);
         watchers.remove(&log);
         assert!(!watchers.want(FETCHERS));
     }
@@ -315,7 +343,7 @@ mod tests {
         let log = watchers.add(EVICTIONS, 0, 1 << 20).expect("room for a watcher");
         let other = watchers.add(FETCHERS, 0, 1 << 20).expect("room for a watcher");
         // It has been woken already.
-        log.append(b"\n", &watchers.skipped);
+        log.append(b"\n", &watchers.counts);
         let expiry = Expiry::NEVER;
         let (key, fetched) = (&b"k"[..], false);
         let evicted = Evicted { key, value_bytes: 1, expiry, fetched, idle_seconds: 0, class: 1 };
@@ -329,7 +357,7 @@ mod tests {
         let mut out = Vec::new();
         other.drain(&mut out);
         assert!(out.is_empty());
-        assert_eq!(watchers.numbers().1, 3);
+        assert_eq!(watchers.numbers().skipped, 3);
     }
 
     #[test]
@@ -337,7 +365,7 @@ mod tests {
         let (watchers, evictions) = (Watchers::default(), EvictionLog::default());
         let log = watchers.add(EVICTIONS | MUTATIONS, 0, 256).expect("room for a watcher");
         // It has been woken already.
-        log.append(b"\n", &watchers.skipped);
+        log.append(b"\n", &watchers.counts);
         let (key, expiry, fetched) = (&b"k"[..], Expiry::NEVER, false);
         let evicted = Evicted { key, value_bytes: 1, expiry, fetched, idle_seconds: 0, class: 1 };
         evictions.evicted(&evicted);

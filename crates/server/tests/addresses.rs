@@ -132,7 +132,7 @@ fn start_slow() -> (Server, BufReader<UnixStream>, Client, TempDir) {
     server.signal("HUP");
     let mut line = String::new();
     said.read_line(&mut line).expect("it says what came of it");
-    assert_eq!(line, "larder: SIGHUP: 1 users from now on\n");
+    assert_eq!(line, "larder: SIGHUP: 1 user from now on\n");
     (server, said, known, folder)
 }
 

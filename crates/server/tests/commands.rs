@@ -364,6 +364,10 @@ fn watchers_hear_what_they_ask_for() {
     client.ask("delete t\r\n", "DELETED\r\n");
     let text = watcher.read_to("type=deleted key=t cmd=delete clsid=0 size=0\n");
     assert!(text.contains("cmd=append ttl=100 ") || text.contains("cmd=append ttl=99 "), "{text}");
+    // Both were always 0.
+    for name in ["log_worker_written", "log_watcher_sent"] {
+        assert_eq!(client.stat(name), 6, "{name}");
+    }
     client
         .ask("get x\r\nwatch\r\n", "END\r\nERROR cannot pipeline other commands before watch\r\n");
 }

@@ -3,8 +3,9 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -63,6 +64,47 @@ fn a_check_says_what_has_no_effect() {
     );
 }
 
+/// A start said that it was more than the machine has, and a check that all was in order.
+#[test]
+fn a_check_says_what_the_machine_has_not() {
+    let said = text(&larder(&["--check", "-m", "2097152"], &[]).stdout);
+    let begins = said.starts_with("-m 2097152 is more than the ");
+    assert!(begins && said.ends_with("\nthe options are in order\n"), "{said}");
+}
+
+/// A log did not say what had begun there, and nothing how.
+#[test]
+fn a_server_says_at_its_start_and_when_asked_how_it_was_started() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = format!("{}:64m", folder.path().join("flash").display());
+    let path = file(folder.path(), "threads = 2\nadmin-port = 0\n");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let (mut log, its_log) = UnixStream::pair().expect("a pair of sockets");
+    command.args(["-p", "0", "--config", &path, "--flash", &flash]);
+    let mut server = Server::start_by(command.stderr(OwnedFd::from(its_log)));
+    drop(command);
+    let mut client = server.connect();
+    client.send(b"stats settings\r\n");
+    let settings = client.read_to("END\r\n");
+    let flash = flash.replace("64m", "67108864");
+    for line in
+        ["redis_port 0", "admin_port 0", &format!("flash {flash}"), &format!("config {path}")]
+    {
+        assert!(settings.contains(&format!("STAT {line}\r\n")), "{line}: {settings}");
+    }
+    server.signal("TERM");
+    assert!(server.wait().success());
+    let mut said = String::new();
+    log.read_to_string(&mut said).expect("it has ended");
+    let (place, _) = flash.rsplit_once(':').expect("a size");
+    let first = format!(
+        "larder: version {}, -m 64, -t 2, policy cost-clock, compressed auto, flash {place} of \
+         67108864 bytes\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert!(said.starts_with(&first) && said.contains("larder: signal 15: stopping\n"), "{said}");
+}
+
 #[test]
 fn what_is_refused_is_named_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -75,10 +117,12 @@ fn what_is_refused_is_named_with_what_to_do() {
     };
     for (arguments, words) in [
         (&["-U", "11211"][..], "--udp-port takes 0 alone, not 11211. UDP is not offered"),
-        (&["-m", "1024g"], "takes megabytes from 1 to 2097152, not 1024g (1099511627776)"),
+        (&["-m", "4096g"], "takes megabytes from 1 to 2097152, not 4096g (4194304)"),
         (&["-o", "idle_timeout"], "idle-timeout needs a value"),
         (&["-l", "127.0.0.1:abc"], "127.0.0.1:abc: the port is no number from 0 to 65535"),
         (&["-l", "[::1"], "[::1: there is no ]"),
+        (&["-s", &"s".repeat(108)], "--unix-socket: ssss"),
+        (&["-s", &"s".repeat(108)], " has 108 bytes, and at most 107 may"),
         (&["--max", "1"], "--max could be --max-item-size, --max-connections-per-address or"),
         (&["--flash", "/f:0"], "/f:0 has a size of 0 bytes, and a page alone 4096"),
         (&["--config", "/nowhere"], "/nowhere: cannot be read for --config: No such file"),

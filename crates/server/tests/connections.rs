@@ -344,6 +344,8 @@ fn a_second_server_with_the_same_pidfile_is_refused() {
         command.args(["20", env!("CARGO_BIN_EXE_larder"), "-p", "0", "-P", path_text]);
         let output = command.output().expect("it runs");
         assert_eq!(output.status.code(), Some(1));
+        // It listened first, and said so.
+        assert!(output.stdout.is_empty(), "{output:?}");
         String::from_utf8(output.stderr).expect("text")
     };
     let why = format!("another server has {path_text} for --pidfile: process {}\n", first.id());

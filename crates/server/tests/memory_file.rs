@@ -216,7 +216,7 @@ fn what_a_stop_has_written_before_it_was_killed_is_read() {
     for (bytes, wanted) in [(saved.len(), ITEMS..=ITEMS), half, (40, 0..=0), (1, 0..=0)] {
         fs::write(place.temporary(), &saved[..bytes]).expect("writable");
         // A start that does not come to serve leaves it to the next.
-        assert!(place.refusal(&["-P", "/nowhere/at/all"]).contains("--pidfile"));
+        assert!(place.refusal(&["-P", "/dev/full"]).contains("--pidfile"));
         let server = place.start(&[]);
         let found = server.stat("curr_items") as usize;
         assert!(wanted.contains(&found), "{found} of {bytes} bytes");
@@ -381,6 +381,23 @@ fn a_damaged_file_gives_what_is_left_of_it() {
     let (restored, lost) = (server.stat("restored_items"), server.stat("restored_lost"));
     assert!(lost > 0 && restored > 0 && restored + lost == ITEMS as u64, "{restored}, {lost}");
     assert_eq!(server.stat("curr_items"), restored);
+    assert_eq!(server.stat("restored_whole"), 0);
+}
+
+/// Items behind the end were said to be none: nothing was lost, and a fifth was missing.
+#[test]
+fn a_file_that_was_cut_off_is_not_whole() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    stop(server, "TERM");
+    let server = place.start(&[]);
+    assert_eq!(server.stat("restored_whole"), 1);
+    stop(server, "TERM");
+    let bytes = fs::read(&place.file).expect("readable");
+    fs::write(&place.file, &bytes[..bytes.len() / 2]).expect("writable");
+    let server = place.start(&[]);
+    assert_eq!((server.stat("restored_lost"), server.stat("restored_whole")), (0, 0));
 }
 
 /// They counted as restored, and none as one that did not fit.
@@ -430,7 +447,7 @@ fn a_start_that_is_refused_leaves_no_file() {
     assert!(place.refusal(&[]).contains("is left as it is"));
     assert!(place.refusal(&["-e", folder.to_str().expect("text")]).contains("no regular file"));
     fs::remove_file(&place.file).expect("it is there");
-    assert!(place.refusal(&["-P", "/nowhere/at/all"]).contains("--pidfile"));
+    assert!(place.refusal(&["-P", "/dev/full"]).contains("--pidfile"));
     assert_eq!(names(), before[1..]);
     // What is somebody else's stays.
     fs::write(place.temporary(), "bob:secret\n").expect("a file");

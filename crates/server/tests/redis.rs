@@ -416,8 +416,15 @@ fn what_tools_ask_first_is_answered() {
     let resident = info.lines().find_map(|line| line.strip_prefix("used_memory_rss:"));
     let resident: u64 = resident.expect("the kernel tells").parse().expect("a number");
     assert!(resident > 1 << 20, "{info}");
+    client.send(b"time\r\necho end\r\n");
+    let time = client.read_to("end\r\n");
     client.send(b"info server clients\r\n");
     let info = bulk(&mut client);
+    // It was in whole seconds, and so before what TIME had said.
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let time_of = |place: usize| number(time.lines().nth(place).expect("two words"));
+    let shown = info.lines().find_map(|line| line.strip_prefix("server_time_usec:"));
+    assert!(number(shown.expect("the time")) >= time_of(2) * 1_000_000 + time_of(4), "{info}");
     assert!(
         info.starts_with("# Server\r\n") && info.contains("# Clients") && !info.contains("db0")
     );

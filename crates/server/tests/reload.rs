@@ -239,6 +239,10 @@ fn a_file_with_an_error_changes_nothing() {
     let said = scene.reload("memory-limit = 7\nverbose = 1\n", 2);
     assert_eq!(said, [refused, "larder: SIGHUP: verbose is now 1, it was 0"]);
     assert_eq!(scene.reload("memory-limit = 7\nverbose = 1\n", 1), [refused]);
+    // It was told in bytes, and that a restart helps was not.
+    let said = scene.reload("memory-limit = \"1025g\"\nverbose = 1\n", 1).remove(0);
+    let why = "stays 64, and is not \"1025g\": it can be at most ";
+    assert!(said.contains(why) && said.ends_with("; a restart takes more"), "{said}");
     fs::remove_file(&scene.path).expect("it was there");
     scene.server.signal("HUP");
     let mut line = String::new();

@@ -177,7 +177,7 @@ fn what_was_found_on_flash_is_said_in_the_log() {
     while !line.contains("found") {
         line.clear();
         log.read_line(&mut line).expect("it says what it found");
-        says_its_age |= line.contains("holds what another run left there, which had it ");
+        says_its_age |= line.contains("flash was in use until ");
     }
     assert!(says_its_age);
     assert!(line.starts_with(&format!("larder: found {ITEMS} items on flash, ")), "{line}");

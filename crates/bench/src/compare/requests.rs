@@ -20,6 +20,7 @@ use crate::drive::script::Script;
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::server::Server;
 use crate::server::held::Held;
 use crate::server::identity::Identity;
@@ -98,7 +99,7 @@ pub fn run(options: &RequestsOptions) -> Outcome<()> {
     let samples = measure_all(&options, &servers, identity.as_ref(), &workloads, &scripts)?;
     let held: Vec<Held> = servers.iter().map(Held::of).collect::<Outcome<_>>()?;
     let document = requests_report::document(machine, &options, &servers, &samples, &held);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

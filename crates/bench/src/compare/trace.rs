@@ -19,6 +19,7 @@ use crate::load::pace::PaceOptions;
 use crate::load::{self, Senders};
 use crate::machine::{self, Machine};
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::server::Server;
 use crate::server::held::Held;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
@@ -112,7 +113,7 @@ pub fn run(options: &TraceOptions) -> Outcome<()> {
         data_bytes,
         &samples,
     );
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

@@ -21,6 +21,7 @@ use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::server::query::{self, Counts};
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 use crate::server::{Server, usage};
@@ -113,7 +114,7 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
         let DensityOptions { popular, servers, servers_options, memory_mb, quick, .. } = options;
         popular::run(popular, servers, servers_options, *memory_mb, *quick)?
     };
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

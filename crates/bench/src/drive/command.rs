@@ -12,6 +12,7 @@ use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN, Shape};
 use crate::drive::script::{SCRIPT_KEYS_MAX, Script};
 use crate::drive::{CONNECTIONS_MAX, Driver};
 use crate::failure::{Failure, Outcome};
+use crate::say;
 
 /// Which items a run uses and how it chooses among them.
 #[derive(Debug, Clone, Args)]
@@ -130,6 +131,6 @@ pub fn run(options: &DriveOptions) -> Outcome<()> {
         "latency_us_p99": run.latency_ns.value_at_quantile(0.99) as f64 / 1e3,
         "seed": items.seed,
     });
-    println!("{found:#}");
+    say::out(format_args!("{found:#}"))?;
     Ok(())
 }

@@ -26,6 +26,7 @@ use crate::load::pace;
 use crate::machine::{self, Machine};
 use crate::random::Random;
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::server::recipe::{Kind, Recipe};
 use crate::subject::send::{Pace, Phase, send};
 use crate::subject::{Subject, SubjectOptions, key_space};
@@ -185,7 +186,7 @@ pub fn run(options: &BesideOptions) -> Outcome<()> {
     }
     progress.finish_and_clear();
     let document = beside_report::document(machine, &options, &subjects, &samples);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

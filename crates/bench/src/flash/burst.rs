@@ -13,6 +13,7 @@ use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::report::{self, ReportOptions, Spread};
+use crate::say;
 use crate::server::recipe::{Kind, Recipe};
 use crate::subject::send::{Pace, Phase, send};
 use crate::subject::{Subject, SubjectOptions, key_space};
@@ -96,7 +97,7 @@ pub fn run(options: &BurstOptions) -> Outcome<()> {
     }
     progress.finish_and_clear();
     let document = document(machine, &options, &subjects, &samples);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

@@ -26,6 +26,7 @@ use crate::load::pace;
 use crate::machine::{self, Machine};
 use crate::random::Random;
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::server::recipe::Kind;
 use crate::server::usage;
 use crate::subject::send::{Pace, send};
@@ -125,7 +126,7 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
     }
     progress.finish_and_clear();
     let document = density_report::document(machine, &options, &samples);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

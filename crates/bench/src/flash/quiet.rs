@@ -34,6 +34,7 @@ use crate::load::pace;
 use crate::machine::{self, Awake, Machine};
 use crate::random::Random;
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::server::Server;
 use crate::server::recipe::Kind;
 use crate::server::usage::CpuTime;
@@ -181,7 +182,7 @@ pub fn run(options: &QuietOptions) -> Outcome<()> {
     let commands = [&tiered.server, &memory].map(|server| server.command_line.clone());
     let document =
         quiet_report::document(machine, &options, &subject, &commands, warm_up, &samples);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

@@ -14,6 +14,7 @@ use crate::load::{Senders, run_noting as send};
 use crate::machine::Machine;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::server::usage::{self, CpuTime};
 use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{ValueOptions, Values};
@@ -83,7 +84,7 @@ pub fn run(options: &LoadOptions) -> Outcome<()> {
         facts,
         sections: vec![section(&found)],
     };
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

@@ -83,7 +83,8 @@ impl Job<'_> {
         if self.check == Check::Whole && value.len() != value_bytes as usize {
             let found = value.len();
             let what = format!("object {object} came back with {found} bytes, not {value_bytes}");
-            return Err(Failure::Check(format!("{what}: has the server another run's objects?")));
+            let advice = "has the server another run's objects? `flush_all` removes them";
+            return Err(Failure::Check(format!("{what}: {advice}")));
         }
         if self.check == Check::Nothing || self.values.is_value(object, value, scratch) {
             return Ok(());

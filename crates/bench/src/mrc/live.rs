@@ -25,6 +25,7 @@ use crate::replay;
 use crate::report;
 use crate::report::ReportOptions;
 use crate::report::model::{Cell, Document, Section, Table};
+use crate::say;
 use crate::trace::Operation;
 use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{self, ValueOptions, Values};
@@ -105,7 +106,7 @@ pub fn run(options: &LiveOptions) -> Outcome<()> {
     facts.extend(trace.filled_in_words());
     let title = format!("The live miss-ratio curve over {}", trace.name());
     let document = Document { title, machine: Machine::describe(), facts, sections: vec![section] };
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)?;
     let most = found.iter().map(|one| off_by(&exact, one).1).fold(0.0, f64::max);
     match options.within {

@@ -26,6 +26,7 @@ use crate::policies::kind::Kind;
 use crate::policies::stack;
 use crate::report;
 use crate::report::ReportOptions;
+use crate::say;
 use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{self, ValueOptions, Values};
 use crate::workload::requests::Requests;
@@ -100,7 +101,7 @@ pub fn run(options: &MrcOptions) -> Outcome<()> {
     let findings =
         Findings { trace: &trace, measure, data_bytes, sizes: &sizes, full, sampled, exact };
     let document = document::write(Machine::describe(), &findings);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

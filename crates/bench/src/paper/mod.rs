@@ -27,6 +27,7 @@ use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
 use crate::report::model::{Cell, Document, Plot, Section, Table};
 use crate::report::{self, ReportOptions};
+use crate::say;
 use crate::values::ValueChoice;
 use crate::workload::requests::Requests;
 
@@ -236,7 +237,7 @@ pub fn run(options: &PaperOptions) -> Outcome<()> {
         facts: facts(&scale),
         sections,
     };
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

@@ -35,6 +35,7 @@ use crate::policies::simulate::Tally;
 use crate::policies::weight::Scale;
 use crate::report;
 use crate::report::ReportOptions;
+use crate::say;
 use crate::trace::copies::{Copies, CopyOptions};
 use crate::values::{self, ValueOptions, Values};
 use crate::workload::requests::Requests;
@@ -179,7 +180,7 @@ pub fn run(options: &ReplayOptions) -> Outcome<()> {
     progress.finish_and_clear();
     let document =
         document::write(Machine::describe(), &subject.trace, data_bytes, &options.policies, &rows);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     options.report.write(&document)
 }
 

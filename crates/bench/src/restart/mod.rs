@@ -32,6 +32,7 @@ pub use options::RestartOptions;
 use crate::failure::Outcome;
 use crate::machine::{self, Machine};
 use crate::report;
+use crate::say;
 use crate::server::flash_file::FlashFile;
 use crate::server::recipe::Kind;
 use content::Content;
@@ -62,7 +63,7 @@ pub fn run(options: &RestartOptions) -> Outcome<()> {
     }
     progress.finish_and_clear();
     let document = summary::document(machine, options, keys, &rounds);
-    println!("{}", report::text(&document));
+    say::out(report::text(&document))?;
     let written = options.report.write(&document);
     summary::judge(options, &rounds)?;
     written

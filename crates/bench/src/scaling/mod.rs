@@ -32,6 +32,7 @@ use crate::load::schedule::Deal;
 use crate::load::{self, CONNECTIONS_MAX, Senders};
 use crate::machine::{self, Machine};
 use crate::report::{self as reports, ReportOptions};
+use crate::say;
 use crate::server::Server;
 use crate::server::held::Held;
 use crate::server::recipe::{Kind, ProgramOptions, Recipe};
@@ -134,7 +135,7 @@ pub fn run(options: &ScalingOptions) -> Outcome<()> {
     machine::pin_to(&cores.client)?;
     let (loads, samples) = measure_all(options, &recipes, &cores, &threads)?;
     let document = report::document(machine, options, &cores, &threads, (&loads, &samples));
-    println!("{}", reports::text(&document));
+    say::out(reports::text(&document))?;
     options.report.write(&document)
 }
 

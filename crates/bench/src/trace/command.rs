@@ -10,6 +10,7 @@ use super::sample::sample;
 use super::statistics::Statistics;
 use crate::arguments::share;
 use crate::failure::{Failure, Outcome};
+use crate::say;
 use crate::workload::attach;
 use crate::workload::costs::Costs;
 use crate::workload::requests::Requests;
@@ -94,19 +95,18 @@ pub fn run(options: &TraceOptions) -> Outcome<()> {
         Action::Convert(options) => convert(options),
         Action::Show(options) => {
             let found = Statistics::of(&options.input.read()?);
-            print(&found, options.json);
-            Ok(())
+            print(&found, options.json)
         }
     }
 }
 
 /// Prints statistics for people or programs.
-fn print(found: &Statistics, as_json: bool) {
+fn print(found: &Statistics, as_json: bool) -> Outcome<()> {
     if as_json {
         let text = serde_json::to_string_pretty(found).expect("statistics hold nothing but data");
-        println!("{text}");
+        say::out(text)
     } else {
-        println!("{}", found.text());
+        say::out(found.text())
     }
 }
 
@@ -127,6 +127,6 @@ pub fn save(trace: &Trace, output: &Path, to: Option<Format>) -> Outcome<()> {
         eprintln!("the {format} format does not keep: {}", lost.join(", "));
     }
     let (requests, objects) = (trace.requests.len(), trace.objects);
-    println!("{}: {requests} requests for {objects} objects as {format}", output.display());
-    Ok(())
+    let output = output.display();
+    say::out(format_args!("{output}: {requests} requests for {objects} objects as {format}"))
 }

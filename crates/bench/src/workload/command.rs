@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Spec;
 use crate::failure::{Failure, Outcome};
 use crate::report;
+use crate::say;
 use crate::trace::Trace;
 use crate::trace::command::save;
 use crate::trace::format::Format;
@@ -92,13 +93,13 @@ fn show(options: &ShowOptions) -> Outcome<()> {
             "statistics": found,
             "compression": compression,
         });
-        println!("{report:#}");
+        say::out(format_args!("{report:#}"))?;
         return Ok(());
     }
-    println!("{}", found.text());
+    say::out(found.text())?;
     if let Some(Compression { values, zstd_ratio }) = compression {
         let rows = [vec![values.to_string(), format!("{zstd_ratio:.2}")]];
-        println!("\n{}", report::table(&["values", "ratio of zstd"], 1, rows));
+        say::out(format_args!("\n{}", report::table(&["values", "ratio of zstd"], 1, rows)))?;
     }
     Ok(())
 }

@@ -55,7 +55,11 @@ impl LimitRefused {
         match self {
             Self::TooSmall => format!("a server that serves keeps {MEMORY_MEGABYTES_MIN} or more"),
             Self::NotBytes => "it is in megabytes, not in bytes".to_owned(),
-            Self::OutOfBounds(error) => error.to_string(),
+            Self::OutOfBounds(MemoryLimitError { bytes_max }) => format!(
+                "it can be at most {}, which follows from what it was at the start; a restart \
+                 takes more",
+                bytes_max >> 20
+            ),
         }
     }
 }

@@ -217,6 +217,19 @@ fn set_flash_reads(options: &mut Options, value: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// What the kernel takes of a Unix socket's name.
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// `-s`.
+fn set_unix_path(options: &mut Options, value: &str) -> Result<(), String> {
+    if value.len() > UNIX_PATH_BYTES_MAX {
+        let bytes = value.len();
+        return Err(format!("{value} has {bytes} bytes, and at most {UNIX_PATH_BYTES_MAX} may"));
+    }
+    options.unix_path = Some(value.into());
+    Ok(())
+}
+
 /// `-a`: octal digits.
 fn set_unix_mode(options: &mut Options, value: &str) -> Result<(), String> {
     match u32::from_str_radix(value, 8) {
@@ -309,7 +322,9 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(Some('m'), "memory-limit",
         numbered("megabytes", 1, 1 << 21, |o, n| o.memory_megabytes = usize_of(n)), Some("64"),
         "Memory for items and index. Buffers, connections and the training of dictionaries come on \
-         top: 5 % and 32 MiB, where connections are few and -I is at most 16m."),
+         top: 5 % and 32 MiB, where connections are few and -I is at most 16m. With a suffix it is \
+         bytes: 64m, 1g. While the server serves it can rise to 64 times what it was at the start, \
+         if the machine has so much."),
     switch(Some('M'), "disable-evictions", |o| o.evict = false,
         "Answer stores with an error when memory is full instead of evicting."),
     valued(Some('I'), "max-item-size",
@@ -323,7 +338,7 @@ pub const DECLARATIONS: &[Declaration] = &[
          is without TLS beside -Z. Without the option only this machine can connect \
          (127.0.0.1)."),
     valued(Some('s'), "unix-socket",
-        text("FILE", |o, v| { o.unix_path = Some(v.into()); Ok(()) }), None,
+        text("FILE", set_unix_path), None,
         "Unix socket to listen on instead of TCP: -p has no effect then. --redis-port and \
          --admin-port stay on TCP, that of Redis at the addresses of -l."),
     valued(Some('a'), "unix-mask", text("OCTAL", set_unix_mode), Some("700"),

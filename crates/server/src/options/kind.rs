@@ -138,9 +138,14 @@ impl Declaration {
 /// has 1024 times 1024, and `5m` would be five minutes to who writes it.
 pub const SUFFIXED: [&str; 5] = ["bytes", "kilobytes", "megabytes", "connections", "requests"];
 
-/// A whole number of so many units.
+/// A whole number of so many units. Megabytes with a suffix are bytes, as `64m` and `1g` plainly
+/// mean.
 fn number_of(unit: &str, text: &str) -> Option<u64> {
-    if SUFFIXED.contains(&unit) { number(text) } else { text.parse().ok() }
+    match unit {
+        "megabytes" => text.parse().ok().or_else(|| Some(number(text)? >> 20)),
+        _ if SUFFIXED.contains(&unit) => number(text),
+        _ => text.parse().ok(),
+    }
 }
 
 /// A whole number, perhaps followed by k, m or g.

@@ -227,7 +227,7 @@ mod tests {
             ("stat-prefix-delimiter", _) => "\"",
             ("cache-geometry", _) => "6x2048x20x64",
             ("extended", _) => "slab_reassign,no_lru_crawler,hot_lru_pct=10",
-            ("max-item-size", _) => "2m",
+            ("memory-limit" | "max-item-size", _) => "2m",
             ("ssl-verify-mode", _) => "2",
             ("ssl-min-version", _) => "3",
             ("ssl-keyformat", _) => "DER",

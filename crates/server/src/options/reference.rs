@@ -20,7 +20,8 @@ argument `-l` takes the place of the file's whole list. `--disable-cas=false` ta
 
 - **Arguments** follow getopt: `-m64`, `-m 64`, `--memory-limit=64`, or any beginning of a long name
   that only one option has. Numbers of bytes, connections and requests may end in k, m or g, for
-  1024, its square and its cube; those of seconds, ports and threads may not.
+  1024, its square and its cube, and `-m`, which is in megabytes, may then be in bytes; those of
+  seconds, ports and threads may not.
 - **Variables** begin with `LARDER_`. A switch is `true` or `false`, a list has commas. A variable
   that names no option is reported at the start and passed over. Those that Kubernetes sets for a
   service called larder are not taken for options.

@@ -12,6 +12,7 @@ use crate::counters::Sums;
 use crate::memory_file::Found;
 use crate::server::Server;
 use crate::tls::Tls;
+use crate::watch::Numbers;
 
 /// Everything that memcached_exporter, Telegraf, Datadog and memcached-tool look for.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
@@ -51,13 +52,13 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     if server.options.memory_file.is_some() {
         memory_file(server.found.get().copied().unwrap_or_default(), stats);
     }
-    let (watchers, skipped) = server.watchers.numbers();
+    let Numbers { watchers, written, sent, skipped } = server.watchers.numbers();
     stats.lines(&[
         ("log_worker_dropped", 0),
-        ("log_worker_written", 0),
+        ("log_worker_written", written),
         ("log_watcher_skipped", skipped),
-        ("log_watcher_sent", 0),
-        ("log_watchers", watchers as u64),
+        ("log_watcher_sent", sent),
+        ("log_watchers", watchers),
         ("cmd_flush_prefix", sums.cmd_flush_prefix),
         ("prefixes_flushing", cache.prefixes_flushing[0]),
         ("prefixes_flushing_on_flash", cache.prefixes_flushing[1]),
@@ -98,6 +99,7 @@ fn memory_file(found: Found, stats: &mut Stats<'_>) {
         ("restored_expired", restored.expired),
         ("restored_refused", restored.refused),
         ("restored_lost", restored.lost),
+        ("restored_whole", u64::from(restored.is_whole)),
         ("restored_evicted", evicted),
         ("restored_ms", ms),
     ]);

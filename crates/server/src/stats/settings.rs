@@ -128,10 +128,26 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("drop_privileges", "no");
     tls(&options.tls, stats);
     stats.line("proxy_enabled", "no");
+    places(server, stats);
     stats.line("num_napi_ids", 0);
-    let memory_file = options.memory_file.as_deref().unwrap_or(Path::new("NULL"));
-    stats.line("memory_file", memory_file.display());
     stats.line("client_flags_size", 4);
+}
+
+/// Where else it listens, and what it reads and writes.
+fn places(server: &Server, stats: &mut Stats<'_>) {
+    let options = &server.options;
+    stats.line("redis_port", options.redis_port);
+    match options.admin_port {
+        Some(port) => stats.line("admin_port", port),
+        None => stats.line("admin_port", "NULL"),
+    }
+    match &options.flash {
+        Some((path, bytes)) => stats.line("flash", format_args!("{}:{bytes}", path.display())),
+        None => stats.line("flash", "NULL"),
+    }
+    for (name, path) in [("config", &server.config), ("memory_file", &options.memory_file)] {
+        stats.line(name, path.as_deref().unwrap_or(Path::new("NULL")).display());
+    }
 }
 
 /// TLS, in memcached's words and numbers.

@@ -59,10 +59,17 @@ impl Server {
         let server = Self::start_by(&mut command);
         let mut log = BufReader::new(log);
         // Tests are about what it says next.
-        if is_root() && !options.contains(&"-u") {
+        let mut says = |beginning: &str| {
             let mut line = String::new();
             log.read_line(&mut line).expect("it says something");
-            assert!(line.starts_with("larder: it runs as root; -u "), "{line}");
+            assert!(line.starts_with(beginning), "{line}");
+        };
+        says("larder: version ");
+        if is_root() && !options.contains(&"-u") {
+            says("larder: it runs as root; -u ");
+        }
+        if options.contains(&"-v") {
+            says("larder: cache_memlimit takes up to ");
         }
         (server, log)
     }

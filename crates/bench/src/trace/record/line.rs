@@ -4,12 +4,12 @@
 //!   ts=17000.123 gid=7 type=item_get key=a%20b status=found clsid=1 cfd=20 size=32
 //!   ts=17000.456 gid=8 type=item_store key=c status=stored cmd=set ttl=60 clsid=1 cfd=20 size=9
 //!   ts=17001.789 gid=9 type=deleted key=c cmd=delete clsid=1 size=9
-//!   [skipped: 12]
+//!   skipped=12
 //! ```
 //!
 //! Keys are percent-encoded. A store counts as a request whether it succeeded or not. Versions of
 //! memcached differ in which words they have; a line without a time, a type and a key is no
-//! request, and a missing size is 0.
+//! request, and a missing size is 0. `[skipped: 12]` is understood as well.
 
 use std::str::FromStr;
 
@@ -36,7 +36,8 @@ pub enum Line {
 /// Reads a line.
 pub fn parse(line: &[u8]) -> Line {
     let Ok(text) = str::from_utf8(line) else { return Line::Other };
-    if let Some(count) = text.strip_prefix("[skipped: ").and_then(|rest| rest.strip_suffix(']')) {
+    let old = || text.strip_prefix("[skipped: ").and_then(|rest| rest.strip_suffix(']'));
+    if let Some(count) = text.strip_prefix("skipped=").or_else(old) {
         return count.parse().map_or(Line::Other, Line::Skipped);
     }
     request(text).unwrap_or(Line::Other)
@@ -120,7 +121,9 @@ mod tests {
 
     #[test]
     fn skipped_lines_are_counted() {
+        assert_eq!(parse(b"skipped=95780"), Line::Skipped(95_780));
         assert_eq!(parse(b"[skipped: 12]"), Line::Skipped(12));
+        assert_eq!(parse(b"skipped=many"), Line::Other);
         assert_eq!(parse(b"[skipped: many]"), Line::Other);
     }
 

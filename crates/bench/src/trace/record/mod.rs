@@ -35,6 +35,7 @@ use super::source::LINE_BYTES_MAX;
 use super::twitter;
 use crate::arguments::share;
 use crate::failure::{Failure, Outcome};
+use crate::say;
 use crate::server::query;
 use line::Line;
 
@@ -94,11 +95,14 @@ pub fn run(options: &RecordOptions) -> Outcome<()> {
     recorded.dropped_by_server = dropped(options.server)
         .zip(dropped_before)
         .map(|(after, before)| after.saturating_sub(before));
-    println!("{}", serde_json::to_string_pretty(&recorded).expect("counts are data"));
+    say::out(serde_json::to_string_pretty(&recorded).expect("counts are data"))?;
     let lost = recorded.skipped_by_server + recorded.dropped_by_server.unwrap_or(0);
     if lost > 0 {
         let advice = "record in a quieter time";
         eprintln!("the server left out {lost} lines, so the trace has gaps: {advice}");
+    }
+    if recorded.not_understood > 0 {
+        eprintln!("{} lines were of no kind known here, and left out", recorded.not_understood);
     }
     Ok(())
 }
@@ -285,7 +289,7 @@ mod tests {
     const SCRIPT: &str = "\
         ts=1000.5 gid=1 type=item_get key=user%3A1 status=not_found clsid=0 cfd=9 size=0\n\
         ts=1000.6 gid=2 type=item_store key=user%3A1 status=stored cmd=set ttl=60 size=100\n\
-        [skipped: 7]\n\
+        skipped=7\n\
         ts=1003.1 gid=3 type=item_get key=user%3A1 status=found clsid=2 cfd=9 size=100\n\
         ts=1003.2 gid=4 type=proxy_req elapsed=1\n\
         ts=1003.3 gid=5 type=item_get key=b status=not_found clsid=0 cfd=9 size=0\n";

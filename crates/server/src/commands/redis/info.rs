@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::fmt::{Display, Write};
 use std::sync::atomic::Ordering;
 
+use io::Clock;
 use larder::Stats;
 use protocol::resp::reply;
 
@@ -105,7 +106,7 @@ fn server(Now { server, .. }: &Now<'_>, lines: &mut Lines) {
     lines.line("arch_bits", usize::BITS);
     lines.line("process_id", std::process::id());
     lines.line("tcp_port", server.options.redis_port);
-    lines.line("server_time_usec", u64::from(server.now()) * 1_000_000);
+    lines.line("server_time_usec", server.clock.unix_ms() * 1000);
     lines.line("uptime_in_seconds", uptime_s);
     lines.line("uptime_in_days", uptime_s / 86_400);
 }

@@ -1,0 +1,75 @@
+//! The memory that there is for the process: the machine's, or less where a control group bounds
+//! it, as that of a container or of a service.
+
+use std::fs;
+use std::path::Path;
+
+use crate::options::Options;
+
+/// Where control groups are, of version 2.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+/// What there is to say if that is less than the limit allows.
+pub fn beyond(options: &Options) -> Option<String> {
+    let machine = ::io::map::physical_memory_bytes().map(|bytes| (bytes as u64, "this machine"));
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = bounded_to(Path::new(GROUPS), &own).map(|bytes| (bytes, "its control group"));
+    let (bytes, whose) = machine.into_iter().chain(group).min_by_key(|(bytes, _)| *bytes)?;
+    told(options.memory_megabytes as u64, bytes, whose)
+}
+
+/// What the control group that a process says it is in may have, in bytes, or a group around it.
+fn bounded_to(groups: &Path, own: &str) -> Option<u64> {
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let limits = Path::new(own).ancestors().filter_map(|group| {
+        let text = fs::read_to_string(groups.join(group).join("memory.max")).ok()?;
+        // Without a bound it is a word.
+        text.trim().parse().ok()
+    });
+    limits.min()
+}
+
+fn told(memory_megabytes: u64, bytes: u64, whose: &str) -> Option<String> {
+    let megabytes = bytes >> 20;
+    (memory_megabytes > megabytes).then(|| {
+        format!("-m {memory_megabytes} is more than the {megabytes} megabytes of {whose}'s memory")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_memory_than_there_is_is_said() {
+        assert_eq!(told(64, 64 << 20, "this machine"), None);
+        let text = told(65, 64 << 20, "this machine").expect("one more");
+        assert_eq!(text, "-m 65 is more than the 64 megabytes of this machine's memory");
+    }
+
+    /// A container that was given less than `-m` was killed, and nothing had said so.
+    #[test]
+    fn the_least_of_the_groups_around_a_process_bounds_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let limit = |group: &str, text: &str| {
+            let group = folder.path().join(group);
+            fs::create_dir_all(&group).expect("a folder");
+            fs::write(group.join("memory.max"), text).expect("a file");
+        };
+        let bounded = |own: &str| bounded_to(folder.path(), own);
+        assert_eq!(bounded("0::/pod/server\n"), None);
+        limit("pod/server", "max\n");
+        assert_eq!(bounded("0::/pod/server\n"), None);
+        limit("pod", "2097152\n");
+        assert_eq!(bounded("0::/pod/server\n"), Some(2 << 20));
+        limit("pod/server", "1048576\n");
+        assert_eq!(bounded("3:cpu:/x\n0::/pod/server\n"), Some(1 << 20));
+        assert_eq!(
+            (bounded("0::/other\n"), bounded("3:memory:/pod\n"), bounded("")),
+            (None, None, None)
+        );
+        // What a container sees of its own.
+        limit("", "4096\n");
+        assert_eq!(bounded("0::/\n"), Some(4096));
+    }
+}
