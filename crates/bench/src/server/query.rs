@@ -102,7 +102,10 @@ pub fn version(address: SocketAddr, dialect: Dialect) -> Outcome<String> {
         }
         Dialect::Resp => {
             let info = bulk(address, "INFO server\r\n")?;
-            let version = colon_pairs(&info).remove("redis_version");
+            let mut said = colon_pairs(&info);
+            // Who took over from Redis goes on telling its clients of one that it is like.
+            let version = ["valkey_version", "redis_version"].into_iter();
+            let version = version.filter_map(|name| said.remove(name)).next();
             version.ok_or_else(|| Failure::Reply("the server does not tell redis_version".into()))
         }
     }
@@ -228,6 +231,8 @@ mod tests {
         assert_eq!(version(address, Dialect::Text).expect("it says it"), "1.6.18");
         let address = says(&["$33\r\n# Server\r\nredis_version:7.0.15\r\n\r\n"]);
         assert_eq!(version(address, Dialect::Resp).expect("it says it"), "7.0.15");
+        let address = says(&["$43\r\nredis_version:7.2.4\r\nvalkey_version:9.1.2\r\n\r\n"]);
+        assert_eq!(version(address, Dialect::Resp).expect("it says it"), "9.1.2");
         assert!(version(says(&["ERROR\r\n"]), Dialect::Text).is_err());
     }
 }
