@@ -147,13 +147,20 @@ fn nothing_goes_for_keys_of_one_hash_that_find_no_place() {
         let refused = keys.clone().position(|key| refused(&key)).expect("two buckets are all");
         assert!(refused <= 16, "{refused}");
         let before = cache.stats();
+        let mut stored = 0;
         for key in keys.skip(refused).take(8) {
-            assert_eq!(store_as(&cache, &key, hash), Err(Refusal::NoMemory));
+            match store_as(&cache, &key, hash) {
+                // A table that has moved may have found other places for others.
+                Ok(()) => stored += 1,
+                refused => assert_eq!(refused, Err(Refusal::NoMemory)),
+            }
             cache.maintain();
         }
+        assert!(refused + stored <= 16, "{refused} and {stored}");
         let after = cache.stats();
-        let gone = |stats: &Stats| (stats.evicted, stats.slabs_moved, stats.items);
+        let gone = |stats: &Stats| (stats.evicted, stats.slabs_moved);
         assert_eq!(gone(&after), gone(&before));
+        assert_eq!(after.items, before.items + stored as u64);
     }
 }
 

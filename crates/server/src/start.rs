@@ -93,6 +93,8 @@ const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 /// Serves until a signal says stop.
 pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     let signals = hear_signals()?;
+    // What it says may go to a file.
+    process::survive_file_limit().map_err(failed)?;
     let options = settings.options.clone();
     let supervisor = Supervisor::of_the_environment()?;
     say::aside(format_args!("larder: {}", options.summary()));
@@ -395,7 +397,6 @@ fn enough_files(limit: u64, others: u64) -> String {
 /// Limits and user.
 fn prepare_process(options: &Options) -> Result<(), String> {
     io::heap::keep_small();
-    process::survive_file_limit().map_err(failed)?;
     allow_files(options.connections_max, options)?;
     if options.core_dumps {
         process::raise_core_limit().map_err(|error| format!("cannot allow core files: {error}"))?;
