@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use io::ManualClock;
-use larder::{Cache, Expiry, Policy, Stats};
+use larder::{Cache, Expiry, Policy, Quota, QuotaSize, Stats};
 use stdx::random::Xorshift;
 
 const MEMORY_BYTES: usize = 8 << 20;
@@ -39,14 +39,19 @@ struct Course {
     behind: Option<u32>,
     /// In which order they are read.
     seed: u64,
+    /// The first have a quota, in which all of them have room.
+    is_bounded: bool,
 }
 
 /// Fills the memory with items of one size, and then stores those of another, while some of the
 /// first are read, one at each store. Returns how many these are, and how many were lost.
 fn run(course: Course) -> (usize, usize, Stats) {
-    let Course { policy, first, hot_every, then, behind, seed } = course;
+    let Course { policy, first, hot_every, then, behind, seed, is_bounded } = course;
     let clock = Arc::new(ManualClock::new(1_800_000_000));
+    let quota = Quota { prefix: (*b"first-").into(), size: QuotaSize::Share(1.0) };
+    let quotas = if is_bounded { vec![quota] } else { Vec::new() };
     let builder = Cache::builder().memory_bytes(MEMORY_BYTES).compress(false).policy(policy);
+    let builder = builder.quotas(quotas);
     let cache = builder.clock(clock).build().unwrap();
     let key = |number: u32| format!("first-{number}").into_bytes();
     let mut numbers: Vec<u32> = (0..first.count).collect();
@@ -82,7 +87,8 @@ fn is_kept(first: Sized, hot_every: usize, then: Sized, lost_share: usize, moved
     for policy in [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel] {
         for behind in BEHIND {
             for seed in 1..=SEEDS {
-                let course = Course { policy, first, hot_every, then, behind, seed };
+                let is_bounded = false;
+                let course = Course { policy, first, hot_every, then, behind, seed, is_bounded };
                 let (hot, lost, stats) = run(course);
                 assert!(lost * lost_share <= hot, "{course:?}: {lost} of {hot} lost, {stats:?}");
                 let moved = stats.slabs_moved;
@@ -109,4 +115,16 @@ fn what_is_read_all_the_time_stays_with_its_slabs() {
 #[test]
 fn what_lies_in_pieces_is_rescued_as_well() {
     is_kept(LONG, 12, LARGE, 10, 30);
+}
+
+/// They were left where they were: a copy would have lacked the labels of its pieces.
+#[test]
+fn what_lies_in_pieces_is_rescued_under_a_quota_too() {
+    for policy in [Policy::CostClock, Policy::Lru] {
+        let (first, hot_every, then, behind, seed) = (LONG, 12, LARGE, Some(256), 1);
+        let is_bounded = true;
+        let (hot, lost, stats) =
+            run(Course { policy, first, hot_every, then, behind, seed, is_bounded });
+        assert!(lost * 10 <= hot, "{policy:?}: {lost} of {hot} lost, {stats:?}");
+    }
 }

@@ -76,15 +76,14 @@ impl Hot {
         while !rescues.is_full() {
             let (guard, mut found) = (self.epochs.pin(), Vec::new());
             let end = self.find_rescues(&guard, id, slab_id, begin, links, &mut found);
-            for (item, owner) in found {
-                // Chunks of several classes would have to have their labels carried over.
+            for (item, owner, is_spared) in found {
                 let pieces = item.layout().pieces();
-                let is_small = pieces <= pieces_max && !self.has_quota(item.key());
-                if pieces > 0 && !is_small {
+                if pieces > pieces_max {
                     continue;
                 }
-                let is_spared = self.is_spared(item, owner);
-                if is_spared || self.was_spared(item, owner, slab_age, links) {
+                // Of what lies in pieces other classes know.
+                let is_spared = if pieces == 0 { is_spared } else { self.is_spared(item, owner) };
+                if is_spared || pieces == 0 || self.was_spared(item, owner, slab_age, links) {
                     rescues.has_unjudged |= is_spared;
                     rescues.items.push((owner, item.sequence()));
                     rescues.add_chunk(self.class_at(owner));
@@ -100,8 +99,8 @@ impl Hot {
         rescues
     }
 
-    /// Finds what may be worth it in the next chunks of a slab, each item at one of them. Returns
-    /// where to go on.
+    /// Finds what is worth it in the next chunks of a slab, and what may be of what lies in pieces,
+    /// each item at one of them; and whether the policy spares it. Returns where to go on.
     fn find_rescues<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -109,7 +108,7 @@ impl Hot {
         slab_id: SlabId,
         begin: u32,
         links: &dyn Links,
-        found: &mut Vec<(ItemRef<'g>, Place)>,
+        found: &mut Vec<(ItemRef<'g>, Place, bool)>,
     ) -> Option<u32> {
         let slab = self.zone().slab(slab_id);
         let mut class = lock(self.class(id));
@@ -134,25 +133,26 @@ impl Hot {
                     || order.is_some_and(|order| order.was_renewed(self.zone(), place)));
             // What is in limbo looks published, and may be reused as soon as the lock is let go.
             // What the index leads to while this guard is pinned stays until it is dropped.
-            if (was_spared || class.keeper.spares(item))
+            let is_spared = class.keeper.spares(item);
+            if (is_spared || was_spared)
                 && item.may_move()
-                && self.is_first_there(item, place, slab_id)
+                && self.is_first_in(slab_id, item, place)
                 && !links.is_gone(item)
                 && links.is_linked(guard, item, owner)
             {
-                found.push((item, owner));
+                found.push((item, owner, is_spared));
             }
         }
         (end < touched).then_some(end)
     }
 
-    /// Whether the policy would spare an item.
+    /// Whether the policy would spare an item that lies in pieces.
     fn is_spared(&self, item: ItemRef<'_>, owner: Place) -> bool {
         lock(self.class(self.class_at(owner))).keeper.spares(item)
     }
 
-    /// Whether an item in a slab of this age was read, and lost a moment ago what spared it for
-    /// that: nobody has had the time to read it again.
+    /// Whether such an item in a slab of this age was read, and lost a moment ago what spared it
+    /// for that: nobody has had the time to read it again.
     fn was_spared(
         &self,
         item: ItemRef<'_>,
@@ -170,14 +170,6 @@ impl Hot {
             None => is_young(self.zone().slab(slab_id).age(links.mutations()), slab_age),
         };
         is_renewed && item.mark().load(Ordering::Relaxed) & FETCHED != 0
-    }
-
-    /// Whether this chunk of a slab is the one of its item that is looked at, of those in the slab.
-    fn is_first_there(&self, item: ItemRef<'_>, place: Place, slab_id: SlabId) -> bool {
-        let mut pieces = (0..item.layout().pieces()).map(|number| item.piece(number));
-        pieces
-            .find(|&piece| self.arena.locate(piece).0 == slab_id)
-            .is_none_or(|first| first == place)
     }
 
     /// Sees to it that classes have chunks for what is to be rescued from a slab, from which none
