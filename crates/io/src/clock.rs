@@ -2,6 +2,7 @@
 //! microseconds, by which it is measured how long something took; and a clock that tests move by
 //! hand.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -120,7 +121,14 @@ fn read(clock: libc::clockid_t) -> libc::timespec {
     time
 }
 
-/// A clock that stands still until it is told to move. Both of its times are one.
+thread_local! {
+    /// Microseconds by which the calling thread has moved clocks on by hand.
+    static MOVED_US: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A clock that stands still until it is told to move. Both of its times are one. A thread has run
+/// for as long as it moved the clock itself: what others move it by meanwhile is theirs, however
+/// they come to run beside each other.
 #[derive(Debug)]
 pub struct ManualClock {
     unix_us: AtomicU64,
@@ -140,6 +148,7 @@ impl ManualClock {
     /// Moves on by `us` microseconds.
     pub fn advance_us(&self, us: u64) {
         self.unix_us.fetch_add(us, Ordering::Relaxed);
+        MOVED_US.set(MOVED_US.get() + us);
     }
 }
 
@@ -155,11 +164,15 @@ impl Clock for ManualClock {
     fn monotonic_us(&self) -> u64 {
         self.unix_us.load(Ordering::Relaxed)
     }
+
+    fn thread_cpu_us(&self) -> u64 {
+        MOVED_US.get()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, SystemClock};
+    use super::{Clock, ManualClock, SystemClock};
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     #[test]
@@ -173,6 +186,16 @@ mod tests {
             let (second, ms) = (clock.unix_seconds(), clock.unix_ms());
             assert!(u64::from(second) * 1000 <= ms && first_ms <= ms, "{second} {ms}");
         }
+    }
+
+    #[test]
+    fn a_thread_runs_for_as_long_as_it_moves_the_clock() {
+        let clock = ManualClock::new(1);
+        let times = || (clock.monotonic_us(), clock.thread_cpu_us());
+        let (began_at_us, began_us) = times();
+        clock.advance_us(5);
+        std::thread::scope(|scope| _ = scope.spawn(|| clock.advance_us(300)));
+        assert_eq!(times(), (began_at_us + 305, began_us + 5));
     }
 
     #[test]
