@@ -492,10 +492,11 @@ mod tests {
         for line in ["-m64", "-m 64", "--memory-limit=64", "--memory-limit 64", "--memory-l 64"] {
             assert_eq!(serve(line).memory_megabytes, 64, "{line}");
         }
-        let options = serve("-vvA -p 11212 -l 127.0.0.1,[::1]:7 -l 10.0.0.1 -U 0 -I 2m -C -M");
+        let options =
+            serve("-vvA -p 11212 -l 127.0.0.1,[::1]:7 -l 10.0.0.1;10.0.0.2 -U 0 -I 2m -C -M");
         assert_eq!(options.verbosity, 2);
         assert!(options.shutdown_allowed && !options.cas && !options.evict);
-        assert_eq!(options.listen, ["127.0.0.1", "[::1]:7", "10.0.0.1"]);
+        assert_eq!(options.listen, ["127.0.0.1", "[::1]:7", "10.0.0.1", "10.0.0.2"]);
         assert_eq!(options.item_bytes_max, 2 << 20);
         assert_eq!(serve("-s /tmp/x -a 0666").unix_mode, 0o666);
         assert_eq!(serve("-o no_maxconns_fast,idle_timeout=5").idle_timeout_s, 5);

@@ -9,6 +9,8 @@
 
 use std::sync::atomic::Ordering;
 
+use stdx::sync::lock;
+
 use crate::commands::limit_memory;
 use crate::options::{COUNT_MAX, Command, Given, Options, Settings, UsageError, current};
 use crate::server::Server;
@@ -95,7 +97,7 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
             return server.log(0, "SIGHUP: no option is changed, for what is said above");
         }
     };
-    let megabytes = server.memory_megabytes.load(Ordering::Relaxed);
+    let megabytes = *lock(&server.memory_megabytes);
     running.hold("memory-limit", vec![megabytes.to_string()]);
     let verbosity = server.verbosity.load(Ordering::Relaxed) as usize;
     running.hold("verbose", vec![String::new(); verbosity.min(COUNT_MAX)]);
@@ -137,7 +139,7 @@ fn reload_certificates(tls: &Tls, now_s: u32) -> String {
 
 /// `conn-limit`. Open connections stay when there are more.
 fn limit_connections(server: &Server, options: &Options) -> Result<(), String> {
-    allow_files(options.connections_max, &server.options)?;
+    allow_files(options.connections_max, server.listening.len(), &server.options)?;
     server.live.connections_max.store(options.connections_max, Ordering::Relaxed);
     // It may have paused at the limit before.
     server.wake_acceptor();

@@ -65,8 +65,8 @@ pub struct Server {
     pub verbosity: AtomicU32,
     /// `limit_maxbytes`, which `cache_memlimit` changes.
     pub memory_bytes: AtomicUsize,
-    /// What was last asked for, of which that is made.
-    pub memory_megabytes: AtomicU64,
+    /// What was last asked for, of which that is made; held by who changes them.
+    pub memory_megabytes: Mutex<u64>,
     /// What `stats reset` subtracts.
     pub reset: Mutex<Sums>,
     /// Who it is, where TLS is spoken.
@@ -91,7 +91,7 @@ pub struct Server {
     pub insight: Insight,
     /// When the server started.
     pub started: Stopwatch,
-    /// Where it listens, the first of them; for `stats settings`.
+    /// Where it listens, everywhere.
     pub listening: Vec<String>,
     /// The time outside of a cache session: the cache has the same clock.
     pub clock: Arc<SystemClock>,
@@ -134,10 +134,10 @@ impl Server {
         }
     }
 
-    /// Writes a line to standard error if `verbosity` is at least `level`.
+    /// Writes a line to standard error if `verbosity` is at least `level`, and if there is room.
     pub fn log(&self, level: u32, text: &str) {
         if self.verbosity.load(Ordering::Relaxed) >= level {
-            say::aside(format_args!("larder: {text}"));
+            say::at_once(format_args!("larder: {text}"));
         }
     }
 }
@@ -190,7 +190,7 @@ impl PhaseCell {
 pub struct Connections {
     /// Open now.
     pub current: AtomicUsize,
-    /// Since the start.
+    /// Since the start or `stats reset`.
     pub total: AtomicU64,
     /// Refused at the limit.
     pub rejected: AtomicU64,

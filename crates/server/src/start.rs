@@ -26,7 +26,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::lchown;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -72,7 +72,7 @@ use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::{Mailbox, Worker};
 
-/// Descriptors beside those of connections: standard streams, queues, wakers, listeners.
+/// Descriptors beside those of connections, listeners and threads: standard streams, queues, files.
 pub const RESERVED_FILES: u64 = 64;
 
 /// Signals that stop the server are one request to stop as long as they come within this time from
@@ -105,7 +105,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     // Who the server becomes may not be allowed to read the key.
     let tls = Tls::load(&options)?;
     let admin = admin::bind(&options)?;
-    prepare_process(&options)?;
+    prepare_process(&options, doors.len())?;
     let pidfile = options.pidfile.as_deref().map(PidFile::open).transpose()?;
     let memory_file = options.memory_file.as_deref().map(MemoryFile::open).transpose()?;
     let polls =
@@ -368,19 +368,25 @@ fn spawn<'scope, 'env>(
         .expect("the system gives the process its threads");
 }
 
-/// How many files may have to be open at a time.
-fn files_wanted(connections_max: usize, options: &Options) -> u64 {
+/// How many files may have to be open at a time beside those of connections, with so many
+/// listeners.
+fn files_beside(listeners: usize, options: &Options) -> u64 {
     let admin = if options.admin_port.is_some() { admin::FILES_MAX } else { 0 };
-    connections_max as u64 + RESERVED_FILES + 4 * options.threads as u64 + admin
+    RESERVED_FILES + listeners as u64 + 4 * options.threads as u64 + admin
 }
 
-/// Has the system allow as many open files as that takes.
-pub fn allow_files(connections_max: usize, options: &Options) -> Result<(), String> {
-    let files = files_wanted(connections_max, options);
+/// Has the system allow as many open files as that and so many connections take.
+pub fn allow_files(
+    connections_max: usize,
+    listeners: usize,
+    options: &Options,
+) -> Result<(), String> {
+    let beside = files_beside(listeners, options);
+    let files = connections_max as u64 + beside;
     process::raise_file_limit(files).map_err(|error| {
         let text = format!("cannot allow {files} open files for -c {connections_max}: {error}");
         match process::file_limit() {
-            Ok(limit) => text + &enough_files(limit, files_wanted(0, options)),
+            Ok(limit) => text + &enough_files(limit, beside),
             Err(_) => text,
         }
     })
@@ -395,9 +401,9 @@ fn enough_files(limit: u64, others: u64) -> String {
 }
 
 /// Limits and user.
-fn prepare_process(options: &Options) -> Result<(), String> {
+fn prepare_process(options: &Options, listeners: usize) -> Result<(), String> {
     io::heap::keep_small();
-    allow_files(options.connections_max, options)?;
+    allow_files(options.connections_max, listeners, options)?;
     if options.core_dumps {
         process::raise_core_limit().map_err(|error| format!("cannot allow core files: {error}"))?;
     }
@@ -507,7 +513,7 @@ fn build(
         stopping: AtomicBool::new(false),
         verbosity: AtomicU32::new(options.verbosity),
         memory_bytes: AtomicUsize::new(memory_bytes),
-        memory_megabytes: AtomicU64::new(options.memory_megabytes as u64),
+        memory_megabytes: Mutex::new(options.memory_megabytes as u64),
         reset: Mutex::new(Sums::default()),
         tls: None,
         users: None,

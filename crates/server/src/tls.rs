@@ -28,6 +28,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Tls {
     options: TlsOptions,
     config: Mutex<Config>,
+    /// Held while the files are read again.
+    reading: Mutex<()>,
     /// When that was, in Unix seconds; 0 for the start.
     read_s: AtomicU32,
 }
@@ -40,11 +42,13 @@ impl Tls {
             return Ok(None);
         }
         let config = Mutex::new(read(&options)?);
-        Ok(Some(Self { options, config, read_s: AtomicU32::new(0) }))
+        Ok(Some(Self { options, config, reading: Mutex::default(), read_s: AtomicU32::new(0) }))
     }
 
     /// Reads the files again.
     pub fn reload(&self, now_s: u32) -> Result<(), String> {
+        // Or who began to read earlier, and is slower, would bring back what was there before.
+        let _turn = lock(&self.reading);
         let config = read(&self.options).map_err(|failed| failed.text)?;
         *lock(&self.config) = config;
         self.read_s.store(now_s, Ordering::Relaxed);

@@ -15,6 +15,7 @@ use std::net::Shutdown;
 use common::{Client, Server, array};
 use packets::Packet;
 
+const FLUSH: u8 = 0x08;
 const STAT: u8 = 0x10;
 const NOOP: u8 = 0x0a;
 const APPEND: u8 = 0x0e;
@@ -60,6 +61,8 @@ fn others_are_served_between_text_requests_that_take_long() {
         ("stats settings\r\n", REQUESTS),
         ("stats nonsense\r\n", REQUESTS),
         ("cache_memlimit 256\r\n", REQUESTS),
+        ("flush_all\r\n", REQUESTS),
+        ("flush_prefix a:\r\n", REQUESTS),
         ("append big 0 0 1\r\nx\r\n", REQUESTS),
         ("prepend big 0 0 1\r\nx\r\n", REQUESTS),
         ("ms big 1 MA\r\nx\r\n", REQUESTS),
@@ -89,6 +92,7 @@ fn others_are_served_between_binary_requests_that_take_long() {
     let bare = |opcode| Packet { opcode, ..Packet::default() }.bytes();
     for request in [
         bare(STAT),
+        bare(FLUSH),
         Packet { opcode: STAT, key: b"items", ..Packet::default() }.bytes(),
         Packet { opcode: APPEND, key: b"big", value: b"x", ..Packet::default() }.bytes(),
     ] {
@@ -121,6 +125,8 @@ fn others_are_served_between_redis_commands_that_take_long() {
         b"INFO\r\n".repeat(REQUESTS),
         b"\"INFO\" cpu\r\n".repeat(REQUESTS),
         array(&[b"DBSIZE"]).repeat(REQUESTS),
+        array(&[b"FLUSHALL"]).repeat(REQUESTS),
+        array(&[b"FLUSHPREFIX", b"a:"]).repeat(REQUESTS),
         array(&[b"CONFIG", b"GET", b"save"]).repeat(REQUESTS),
         array(&[b"RANDOMKEY"]).repeat(REQUESTS),
         array(&[b"SCAN", b"0"]).repeat(REQUESTS),

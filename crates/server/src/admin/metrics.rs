@@ -33,7 +33,7 @@ pub struct Metric {
 /// What a metric's values mean to Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It only rises, until the server ends.
+    /// It only rises, until the server ends or a client resets it (`stats reset`).
     Counter,
     /// It is what it is now.
     Gauge,

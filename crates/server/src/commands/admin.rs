@@ -8,6 +8,7 @@ use protocol::parse::tokens::Tokens;
 use protocol::reply;
 use protocol::request::{ExpiryTime, KeyRoom};
 use protocol::{Refusal, Request};
+use stdx::sync::lock;
 
 use super::{Context, Flow, answer, tuning};
 use crate::connection::Close;
@@ -86,6 +87,7 @@ pub fn execute<'c>(
         Request::FlushPrefix { prefix, noreply } => {
             let prefix = prefix.bytes(&mut KeyRoom::default()).to_vec();
             let flushed = flush_prefix(context, &prefix);
+            out.charge_turn();
             answer(out, *noreply, flushed.err().map_or(reply::OK, Unflushed::line));
         }
         Request::CacheMemlimit { megabytes, noreply } => {
@@ -117,12 +119,12 @@ fn set_verbosity(context: &Context<'_, '_>, line: &[u8]) {
 }
 
 fn flush(context: &Context<'_, '_>, delay: ExpiryTime, noreply: bool, out: &mut Output<'_, '_>) {
-    let line = if flush_at(context, delay) { reply::OK } else { reply::FLUSH_NOT_ALLOWED };
+    let line = if flush_at(context, delay, out) { reply::OK } else { reply::FLUSH_NOT_ALLOWED };
     answer(out, noreply, line);
 }
 
 /// Flushes, now or later; false if that is not allowed.
-pub fn flush_at(context: &Context<'_, '_>, delay: ExpiryTime) -> bool {
+pub fn flush_at(context: &Context<'_, '_>, delay: ExpiryTime, out: &mut Output<'_, '_>) -> bool {
     let server = context.server;
     if !is_allowed(&server.live.flush_allowed) {
         return false;
@@ -133,6 +135,8 @@ pub fn flush_at(context: &Context<'_, '_>, delay: ExpiryTime) -> bool {
         protocol::Expiry::Never | protocol::Expiry::Past => None,
     };
     server.cache.flush(at);
+    // A flash tier gives all of its segments back.
+    out.charge_turn();
     true
 }
 
@@ -192,11 +196,13 @@ fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
     }
     // A word has 64 bits; a limit that it does not hold would be beyond every bound.
     let bytes = usize::try_from(megabytes << 20).unwrap_or(usize::MAX);
+    // Of two who change it at once, one has the last word in all of these places.
+    let mut asked_for = lock(&server.memory_megabytes);
     server.cache.set_memory_bytes(bytes).map_err(LimitRefused::OutOfBounds)?;
-    server.memory_megabytes.store(megabytes, Ordering::Relaxed);
+    let before = std::mem::replace(&mut *asked_for, megabytes);
     // A cache keeps some slabs, and their size is that of the start.
     let limit_bytes = server.cache.limit_bytes();
-    if limit_bytes > bytes {
+    if limit_bytes > bytes && megabytes != before {
         let used = limit_bytes >> 10;
         server
             .log(0, &format!("a memory limit of {megabytes} MiB is too little; it is {used} KiB"));

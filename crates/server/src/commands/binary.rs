@@ -64,7 +64,7 @@ fn execute_keyless<'c>(
             reply::success(out.bytes, echo, 0);
         }
         Command::Flush { delay } => {
-            if !admin::flush_at(context, *delay) {
+            if !admin::flush_at(context, *delay, out) {
                 reply::error(out.bytes, echo, Status::AuthFailure);
             } else {
                 succeed(out, request, 0);

@@ -254,7 +254,8 @@ fn set_growth_factor(options: &mut Options, value: &str) -> Result<(), String> {
 
 /// `-l`: addresses with commas between them; may be repeated.
 fn set_listen(options: &mut Options, value: &str) -> Result<(), String> {
-    for address in value.split(',').filter(|address| !address.is_empty()) {
+    // memcached takes either.
+    for address in value.split([',', ';']).filter(|address| !address.is_empty()) {
         listen::check(address).map_err(|why| format!("{address}: {why}"))?;
         options.listen.push(address.to_owned());
     }

@@ -97,6 +97,7 @@ pub(super) fn flush(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
     }
     task.context.counters.cmd_flush.one();
     server.cache.flush(None);
+    out.charge_turn();
     reply::simple(out.bytes, "OK");
     Ok(Done::Next)
 }
@@ -105,7 +106,10 @@ pub(super) fn flush(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
 pub(super) fn flush_prefix(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let prefix = task.words.next().unwrap_or_default();
     match admin::flush_prefix(task.context, prefix) {
-        Ok(()) => reply::simple(out.bytes, "OK"),
+        Ok(()) => {
+            out.charge_turn();
+            reply::simple(out.bytes, "OK");
+        }
         Err(Unflushed::NotAllowed) => {
             let name = task.name;
             return Err(format!("ERR {name} is not allowed: disable-flush-all is on").into());
