@@ -136,7 +136,7 @@ fn check(server: &Server, throttle: &mut Throttle, attempt: &Attempt) -> Verdict
     let users = server.users.as_ref();
     let Claim { name, password } = &attempt.claim;
     let rights = users.and_then(|users| users.admit(name, password));
-    throttle.note(attempt.address, rights.is_some(), server.started.elapsed());
+    throttle.note(attempt.address, name, rights.is_some(), server.started.elapsed());
     rights.map_or(Verdict::Wrong, Verdict::Right)
 }
 

@@ -7,13 +7,16 @@
 //! ```
 //!
 //! What an address says during its pause is not looked at, right or wrong, and does not make the
-//! pause longer. A right password ends it all, and so do fifteen minutes without a wrong one. The
-//! table has a limit; where it is full, the address goes whose last wrong password is the oldest.
+//! pause longer. Fifteen minutes without a wrong password end it all. A right one takes back what
+//! was counted for its own name, and no more: or whoever has a password could guess those of others
+//! as fast as he likes, and say his own in between. The table has a limit; where it is full, the
+//! address goes whose last wrong password is the oldest.
 //!
 //! Clients that share an address share its pause: whoever can connect from there can keep others
 //! from logging in, though not those from working that have logged in before.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::address::Address;
@@ -31,56 +34,91 @@ const PAUSE_MAX: Duration = Duration::from_secs(64);
 /// After so long without a wrong password an address begins anew.
 const MEMORY: Duration = Duration::from_secs(15 * 60);
 
-/// So many addresses are remembered, which takes less than half a megabyte.
+/// So many addresses are remembered, which takes less than a megabyte.
 const ADDRESSES_MAX: usize = 4096;
+
+/// Of an address, so many names are remembered. What was counted for others stays.
+const NAMES_MAX: usize = 8;
 
 /// What addresses have failed at.
 #[derive(Debug, Default)]
-pub struct Throttle(BTreeMap<Address, Failures>);
+pub struct Throttle {
+    addresses: BTreeMap<Address, Failures>,
+    /// Names are remembered by their hashes, which nobody outside can foresee.
+    hasher: RandomState,
+}
 
 /// What one has.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Failures {
+    /// With all names.
     count: u32,
+    /// With some of them: the name's hash, and how many.
+    by_name: Vec<(u64, u32)>,
     /// When the last was, on the clock of whoever asks.
     last: Duration,
 }
 
 impl Failures {
     /// How long after the last the next password is looked at.
-    fn pause(self) -> Duration {
+    fn pause(&self) -> Duration {
         match self.count.checked_sub(FREE_FAILURES + 1) {
             None => Duration::ZERO,
             Some(doublings) => PAUSE_MIN.saturating_mul(1 << doublings.min(16)).min(PAUSE_MAX),
         }
     }
 
-    fn is_forgotten(self, now: Duration) -> bool {
+    fn is_forgotten(&self, now: Duration) -> bool {
         now.saturating_sub(self.last) >= MEMORY
+    }
+    /// One more, with this name.
+    fn add(&mut self, name: u64, now: Duration) {
+        self.last = now;
+        self.count = self.count.saturating_add(1);
+        if let Some((_, count)) = self.by_name.iter_mut().find(|(known, _)| *known == name) {
+            *count = count.saturating_add(1);
+        } else if self.by_name.len() < NAMES_MAX {
+            self.by_name.push((name, 1));
+        }
+    }
+
+    /// Takes back those with this name.
+    fn forgive(&mut self, name: u64) {
+        if let Some(at) = self.by_name.iter().position(|(known, _)| *known == name) {
+            self.count = self.count.saturating_sub(self.by_name.swap_remove(at).1);
+        }
     }
 }
 
 impl Throttle {
     /// Whether a password from there is looked at now.
     pub fn is_open(&self, address: Address, now: Duration) -> bool {
-        let failures = self.0.get(&address);
+        let failures = self.addresses.get(&address);
         failures.is_none_or(|failures| now.saturating_sub(failures.last) >= failures.pause())
     }
 
-    /// A password from there was looked at, and right or wrong.
-    pub fn note(&mut self, address: Address, is_right: bool, now: Duration) {
+    /// A password from there was looked at, which was said to be that of `name`, and right or
+    /// wrong.
+    pub fn note(&mut self, address: Address, name: &[u8], is_right: bool, now: Duration) {
+        let name = self.hasher.hash_one(name);
+        if let Some(failures) = self.addresses.get_mut(&address) {
+            if is_right {
+                failures.forgive(name);
+            }
+            if failures.is_forgotten(now) || failures.count == 0 {
+                self.addresses.remove(&address);
+            }
+        }
         if is_right {
-            self.0.remove(&address);
             return;
         }
-        let before = self.0.get(&address).filter(|failures| !failures.is_forgotten(now));
-        let count = before.map_or(0, |failures| failures.count).saturating_add(1);
-        if !self.0.contains_key(&address) && self.0.len() == ADDRESSES_MAX {
-            let oldest = self.0.iter().min_by_key(|(_, failures)| failures.last);
+        if !self.addresses.contains_key(&address) && self.addresses.len() == ADDRESSES_MAX {
+            let oldest = self.addresses.iter().min_by_key(|(_, failures)| failures.last);
             let oldest = oldest.map(|(address, _)| *address);
-            oldest.and_then(|address| self.0.remove(&address));
+            oldest.and_then(|address| self.addresses.remove(&address));
         }
-        self.0.insert(address, Failures { count, last: now });
+        let none = || Failures { count: 0, by_name: Vec::new(), last: now };
+        self.addresses.entry(address).or_insert_with(none).add(name, now);
     }
 }
 
@@ -100,11 +138,11 @@ mod tests {
         let mut now = at_ms(5);
         for _ in 0..FREE_FAILURES {
             assert!(throttle.is_open(SOMEBODY, now));
-            throttle.note(SOMEBODY, false, now);
+            throttle.note(SOMEBODY, b"admin", false, now);
         }
         assert!(throttle.is_open(SOMEBODY, now), "the last that is free");
         for pause_s in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
-            throttle.note(SOMEBODY, false, now);
+            throttle.note(SOMEBODY, b"admin", false, now);
             now += at_ms(pause_s * 1000 - 1);
             assert!(!throttle.is_open(SOMEBODY, now), "{pause_s}");
             assert!(throttle.is_open(Address::V4(2), now), "others do not wait");
@@ -118,33 +156,62 @@ mod tests {
         let mut throttle = Throttle::default();
         let fail = |throttle: &mut Throttle, now| {
             for _ in 0..=FREE_FAILURES {
-                throttle.note(SOMEBODY, false, now);
+                throttle.note(SOMEBODY, b"admin", false, now);
             }
         };
         fail(&mut throttle, at_ms(0));
         assert!(!throttle.is_open(SOMEBODY, at_ms(0)));
-        throttle.note(SOMEBODY, true, at_ms(0));
-        assert!(throttle.is_open(SOMEBODY, at_ms(0)) && throttle.0.is_empty());
+        throttle.note(SOMEBODY, b"admin", true, at_ms(0));
+        assert!(throttle.is_open(SOMEBODY, at_ms(0)) && throttle.addresses.is_empty());
         fail(&mut throttle, at_ms(0));
-        throttle.note(SOMEBODY, false, MEMORY - at_ms(1));
+        throttle.note(SOMEBODY, b"admin", false, MEMORY - at_ms(1));
         assert!(!throttle.is_open(SOMEBODY, MEMORY), "that was one more");
-        throttle.note(SOMEBODY, false, MEMORY + MEMORY);
+        throttle.note(SOMEBODY, b"admin", false, MEMORY + MEMORY);
         assert!(throttle.is_open(SOMEBODY, MEMORY + MEMORY), "and that is the first");
+    }
+
+    /// Who had any account had as many guesses at all others as the server could check.
+    #[test]
+    fn a_right_password_excuses_none_of_another_name() {
+        let mut throttle = Throttle::default();
+        let now = at_ms(0);
+        for _ in 0..FREE_FAILURES {
+            throttle.note(SOMEBODY, b"admin", false, now);
+            throttle.note(SOMEBODY, b"graphs", true, now);
+        }
+        // His own slips are.
+        throttle.note(SOMEBODY, b"graphs", false, now);
+        assert!(!throttle.is_open(SOMEBODY, now));
+        throttle.note(SOMEBODY, b"graphs", true, now);
+        assert!(throttle.is_open(SOMEBODY, now));
+        throttle.note(SOMEBODY, b"admin", false, now);
+        throttle.note(SOMEBODY, b"graphs", true, now);
+        assert!(!throttle.is_open(SOMEBODY, now));
+        // However many names there are: of those that are not remembered none is excused.
+        let mut throttle = Throttle::default();
+        for name in 0..=FREE_FAILURES as u8 {
+            throttle.note(SOMEBODY, &[name], false, now);
+        }
+        throttle.note(SOMEBODY, &[FREE_FAILURES as u8], true, now);
+        assert!(!throttle.is_open(SOMEBODY, now));
     }
 
     #[test]
     fn the_oldest_leaves_a_full_table() {
         let mut throttle = Throttle::default();
+        let fail = |throttle: &mut Throttle, address, ms| {
+            throttle.note(address, b"admin", false, at_ms(ms));
+        };
         for number in 0..ADDRESSES_MAX as u32 {
-            throttle.note(Address::V4(number), false, at_ms(u64::from(number)));
+            fail(&mut throttle, Address::V4(number), u64::from(number));
         }
-        assert_eq!(throttle.0.len(), ADDRESSES_MAX);
+        assert_eq!(throttle.addresses.len(), ADDRESSES_MAX);
         // One that is there already pushes nobody out, and becomes the latest.
-        throttle.note(Address::V4(0), false, at_ms(1 << 20));
-        assert_eq!(throttle.0.len(), ADDRESSES_MAX);
-        throttle.note(Address::Unix, false, at_ms(1 << 21));
-        assert_eq!(throttle.0.len(), ADDRESSES_MAX);
-        let has = |number| throttle.0.contains_key(&Address::V4(number));
-        assert!(has(0) && !has(1) && has(2) && throttle.0.contains_key(&Address::Unix));
+        fail(&mut throttle, Address::V4(0), 1 << 20);
+        assert_eq!(throttle.addresses.len(), ADDRESSES_MAX);
+        fail(&mut throttle, Address::Unix, 1 << 21);
+        assert_eq!(throttle.addresses.len(), ADDRESSES_MAX);
+        let has = |number| throttle.addresses.contains_key(&Address::V4(number));
+        assert!(has(0) && !has(1) && has(2) && throttle.addresses.contains_key(&Address::Unix));
     }
 }
