@@ -9,8 +9,15 @@ pub fn unix_time() -> Duration {
 }
 
 /// A moment that time is counted from.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopwatch(Instant);
+
+impl From<Instant> for Stopwatch {
+    /// Counts from then.
+    fn from(instant: Instant) -> Self {
+        Self(instant)
+    }
+}
 
 impl Stopwatch {
     /// Counts from now.

@@ -606,18 +606,23 @@ impl<'c, S: Sampling> Worker<'c, S> {
             return;
         }
         self.tried_room = Stopwatch::start();
-        while let Some(&place) = self.short_of_room.front() {
+        for _ in 0..self.short_of_room.len() {
+            let Some(&place) = self.short_of_room.front() else { break };
             let waits = |worker: &Self| {
                 let connection = worker.connections.get(place).and_then(Option::as_ref);
-                connection.is_some_and(|connection| connection.short_of_room.is_some())
+                connection.and_then(|connection| connection.short_of_room)
             };
-            if waits(self) {
+            let waited = waits(self);
+            if waited.is_some() {
                 self.turn(place);
             }
-            if waits(self) {
-                break;
+            match waits(self) {
+                None => _ = self.short_of_room.pop_front(),
+                // One of its requests has been answered, and another waits: others were there
+                // before that.
+                since if since != waited => self.short_of_room.rotate_left(1),
+                Some(_) => break,
             }
-            self.short_of_room.pop_front();
         }
     }
 

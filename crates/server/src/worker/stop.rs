@@ -2,7 +2,8 @@
 //! to take what they have asked for.
 //!
 //! ```text
-//! turn --+--> output is parked, or a read from flash under way: waits for that, has another turn
+//! turn --+--> output is parked, or a read from flash under way, or there is no room for a reply:
+//!        |    waits for that, has another turn
 //!        +--> others come before the rest of its requests: has another turn behind theirs
 //!        +--> closed
 //! ```
@@ -67,6 +68,8 @@ impl<S: Sampling> Worker<'_, S> {
                 }
                 self.take_queued();
             }
+            // Whoever has ended gives room back.
+            self.try_short_of_room();
             self.turner.answer_reads();
             self.server.mailboxes[self.number].take_deliveries(&mut self.deliveries);
             self.take_deliveries();
@@ -84,5 +87,6 @@ pub(super) fn prepare(connection: &mut Connection<'_>) {
 
 /// Whether all is done, when a turn has ended and it waits, that can be done without its client.
 pub(super) fn is_done(connection: &Connection<'_>) -> bool {
-    connection.parked.is_empty() && (connection.fetching == 0 || connection.is_claiming)
+    let is_answered = connection.fetching == 0 && connection.short_of_room.is_none();
+    connection.parked.is_empty() && (is_answered || connection.is_claiming)
 }

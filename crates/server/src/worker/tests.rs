@@ -4,6 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
 
 use larder::Expiry;
 use protocol::Wire;
@@ -13,9 +15,14 @@ use crate::address::Address;
 use crate::connection::Info;
 use crate::listen::Door;
 use crate::options::Options;
+use crate::output::OUTPUT_BYTES_MAX;
+use crate::parked::Room;
 use crate::sampling::Unsampled;
 use crate::start::tests::Parts;
 use crate::users::Users;
+
+/// A value for whose reply there has to be room.
+const BIG_BYTES: usize = 70_000;
 
 /// Longer than what is certain to come takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -197,6 +204,57 @@ fn what_stands_behind_parked_output_is_answered_at_the_end() {
     connection.parked.park(&[b"parked "], &server.parked).expect("there is room");
     connection.unread = b"mn\r\n".to_vec();
     assert_eq!(scene.end(), ("parked MN\r\n".to_owned(), true));
+}
+
+/// All the room for parked output there is.
+fn all_room(server: &Server) -> Room<'_> {
+    let mut room = Room::new(&server.parked, None);
+    assert!(room.grow(server.parked.bytes_max() - OUTPUT_BYTES_MAX), "nobody has any");
+    room
+}
+
+fn store_big(server: &Server) -> String {
+    server.cache.set(b"big", &[b'v'; BIG_BYTES], Expiry::NEVER).expect("there is memory");
+    format!("VALUE big 0 {BIG_BYTES}\r\n{}\r\nEND\r\n", "v".repeat(BIG_BYTES))
+}
+
+#[test]
+fn what_waits_for_room_is_answered_at_the_end() {
+    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let reply = store_big(&server);
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    let room = all_room(&server);
+    scene.ask(b"get big\r\n", |connection| connection.short_of_room.is_some());
+    let (text, is_closed) = thread::scope(|scope| {
+        // Others end and give back what they had, perhaps a while later.
+        scope.spawn(move || {
+            thread::sleep(2 * ROOM_LOOK);
+            drop(room);
+        });
+        scene.end()
+    });
+    assert!(text == reply && is_closed, "{} bytes, {is_closed}", text.len());
+}
+
+/// Its next request took the ten seconds of those who had come after it.
+#[test]
+fn who_was_answered_without_room_waits_behind_the_others() {
+    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    store_big(&server);
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    let room = all_room(&server);
+    // More than a batch lies between the two.
+    let requests = format!("get big\r\n{}get big\r\n", "mn\r\n".repeat(500));
+    scene.ask(requests.as_bytes(), |connection| connection.short_of_room.is_some());
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(11)).expect("it is up for that");
+    scene.connection().short_of_room = Some(long_ago.into());
+    // There is nobody at that place: whoever comes to it takes it off the list.
+    scene.worker.short_of_room.push_back(7);
+    scene.worker.tried_room = long_ago.into();
+    scene.worker.try_short_of_room();
+    assert!(scene.connection().short_of_room.is_some_and(|since| since != long_ago.into()));
+    assert_eq!(scene.worker.short_of_room, [0]);
+    drop(room);
 }
 
 #[test]
