@@ -69,12 +69,13 @@ impl Flash {
 
     /// Whether nothing new is taken, because the device takes no pages or no notes.
     pub(crate) fn is_failing(&self) -> bool {
-        self.unsound.load(Ordering::Relaxed) || lock(&self.writer).failures >= FAILURES_MAX
+        self.is_unsound() || lock(&self.writer).failures >= FAILURES_MAX
     }
 
     /// Tries again what a device refused: a whole segment, since one that is nearly full may take a
     /// page, and then lose what it is given of segments.
     fn heal(&self, pages: &mut Pages) {
+        self.tell_of_loss();
         if self.unsound.load(Ordering::Relaxed) {
             self.void_device();
         }

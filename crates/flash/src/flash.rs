@@ -16,6 +16,7 @@ use crate::journal::{BitsLock, Journal};
 use crate::open::Doubt;
 use crate::stats::Counters;
 use crate::superblock::{SEQUENCE_MAX, Superblock};
+use crate::sync::Syncing;
 use crate::usage::Usage;
 use crate::writer::Writer;
 use crate::{Compression, Costs, Links, Partition, Place, Promotion, Watermarks};
@@ -119,6 +120,8 @@ pub struct Flash {
     pub(crate) is_behind: AtomicBool,
     /// Something died or was flushed, and the device does not know.
     pub(crate) unsound: AtomicBool,
+    /// Whether the device keeps what it was told.
+    pub(crate) syncing: Syncing,
     pub(crate) counters: Counters,
 }
 
@@ -273,20 +276,22 @@ impl Flash {
     }
 
     /// Whether something died or was flushed of which the device does not know, because it takes no
-    /// notes: not even that all on it is void, which [`Flash::maintain`] goes on telling it. Until
-    /// it knows, whoever opens it in the same boot may find there what was deleted or replaced.
+    /// notes, or has lost some: not even that all on it is void, which [`Flash::maintain`] goes on
+    /// telling it. Until it knows, whoever opens it in the same boot may find there what was
+    /// deleted or replaced.
     pub fn is_unsound(&self) -> bool {
-        self.unsound.load(Ordering::Relaxed)
+        self.unsound.load(Ordering::Relaxed) || self.syncing.has_lost()
     }
 
     /// Makes every segment void that was opened before this moment, for the next start: it needs a
-    /// note, and without it nothing new is taken.
-    pub(crate) fn void_device(&self) {
+    /// note, and without it nothing new is taken. `false` if that was refused.
+    pub(crate) fn void_device(&self) -> bool {
         let mut superblock = lock(&self.superblock);
         let next = self.next_sequence.load(Ordering::Relaxed);
         superblock.void_below = superblock.void_below.max(next);
         let is_written = self.write_superblock(&superblock);
         self.unsound.store(!is_written, Ordering::Relaxed);
+        is_written
     }
 
     /// Writes the superblock. `false` if that fails.

@@ -33,6 +33,7 @@ use crate::partition::HotTarget;
 use crate::sampling::Sampling;
 use crate::stats::Counters;
 use crate::superblock::{NoSuperblock, Superblock};
+use crate::sync::Syncing;
 use crate::table::Entry;
 use crate::watermarks::Watermarks;
 use crate::writer::{BUFFERS, Stream, Writer};
@@ -316,6 +317,7 @@ impl Flash {
             bits_locks: BitsLock::all(geometry.segments),
             is_behind: AtomicBool::new(false),
             unsound: AtomicBool::new(false),
+            syncing: Syncing::default(),
             counters: Counters::default(),
         }
     }

@@ -165,7 +165,7 @@ impl Flash {
         if writer.is_closed {
             return Err(Refused::Closed);
         }
-        if writer.failures >= FAILURES_MAX || self.unsound.load(Ordering::Relaxed) {
+        if writer.failures >= FAILURES_MAX || self.is_unsound() {
             return Err(Refused::Failing);
         }
         let segment_bytes = self.geometry.segment_bytes;

@@ -16,13 +16,23 @@ use crate::{Attributes, Condition, FlashSettings};
 const FLASH_BYTES: usize = 16 << 20;
 const STORES_BETWEEN: u32 = 20;
 
-/// A device that looks at each write of pages whether the thread that writes is pinned.
+/// A device that looks at each write of pages, and each sync, whether its thread is pinned.
 #[derive(Debug)]
 struct Watching {
     inner: FakeDevice,
     epochs: OnceLock<Arc<Epochs>>,
     unpinned: AtomicU64,
     pinned: AtomicU64,
+}
+
+impl Watching {
+    fn count(&self) {
+        if let Some(epochs) = self.epochs.get() {
+            let may_move_on = epochs.try_reach(epochs.latest_tag());
+            let count = if may_move_on { &self.unpinned } else { &self.pinned };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Device for Watching {
@@ -35,11 +45,7 @@ impl Device for Watching {
     }
 
     fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
-        if let Some(epochs) = self.epochs.get() {
-            let may_move_on = epochs.try_reach(epochs.latest_tag());
-            let count = if may_move_on { &self.unpinned } else { &self.pinned };
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        self.count();
         self.inner.write(page, source)
     }
 
@@ -52,6 +58,7 @@ impl Device for Watching {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.count();
         self.inner.sync()
     }
 }
@@ -97,6 +104,38 @@ fn who_writes_a_segment_is_not_pinned() {
         let all = pinned + unpinned;
         assert!(pinned == 0 && unpinned > 100, "{pinned} of {all}, {value_bytes}, {compress}");
     }
+}
+
+/// Nobody asked the kernel whether it had kept what was noted.
+#[test]
+fn a_device_is_synced_about_once_a_minute_by_who_trains_if_anybody_does() {
+    let device = Arc::new(FakeDevice::new(4096, 1, Faults::default()));
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(device.clone(), [7; 16]) };
+    let clock = Arc::new(ManualClock::new(1_800_000_000));
+    let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
+    let cache = builder.clock(clock.clone()).build().expect("it fits");
+    let mut synced = device.counts().syncs;
+    let mut syncs = |work: &dyn Fn()| {
+        work();
+        let before = std::mem::replace(&mut synced, device.counts().syncs);
+        synced - before
+    };
+    let maintain = || {
+        for _ in 0..10 {
+            while cache.maintain() {}
+        }
+    };
+    let train = || while cache.train() {};
+    syncs(&maintain);
+    for _ in 0..3 {
+        clock.advance(59);
+        assert_eq!(syncs(&maintain), 0);
+        clock.advance(1);
+        assert_eq!(syncs(&maintain), 1);
+    }
+    clock.advance(60);
+    assert_eq!([syncs(&train), syncs(&maintain), syncs(&maintain)], [0; 3]);
+    assert_eq!([syncs(&train), syncs(&train), syncs(&maintain)], [1, 0, 0]);
 }
 
 /// A cache of which some items are on flash.
