@@ -64,7 +64,7 @@ impl Flash {
         let collects_more = self.wants_collection(&mut chores)
             && self.collect(&mut chores, links, now, Need::Room)
             && self.wants_collection(&mut chores);
-        self.turn_worn() || collects_more
+        self.turn_worn(links) || collects_more
     }
 
     /// Whether nothing new is taken, because the device takes no pages or no notes.

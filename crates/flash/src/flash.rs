@@ -18,6 +18,7 @@ use crate::stats::Counters;
 use crate::superblock::{SEQUENCE_MAX, Superblock};
 use crate::sync::Syncing;
 use crate::usage::Usage;
+use crate::worn::Worn;
 use crate::writer::Writer;
 use crate::{Compression, Costs, Links, Partition, Place, Promotion, Watermarks};
 
@@ -113,8 +114,8 @@ pub struct Flash {
     pub(crate) next_sequence: AtomicU64,
     /// A segment waits to be written. A hint.
     pub(crate) has_waiting: AtomicBool,
-    /// The list of some segment's journal is nearly full.
-    pub(crate) has_worn: AtomicBool,
+    /// Lists of journals that are nearly full.
+    pub(crate) worn: Worn,
     pub(crate) bits_locks: Box<[BitsLock]>,
     /// Somebody who could not wait found no room. A hint.
     pub(crate) is_behind: AtomicBool,

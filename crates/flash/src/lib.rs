@@ -68,8 +68,9 @@
 //! [`Flash::note_change`] and [`Flash::has_changed`] are called under locks of the index and take
 //! at most the last three.
 //! Whoever syncs has a lock of its own behind that of the chores and before the superblock's. That
-//! of a dictionary's slot comes behind all of them, and nothing is called while it is held. No
-//! page is read or written while the writer's lock is held; only notes are.
+//! of a dictionary's slot comes behind all of them, and so does that of worn journals; nothing is
+//! called while they are held. No page is read or written while the writer's lock is held; only
+//! notes are.
 
 #![forbid(unsafe_code)]
 
@@ -112,6 +113,7 @@ mod usage;
 mod walk;
 mod watermarks;
 mod window;
+mod worn;
 mod writer;
 
 pub use codec::record::{Fields, KEY_BYTES_MAX, Record};

@@ -36,6 +36,7 @@ use crate::superblock::{NoSuperblock, Superblock};
 use crate::sync::Syncing;
 use crate::table::Entry;
 use crate::watermarks::Watermarks;
+use crate::worn::Worn;
 use crate::writer::{BUFFERS, Stream, Writer};
 use crate::{Costs, Flash, Reached, Settings};
 
@@ -313,7 +314,7 @@ impl Flash {
             writer: Mutex::new(writer),
             next_sequence: AtomicU64::new(next_sequence),
             has_waiting: AtomicBool::new(false),
-            has_worn: AtomicBool::new(false),
+            worn: Worn::default(),
             bits_locks: BitsLock::all(geometry.segments),
             is_behind: AtomicBool::new(false),
             unsound: AtomicBool::new(false),
