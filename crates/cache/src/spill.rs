@@ -293,6 +293,7 @@ impl Cache {
             turn.end_if_long(&*self.clock);
         }
         tier.counters.items.fetch_sub(count, Ordering::Relaxed);
+        tier.flash.note_emptied();
         // Release: partner is the acquire in `FlashTier::is_purged`.
         tier.purged.store(flushed, Ordering::Release);
         true

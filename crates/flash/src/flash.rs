@@ -226,7 +226,7 @@ impl Flash {
     }
 
     /// Makes everything stored so far void, on the device too. Places handed out before lead
-    /// nowhere. The index is the caller's to empty.
+    /// nowhere. The index is the caller's to empty, who says so by [`Flash::note_emptied`].
     pub fn flush(&self) {
         let mut writer = lock(&self.writer);
         // First, while all journals take notes: what dies before this is on the device has to be
@@ -251,6 +251,16 @@ impl Flash {
         self.segments.iter().for_each(|segment| segment.set_state(State::Free, Area::Cold));
         self.counters.no_items();
         self.end_all_flushes();
+    }
+
+    /// Takes note that the index leads to none of the places of before a flush any more, and that
+    /// nothing has come in since: until then whoever takes out one of them counts an item as gone
+    /// that the flush has counted.
+    pub fn note_emptied(&self) {
+        // Nobody takes anything out of the index for the tier's own work, and has yet to count it.
+        let _chores = lock(&self.chores);
+        let _writer = lock(&self.writer);
+        self.counters.no_items();
     }
 
     /// Keeps on the device when all is to be flushed, in Unix seconds, or 0 for no such plan: what

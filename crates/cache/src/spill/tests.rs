@@ -170,6 +170,28 @@ fn the_index_leads_to_flash_until_the_device_knows_of_a_flush() {
     assert_eq!(cache.flash_items(), 0);
 }
 
+/// Who stored a key over a word of before a flush took an item more from the tier's own count.
+#[test]
+fn the_tier_counts_as_the_cache_does_after_a_flush() {
+    let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
+    assert!(cache.flash_items() > 1000);
+    let put = |number: u32| {
+        let stored =
+            cache.put(&number.to_be_bytes(), &[8; 1500], Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+    };
+    cache.flush(None);
+    (0..1000).for_each(put);
+    while cache.maintain() {}
+    for number in 0..10_000 {
+        put(number);
+        while cache.maintain() {}
+    }
+    let stats = cache.stats().flash.expect("there is a tier");
+    assert!(stats.items > 1000);
+    assert_eq!((stats.items, stats.tier.items), (cache.flash_items(), cache.flash_items()));
+}
+
 /// Moves on by 40 microseconds whenever it is read.
 #[derive(Default)]
 struct Moving(AtomicU64);
