@@ -42,9 +42,11 @@ pub(crate) enum Haste {
 pub(crate) enum Spilled {
     /// It is on flash from now on.
     There,
-    /// It is no longer what was offered, or its time is over, or everything is being flushed, or
-    /// what has its prefix.
+    /// It is no longer what was offered, or its time is over, or what has its prefix is being
+    /// flushed.
     Gone,
+    /// Nothing comes in until what a flush has made void is out of the index.
+    Purging,
     /// The index has no room for another key, for this reason.
     IndexFull(Full),
     /// The index may lead to no more items on flash.
@@ -63,11 +65,15 @@ impl Cache {
         hash: Hash,
         is_alive: impl Fn() -> bool,
     ) -> Spilled {
-        self.stage(Haste::Usual, record, hash, |place| {
+        let spilled = self.stage(Haste::Usual, record, hash, |place| {
             self.lead_to_flash(guard, hash, Some(record.key), place, |_| {
                 is_alive() && !self.is_flushed_below(record.key)
             })
-        })
+        });
+        if spilled == Spilled::Purging {
+            self.count_purging();
+        }
+        spilled
     }
 
     /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock. Unless
@@ -151,8 +157,11 @@ impl Cache {
         lead: impl Fn(Place) -> Result<bool, Full>,
     ) -> Spilled {
         let Some(tier) = &self.flash else { return Spilled::Refused(Refused::Closed) };
-        if record.fields.is_expired(self.now()) || !tier.is_purged() {
+        if record.fields.is_expired(self.now()) {
             return Spilled::Gone;
+        }
+        if !tier.is_purged() {
+            return Spilled::Purging;
         }
         if self.flash_items() as usize >= self.flash_items_max() {
             tier.counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -196,6 +205,14 @@ impl Cache {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         spilled
+    }
+
+    /// Counts an item that leaves memory, if flash takes nothing until the index is purged. Of the
+    /// hot zone these are what is evicted: most is not offered then.
+    pub(crate) fn count_purging(&self) {
+        if let Some(tier) = self.flash.as_deref().filter(|tier| !tier.is_purged()) {
+            tier.counters.refused.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Items on flash to which the index may lead.

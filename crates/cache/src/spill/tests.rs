@@ -192,6 +192,25 @@ fn the_tier_counts_as_the_cache_does_after_a_flush() {
     assert_eq!((stats.items, stats.tier.items), (cache.flash_items(), cache.flash_items()));
 }
 
+/// With a large index that takes seconds, in which all that left memory was lost and nowhere
+/// counted.
+#[test]
+fn what_is_turned_away_until_the_index_is_purged_is_counted() {
+    let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
+    let refused = || cache.stats().flash.expect("there is a tier").refused;
+    cache.flush(None);
+    let (before, evicted) = (refused(), cache.stats().evicted);
+    for number in 0..10_000_u32 {
+        let key = number.to_be_bytes();
+        let stored = cache.put(&key, &[7; 1500], Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+        // What was read is wanted on flash.
+        assert!(cache.get(&key).is_some());
+    }
+    let evicted = cache.stats().evicted - evicted;
+    assert!(evicted > 1000 && refused() - before == evicted, "{} of {evicted}", refused());
+}
+
 /// Moves on by 40 microseconds whenever it is read.
 #[derive(Default)]
 struct Moving(AtomicU64);
