@@ -112,6 +112,8 @@ pub struct Flash {
     pub(crate) writer: Mutex<Writer>,
     /// What the next segment to be opened gets.
     pub(crate) next_sequence: AtomicU64,
+    /// The numbers of the rows that were staged last in each area.
+    pub(crate) latest_rows: [AtomicU64; 2],
     /// A segment waits to be written. A hint.
     pub(crate) has_waiting: AtomicBool,
     /// Lists of journals that are nearly full.

@@ -129,7 +129,7 @@ pub use {
     place::{ACCESSES_MAX, PLACE_BITS, Place},
     promote::Promotion,
     reached::{Reached, STANDSTILL_MAX_S},
-    reader::{Look, Reader, Ticket, Trace},
+    reader::{Life, Look, Reader, Ticket, Trace},
     sizing::Sizing,
     stage::Refused,
     stats::{AreaStats, FlashStats},

@@ -313,6 +313,7 @@ impl Flash {
             chores: Mutex::new(Chores::default()),
             writer: Mutex::new(writer),
             next_sequence: AtomicU64::new(next_sequence),
+            latest_rows: Default::default(),
             has_waiting: AtomicBool::new(false),
             worn: Worn::default(),
             bits_locks: BitsLock::all(geometry.segments),
