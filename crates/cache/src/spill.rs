@@ -8,6 +8,7 @@ use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::{Full, Hash};
 use memory::Guard;
+use stdx::sync::lock;
 
 use crate::admit::Left;
 use crate::cache::Cache;
@@ -25,6 +26,13 @@ pub(crate) const WORDS_FREE_SHARE: usize = 32;
 /// A longer value that lies in pieces, each of at most a sixteenth of a slab, does not move for a
 /// store: they are put together for that, in memory of their own.
 const PIECED_BYTES_MAX: usize = 256 << 10;
+
+/// The share of the time for which scrubbing reads the device while few prefixes are flushed,
+const SCRUB_SHARE: f64 = 0.125;
+/// and when there is hardly room for another one.
+const SCRUB_SHARE_MAX: f64 = 0.5;
+/// Of that so much may be saved up, in microseconds: what an idle background has after a pause.
+const SCRUB_SAVED_US: f64 = 60_000.0;
 
 /// How much time whoever stages an item has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -254,6 +262,7 @@ impl Cache {
         tier.flash.set_costs(tier.read_costs.costs(miss_us.map(|us| us * 1000)));
         let mut more = tier.flash.maintain(&links, self.now());
         tier.tell_of_room();
+        more |= self.scrub_flash(tier, &links);
         let stats = tier.flash.stats();
         tier.entrance.look(self.clock.monotonic_us(), &stats, self.words());
         if self.is_short_of_words() {
@@ -263,6 +272,23 @@ impl Cache {
             more |= tier.flash.recover(&links, self.now());
         }
         more
+    }
+
+    /// Goes on with what flushes of prefixes have left to be scrubbed, while its share of the time
+    /// lasts. Returns whether it does, and there is more. A flush is refused where the tier has no
+    /// room for its prefix, so that the share is the larger, the less room there is.
+    fn scrub_flash(&self, tier: &FlashTier, links: &Links<'_>) -> bool {
+        let Some(used) = tier.flash.prefixes_share() else { return false };
+        let share = SCRUB_SHARE + (SCRUB_SHARE_MAX - SCRUB_SHARE) * used;
+        let mut allowance = lock(&tier.scrubbing);
+        let began_us = self.clock.monotonic_us();
+        allowance.refill_to(began_us, share, SCRUB_SAVED_US);
+        if !allowance.has_any() {
+            return false;
+        }
+        let more = tier.flash.scrub_on(links);
+        allowance.spend(self.clock.monotonic_us().saturating_sub(began_us));
+        more && allowance.has_any()
     }
 
     /// Whether what leaves the hot zone moves to flash as it is, past the compressed zone: the

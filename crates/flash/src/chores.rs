@@ -27,6 +27,8 @@ pub(crate) struct Chores {
     pub(crate) evicts_next: bool,
     /// Where scrubbing stands.
     pub(crate) scrub: Scrub,
+    /// Its steps are made by [`Flash::scrub_on`].
+    pub(crate) is_scrubbed_apart: bool,
     /// In which hits are counted for the partition.
     pub(crate) window: Window,
 }
@@ -53,7 +55,9 @@ impl Flash {
         }
         self.write_waiting(links);
         self.prepare_ahead();
-        self.scrub(&mut chores, links);
+        if !chores.is_scrubbed_apart {
+            self.scrub(&mut chores, links);
+        }
         self.repartition(&mut chores.window);
         if self.is_failing() && lock(&self.writer).free_segments() > 0 {
             // Nothing that would move finds a place, and there is a segment to try.

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use ::io::ManualClock;
 use ::io::device::{Device, FakeDevice, Faults, PAGE_BYTES, Page};
+use ::io::{Clock, ManualClock};
 use memory::Epochs;
 use stdx::random::Xorshift;
 
@@ -209,6 +209,85 @@ fn what_is_turned_away_until_the_index_is_purged_is_counted() {
     }
     let evicted = cache.stats().evicted - evicted;
     assert!(evicted > 1000 && refused() - before == evicted, "{} of {evicted}", refused());
+}
+
+/// A device that takes ten milliseconds for each segment that is read.
+#[derive(Debug)]
+struct Slow {
+    inner: FakeDevice,
+    clock: Arc<ManualClock>,
+    read_us: AtomicU64,
+}
+
+impl Device for Slow {
+    fn pages(&self) -> u64 {
+        self.inner.pages()
+    }
+
+    fn read(&self, page: u64, target: &mut [Page]) -> io::Result<()> {
+        self.clock.advance_us(10_000);
+        self.read_us.fetch_add(10_000, Ordering::Relaxed);
+        self.inner.read(page, target)
+    }
+
+    fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
+        self.inner.write(page, source)
+    }
+
+    fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
+        self.inner.read_note(at, target)
+    }
+
+    fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
+        self.inner.write_note(at, source)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+}
+
+/// After so many turns of an idle background, ten a second, scrubbing is over for this many
+/// prefixes, and for how many microseconds it has read meanwhile, of so many.
+fn scrubbed(prefixes: u32) -> (u32, u64, u64) {
+    let clock = Arc::new(ManualClock::new(1_800_000_000));
+    let inner = FakeDevice::new(4 * (FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
+    let device = Arc::new(Slow { inner, clock: clock.clone(), read_us: AtomicU64::new(0) });
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(device.clone(), [7; 16]) };
+    let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
+    let cache = builder.clock(clock.clone()).build().expect("it fits");
+    let mut random = Xorshift::default();
+    for number in 0..30_000_u32 {
+        let value: Vec<u8> = (0..1500).map(|_| random.draw() as u8).collect();
+        let stored =
+            cache.put(&number.to_be_bytes(), &value, Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+        while number % STORES_BETWEEN == 0 && cache.maintain() {}
+    }
+    let tier = cache.flash.as_deref().expect("there is a tier");
+    let stats = tier.flash.stats();
+    assert!((300..450).contains(&stats.segments_written), "{stats:?}");
+    for number in 0..prefixes {
+        assert!(cache.flush_prefix(format!("prefix{number:04}").as_bytes()).is_ok());
+    }
+    let read_us = || device.read_us.load(Ordering::Relaxed);
+    let (began_us, read_before_us, mut turns) = (clock.monotonic_us(), read_us(), 0);
+    while tier.flash.prefixes_flushed() > 0 {
+        while cache.maintain() {}
+        clock.advance_us(100_000);
+        turns += 1;
+    }
+    (turns, read_us() - read_before_us, clock.monotonic_us() - began_us)
+}
+
+/// An idle background slept for a tenth of a second with each segment, so that a pass over a large
+/// device took hours, in which the page of prefixes filled up.
+#[test]
+fn scrubbing_has_a_share_of_the_time_and_a_larger_one_where_prefixes_fill_their_page() {
+    let [(few_turns, few_us, of_few_us), (many_turns, many_us, of_many_us)] = [1, 60].map(scrubbed);
+    assert!(few_turns < 280 && many_turns < few_turns / 2 + 20, "{few_turns}, {many_turns}");
+    assert!(few_us * 100 < of_few_us * 15, "{few_us} of {of_few_us}");
+    assert!(many_us * 100 < of_many_us * 40, "{many_us} of {of_many_us}");
 }
 
 /// Moves on by 40 microseconds whenever it is read.
