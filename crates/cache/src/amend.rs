@@ -356,6 +356,10 @@ impl<'c> Session<'c> {
             if self.cache.is_over(expiry) {
                 return (Fate::Remove, Touch::Done);
             }
+            if expiry_of(item) == expiry {
+                // So its row on flash, if that is spare, is as it was, too.
+                return (Fate::Keep, Touch::Done);
+            }
             if self.put_expiry(seen, expiry) {
                 (Fate::Alter, Touch::Done)
             } else {
@@ -378,9 +382,6 @@ impl<'c> Session<'c> {
     /// its index table.
     pub(crate) fn put_expiry(&self, seen: &Seen<'_>, expiry: Expiry) -> bool {
         let item = seen.found.item;
-        if expiry_of(item) == expiry {
-            return true;
-        }
         let has_room = expiry.early_ms == 0 && item.set_expiry(expiry.second);
         if has_room {
             self.cache.hot.note_expiry(seen.found.place(), expiry.second);

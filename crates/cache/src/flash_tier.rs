@@ -40,6 +40,7 @@ use ::io::device::PAGE_BYTES;
 use index::Hash;
 use stdx::sync::lock;
 
+use crate::allowance::Allowance;
 use crate::cache::Cache;
 use crate::entrance::Entrance;
 use crate::fetches::Fetches;
@@ -74,6 +75,8 @@ pub(crate) struct FlashTier {
     /// Told when something was written.
     room: (Mutex<()>, Condvar),
     pub(crate) read_costs: ReadCosts,
+    /// Time for scrubbing.
+    pub(crate) scrubbing: Mutex<Allowance>,
     pub(crate) counters: Counters,
 }
 
@@ -118,6 +121,7 @@ impl FlashTier {
             is_hurried: AtomicBool::new(false),
             room: (Mutex::new(()), Condvar::new()),
             read_costs: ReadCosts::default(),
+            scrubbing: Mutex::default(),
             counters: Counters::default(),
         }
     }

@@ -41,6 +41,7 @@ impl Links for Cache {
         if let Some(below) = &self.below {
             below.counters.throttled.fetch_add(1, Ordering::Relaxed);
         }
+        self.count_purging();
         self.remember(self.hash(item.key()), Left::Otherwise);
         self.tell_evicted(item, class);
     }

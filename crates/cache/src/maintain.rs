@@ -115,6 +115,7 @@ impl Cache {
     /// from one thread in a loop with [`Cache::wait_for_work`]; a second thread's call returns at
     /// once. It yields the core every hundred microseconds, so that requests on it need not wait.
     pub fn maintain(&self) -> bool {
+        self.sync_between();
         let Ok(mut chores) = self.chores.try_lock() else {
             return false;
         };

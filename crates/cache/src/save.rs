@@ -249,7 +249,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
                 self.saved.items += 1;
                 self.saved.bytes += bytes;
             }
-            Spilled::Gone | Spilled::IndexFull(_) => {}
+            Spilled::Gone | Spilled::Purging | Spilled::IndexFull(_) => {}
             Spilled::Refused(Refused::TooLarge) => self.saved.too_large += 1,
             Spilled::ShareFull | Spilled::Refused(Refused::Busy) => {
                 return ControlFlow::Break(SaveEnd::Full);

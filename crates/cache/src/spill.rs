@@ -8,6 +8,7 @@ use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::{Full, Hash};
 use memory::Guard;
+use stdx::sync::lock;
 
 use crate::admit::Left;
 use crate::cache::Cache;
@@ -26,6 +27,13 @@ pub(crate) const WORDS_FREE_SHARE: usize = 32;
 /// store: they are put together for that, in memory of their own.
 const PIECED_BYTES_MAX: usize = 256 << 10;
 
+/// The share of the time for which scrubbing reads the device while few prefixes are flushed,
+const SCRUB_SHARE: f64 = 0.125;
+/// and when there is hardly room for another one.
+const SCRUB_SHARE_MAX: f64 = 0.5;
+/// Of that so much may be saved up, in microseconds: what an idle background has after a pause.
+const SCRUB_SAVED_US: f64 = 60_000.0;
+
 /// How much time whoever stages an item has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
@@ -42,9 +50,11 @@ pub(crate) enum Haste {
 pub(crate) enum Spilled {
     /// It is on flash from now on.
     There,
-    /// It is no longer what was offered, or its time is over, or everything is being flushed, or
-    /// what has its prefix.
+    /// It is no longer what was offered, or its time is over, or what has its prefix is being
+    /// flushed.
     Gone,
+    /// Nothing comes in until what a flush has made void is out of the index.
+    Purging,
     /// The index has no room for another key, for this reason.
     IndexFull(Full),
     /// The index may lead to no more items on flash.
@@ -63,11 +73,15 @@ impl Cache {
         hash: Hash,
         is_alive: impl Fn() -> bool,
     ) -> Spilled {
-        self.stage(Haste::Usual, record, hash, |place| {
+        let spilled = self.stage(Haste::Usual, record, hash, |place| {
             self.lead_to_flash(guard, hash, Some(record.key), place, |_| {
                 is_alive() && !self.is_flushed_below(record.key)
             })
-        })
+        });
+        if spilled == Spilled::Purging {
+            self.count_purging();
+        }
+        spilled
     }
 
     /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock. Unless
@@ -151,8 +165,11 @@ impl Cache {
         lead: impl Fn(Place) -> Result<bool, Full>,
     ) -> Spilled {
         let Some(tier) = &self.flash else { return Spilled::Refused(Refused::Closed) };
-        if record.fields.is_expired(self.now()) || !tier.is_purged() {
+        if record.fields.is_expired(self.now()) {
             return Spilled::Gone;
+        }
+        if !tier.is_purged() {
+            return Spilled::Purging;
         }
         if self.flash_items() as usize >= self.flash_items_max() {
             tier.counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -198,6 +215,14 @@ impl Cache {
         spilled
     }
 
+    /// Counts an item that leaves memory, if flash takes nothing until the index is purged. Of the
+    /// hot zone these are what is evicted: most is not offered then.
+    pub(crate) fn count_purging(&self) {
+        if let Some(tier) = self.flash.as_deref().filter(|tier| !tier.is_purged()) {
+            tier.counters.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Items on flash to which the index may lead.
     pub(crate) fn flash_items_max(&self) -> usize {
         self.limit_bytes() / INDEX_SHARE / self.index.kind().item_bytes()
@@ -237,6 +262,7 @@ impl Cache {
         tier.flash.set_costs(tier.read_costs.costs(miss_us.map(|us| us * 1000)));
         let mut more = tier.flash.maintain(&links, self.now());
         tier.tell_of_room();
+        more |= self.scrub_flash(tier, &links);
         let stats = tier.flash.stats();
         tier.entrance.look(self.clock.monotonic_us(), &stats, self.words());
         if self.is_short_of_words() {
@@ -246,6 +272,23 @@ impl Cache {
             more |= tier.flash.recover(&links, self.now());
         }
         more
+    }
+
+    /// Goes on with what flushes of prefixes have left to be scrubbed, while its share of the time
+    /// lasts. Returns whether it does, and there is more. A flush is refused where the tier has no
+    /// room for its prefix, so that the share is the larger, the less room there is.
+    fn scrub_flash(&self, tier: &FlashTier, links: &Links<'_>) -> bool {
+        let Some(used) = tier.flash.prefixes_share() else { return false };
+        let share = SCRUB_SHARE + (SCRUB_SHARE_MAX - SCRUB_SHARE) * used;
+        let mut allowance = lock(&tier.scrubbing);
+        let began_us = self.clock.monotonic_us();
+        allowance.refill_to(began_us, share, SCRUB_SAVED_US);
+        if !allowance.has_any() {
+            return false;
+        }
+        let more = tier.flash.scrub_on(links);
+        allowance.spend(self.clock.monotonic_us().saturating_sub(began_us));
+        more && allowance.has_any()
     }
 
     /// Whether what leaves the hot zone moves to flash as it is, past the compressed zone: the
@@ -293,6 +336,7 @@ impl Cache {
             turn.end_if_long(&*self.clock);
         }
         tier.counters.items.fetch_sub(count, Ordering::Relaxed);
+        tier.flash.note_emptied();
         // Release: partner is the acquire in `FlashTier::is_purged`.
         tier.purged.store(flushed, Ordering::Release);
         true

@@ -1,10 +1,13 @@
-//! When dictionaries are trained, and by whom.
+//! When dictionaries are trained, and by whom; and when flash is synced.
 //!
 //! Training takes some tenths of a second of a processor. The background's thread, which moves
 //! items down, cannot do that while stores come: what it has no time for is evicted. So a thread of
 //! its own calls [`Cache::train`], if there is one, as in the server, and may have the lowest
 //! priority: it holds no lock meanwhile that anybody waits for. Without one the background trains
 //! by itself, as soon as it is calm.
+//!
+//! The same thread has the device of the flash tier keep what it was told, about once a minute,
+//! which takes as long as the device takes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +19,7 @@ const CALM_US: u64 = 1_000_000;
 /// What who trains and the background tell each other.
 #[derive(Debug, Default)]
 pub(crate) struct Training {
-    /// A thread of its own trains.
+    /// A thread of its own trains, and syncs.
     is_apart: AtomicBool,
     /// Something was trained: the heap has grown for a moment.
     has_trained: AtomicBool,
@@ -30,12 +33,28 @@ pub(crate) struct Calm {
 }
 
 impl Cache {
-    /// Trains the dictionaries that are due, each in some tenths of a second. From the first call
-    /// on, [`Cache::maintain`] does not: call it now and then from a thread of its own, which may
-    /// have a low priority. Returns whether anything was done.
+    /// Trains the dictionaries that are due, each in some tenths of a second, and syncs the device
+    /// of the flash tier if that is. From the first call on, [`Cache::maintain`] does neither: call
+    /// it now and then from a thread of its own, which may have a low priority. Returns whether
+    /// anything was trained.
     pub fn train(&self) -> bool {
         self.training.is_apart.store(true, Ordering::Relaxed);
+        self.sync_flash();
         self.train_due()
+    }
+
+    /// The background's part: syncs the device of the flash tier if that is due and nobody else
+    /// does. The caller is not pinned, and holds no lock.
+    pub(crate) fn sync_between(&self) {
+        if !self.training.is_apart.load(Ordering::Relaxed) {
+            self.sync_flash();
+        }
+    }
+
+    fn sync_flash(&self) {
+        if let Some(tier) = &self.flash {
+            tier.flash.sync_if_due();
+        }
     }
 
     /// The background's part: trains, if nobody else does and there is time for it, and has the

@@ -5,7 +5,7 @@ use std::cell::{OnceCell, Ref, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ::flash::{Look, Place, Reader, Ticket, Trace, Walked};
+use ::flash::{Life, Look, Place, Reader, Ticket, Trace, Walked};
 use ::io::device::{PAGE_BYTES, Pages, ReadMethod, ReadRing};
 use hot::mark::FETCHED;
 use index::Hash;
@@ -59,8 +59,8 @@ struct View {
 #[derive(Debug, Clone, Copy)]
 struct Source {
     place: Place,
-    /// What was read for it; nothing if it was still in a buffer.
-    ticket: Option<Ticket>,
+    /// What that stood for when it was read.
+    life: Option<Life>,
 }
 
 /// What became of a look for an item on flash.
@@ -366,7 +366,6 @@ impl Session<'_> {
         let mut lent = view.reader.borrow_mut();
         let reader = lent.get_or_insert_with(|| lock(&tier.readers).pop().unwrap_or_default());
         let mut look = tier.flash.look_with(place, key, reader, looker.trace());
-        let mut source = Source { place, ticket: None };
         if let Look::Wait(ticket) = look
             && let Some(arrived) = view.arrived_for(&ticket)
             && let Some(ticket) = arrived.wanted.ticket
@@ -378,7 +377,6 @@ impl Session<'_> {
                 }
                 return Seen::Unread(place);
             };
-            source.ticket = Some(ticket);
             look = match looker {
                 Looker::Reader => {
                     self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader)
@@ -386,6 +384,7 @@ impl Session<'_> {
                 _ => tier.flash.finish_with(&ticket, pages, key, reader, Trace::None),
             };
         }
+        let source = Source { place, life: reader.life() };
         match look {
             Look::Found(fields) if self.cache.is_over(expiry_below(&fields)) => Seen::Over(source),
             Look::Found(fields) => {
@@ -453,7 +452,7 @@ impl Session<'_> {
     /// Whether what was read for it is what lies there now. Under the key's lock.
     fn is_current(&self, source: Source) -> bool {
         let tier = self.cache.flash.as_deref();
-        tier.zip(source.ticket).is_none_or(|(tier, ticket)| tier.flash.is_current(&ticket))
+        tier.zip(source.life).is_some_and(|(tier, life)| tier.flash.is_alive(life))
     }
 
     /// Moves a row up if the index still leads to its place, and if nothing was flushed since

@@ -27,6 +27,8 @@ pub(crate) struct Chores {
     pub(crate) evicts_next: bool,
     /// Where scrubbing stands.
     pub(crate) scrub: Scrub,
+    /// Its steps are made by [`Flash::scrub_on`].
+    pub(crate) is_scrubbed_apart: bool,
     /// In which hits are counted for the partition.
     pub(crate) window: Window,
 }
@@ -53,7 +55,9 @@ impl Flash {
         }
         self.write_waiting(links);
         self.prepare_ahead();
-        self.scrub(&mut chores, links);
+        if !chores.is_scrubbed_apart {
+            self.scrub(&mut chores, links);
+        }
         self.repartition(&mut chores.window);
         if self.is_failing() && lock(&self.writer).free_segments() > 0 {
             // Nothing that would move finds a place, and there is a segment to try.
@@ -64,17 +68,18 @@ impl Flash {
         let collects_more = self.wants_collection(&mut chores)
             && self.collect(&mut chores, links, now, Need::Room)
             && self.wants_collection(&mut chores);
-        self.turn_worn() || collects_more
+        self.turn_worn(links) || collects_more
     }
 
     /// Whether nothing new is taken, because the device takes no pages or no notes.
     pub(crate) fn is_failing(&self) -> bool {
-        self.unsound.load(Ordering::Relaxed) || lock(&self.writer).failures >= FAILURES_MAX
+        self.is_unsound() || lock(&self.writer).failures >= FAILURES_MAX
     }
 
     /// Tries again what a device refused: a whole segment, since one that is nearly full may take a
     /// page, and then lose what it is given of segments.
     fn heal(&self, pages: &mut Pages) {
+        self.tell_of_loss();
         if self.unsound.load(Ordering::Relaxed) {
             self.void_device();
         }

@@ -74,6 +74,8 @@ impl Flash {
                 self.collect(&mut chores, links, 0, Need::Room);
             }
         }
+        // Behind whoever is just syncing, who may be told of what was lost.
+        let _alone = lock(&self.syncing.alone);
         if !self.sync_or_void() {
             return Err(CloseError::Unsound);
         }
@@ -88,7 +90,7 @@ impl Flash {
     /// all, or does not sync, that it was told that all is void. `false` if neither can be had.
     fn sync_or_void(&self) -> bool {
         for _ in 0..ATTEMPTS_MAX {
-            if self.unsound.load(Ordering::Relaxed) {
+            if self.is_unsound() {
                 self.void_device();
             }
             if self.device.sync().is_err() {
@@ -97,6 +99,7 @@ impl Flash {
                 let _superblock = lock(&self.superblock);
                 self.unsound.store(true, Ordering::Relaxed);
             } else if !self.unsound.load(Ordering::Relaxed) {
+                self.syncing.has_synced();
                 return true;
             }
         }

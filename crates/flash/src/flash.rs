@@ -16,7 +16,9 @@ use crate::journal::{BitsLock, Journal};
 use crate::open::Doubt;
 use crate::stats::Counters;
 use crate::superblock::{SEQUENCE_MAX, Superblock};
+use crate::sync::Syncing;
 use crate::usage::Usage;
+use crate::worn::Worn;
 use crate::writer::Writer;
 use crate::{Compression, Costs, Links, Partition, Place, Promotion, Watermarks};
 
@@ -110,15 +112,19 @@ pub struct Flash {
     pub(crate) writer: Mutex<Writer>,
     /// What the next segment to be opened gets.
     pub(crate) next_sequence: AtomicU64,
+    /// The numbers of the rows that were staged last in each area.
+    pub(crate) latest_rows: [AtomicU64; 2],
     /// A segment waits to be written. A hint.
     pub(crate) has_waiting: AtomicBool,
-    /// The list of some segment's journal is nearly full.
-    pub(crate) has_worn: AtomicBool,
+    /// Lists of journals that are nearly full.
+    pub(crate) worn: Worn,
     pub(crate) bits_locks: Box<[BitsLock]>,
     /// Somebody who could not wait found no room. A hint.
     pub(crate) is_behind: AtomicBool,
     /// Something died or was flushed, and the device does not know.
     pub(crate) unsound: AtomicBool,
+    /// Whether the device keeps what it was told.
+    pub(crate) syncing: Syncing,
     pub(crate) counters: Counters,
 }
 
@@ -222,7 +228,7 @@ impl Flash {
     }
 
     /// Makes everything stored so far void, on the device too. Places handed out before lead
-    /// nowhere. The index is the caller's to empty.
+    /// nowhere. The index is the caller's to empty, who says so by [`Flash::note_emptied`].
     pub fn flush(&self) {
         let mut writer = lock(&self.writer);
         // First, while all journals take notes: what dies before this is on the device has to be
@@ -249,6 +255,16 @@ impl Flash {
         self.end_all_flushes();
     }
 
+    /// Takes note that the index leads to none of the places of before a flush any more, and that
+    /// nothing has come in since: until then whoever takes out one of them counts an item as gone
+    /// that the flush has counted.
+    pub fn note_emptied(&self) {
+        // Nobody takes anything out of the index for the tier's own work, and has yet to count it.
+        let _chores = lock(&self.chores);
+        let _writer = lock(&self.writer);
+        self.counters.no_items();
+    }
+
     /// Keeps on the device when all is to be flushed, in Unix seconds, or 0 for no such plan: what
     /// [`Flash::planned_flush`] says after the next start. Nothing is flushed by it. `at` is asked
     /// under a lock, so what is kept is the answer to the last call.
@@ -273,20 +289,22 @@ impl Flash {
     }
 
     /// Whether something died or was flushed of which the device does not know, because it takes no
-    /// notes: not even that all on it is void, which [`Flash::maintain`] goes on telling it. Until
-    /// it knows, whoever opens it in the same boot may find there what was deleted or replaced.
+    /// notes, or has lost some: not even that all on it is void, which [`Flash::maintain`] goes on
+    /// telling it. Until it knows, whoever opens it in the same boot may find there what was
+    /// deleted or replaced.
     pub fn is_unsound(&self) -> bool {
-        self.unsound.load(Ordering::Relaxed)
+        self.unsound.load(Ordering::Relaxed) || self.syncing.has_lost()
     }
 
     /// Makes every segment void that was opened before this moment, for the next start: it needs a
-    /// note, and without it nothing new is taken.
-    pub(crate) fn void_device(&self) {
+    /// note, and without it nothing new is taken. `false` if that was refused.
+    pub(crate) fn void_device(&self) -> bool {
         let mut superblock = lock(&self.superblock);
         let next = self.next_sequence.load(Ordering::Relaxed);
         superblock.void_below = superblock.void_below.max(next);
         let is_written = self.write_superblock(&superblock);
         self.unsound.store(!is_written, Ordering::Relaxed);
+        is_written
     }
 
     /// Writes the superblock. `false` if that fails.

@@ -204,6 +204,18 @@ impl Flushed {
         HEAD_BYTES + bytes + ENTRY_BYTES + prefix.len() <= FLUSHED_BYTES
     }
 
+    /// Which part of the page is in use, if any is.
+    fn used_share(&self) -> Option<f64> {
+        if !self.is_any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let bytes = self.read(|Prefixes { entries, begun }| {
+            let begun = begun.iter().map(|begun| ENTRY_BYTES + begun.len());
+            HEAD_BYTES + entries.iter().map(Entry::bytes).chain(begun).sum::<usize>()
+        });
+        Some(bytes as f64 / FLUSHED_BYTES as f64)
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; HEAD_BYTES];
         self.read(|Prefixes { entries, .. }| {
@@ -309,6 +321,11 @@ impl Flash {
     /// How many prefixes were flushed such that segments of before are still there.
     pub fn prefixes_flushed(&self) -> usize {
         self.flushed.count()
+    }
+
+    /// Which part of the page that has room for prefixes is in use, if any was flushed.
+    pub fn prefixes_share(&self) -> Option<f64> {
+        self.flushed.used_share()
     }
 
     /// Makes everything stored so far void whose key has this prefix, on the device too: both steps

@@ -239,9 +239,14 @@ impl Geometry {
         Place::compose(span, self.hash_bits, hash, address)
     }
 
+    /// So many numbers later a staged row may have the same place.
+    pub(crate) fn staged_numbers(&self) -> u64 {
+        1 << (SHARED_BITS - self.hash_bits)
+    }
+
     /// The place of the staged row with this number.
     pub(crate) fn staged(&self, number: u64, hash: u64) -> Place {
-        let address = number & low_bits(SHARED_BITS - self.hash_bits);
+        let address = number & (self.staged_numbers() - 1);
         Place::compose(SPAN_STAGED, self.hash_bits, hash, address)
     }
 

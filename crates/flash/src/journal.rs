@@ -216,7 +216,12 @@ impl Journal {
 
 fn is_worn(word: u64, entries_max: u32) -> bool {
     let is_list_in_use = word & (OPEN | DISTRUSTED | FILTER | BECOMES_FILTER) == OPEN;
-    is_list_in_use && (word & TAKEN) as u32 >= entries_max - entries_max / WORN_SHARE
+    is_list_in_use && (word & TAKEN) as u32 >= worn_from(entries_max)
+}
+
+/// The entry with which a list becomes worn.
+fn worn_from(entries_max: u32) -> u32 {
+    entries_max - entries_max / WORN_SHARE
 }
 
 /// What a journal says at the start.
@@ -355,7 +360,7 @@ impl Flash {
         let journal = &self.segments[segment as usize].journal;
         let entry = self.geometry.journal_entry(granule, hash);
         match journal.begin(self.journal_entries_max()) {
-            Step::Nothing => return,
+            Step::Nothing => {}
             Step::Mark => {
                 self.mark(segment);
                 journal.end_entry();
@@ -366,6 +371,9 @@ impl Flash {
                 let at = self.geometry.journal_at(segment) + at;
                 self.noted(segment, self.device.write_note(at, &entry.to_le_bytes()));
                 journal.end_entry();
+                if index == worn_from(self.journal_entries_max()) {
+                    self.note_wear(segment);
+                }
             }
             Step::Bit => {
                 let mut waiting = lock(&self.bits_lock(segment).0);
@@ -378,7 +386,6 @@ impl Flash {
                 journal.end_bit();
             }
         }
-        self.note_wear(segment);
     }
 
     /// Counts a note; what could not be written takes its segment with it.
@@ -400,22 +407,6 @@ impl Flash {
         self.device.read_note(at, &mut block)?;
         // What was taken for dead by chance has them all.
         if bits.set(&mut block) { self.device.write_note(at, &block) } else { Ok(()) }
-    }
-
-    /// Turns a worn list into a filter; returns whether there was one. The lock of chores is held:
-    /// no other is turned meanwhile.
-    pub(crate) fn turn_worn(&self) -> bool {
-        if !self.has_worn.load(Ordering::Relaxed) {
-            return false;
-        }
-        // Before the look: what wears out meanwhile is seen next time.
-        self.has_worn.store(false, Ordering::Relaxed);
-        let entries_max = self.journal_entries_max();
-        let worn = self.segments.iter().position(|it| it.journal.is_worn(entries_max));
-        let Some(segment) = worn else { return false };
-        self.has_worn.store(true, Ordering::Relaxed);
-        self.turn_into_filter(segment as u32);
-        true
     }
 
     /// Turns the list of a segment into a filter if it is worn. The lock of chores is held.
@@ -481,15 +472,8 @@ impl Flash {
         &self.bits_locks[segment as usize % self.bits_locks.len()]
     }
 
-    /// Tells the background if a list is nearly full.
-    pub(crate) fn note_wear(&self, segment: u32) {
-        if self.segments[segment as usize].journal.is_worn(self.journal_entries_max()) {
-            self.has_worn.store(true, Ordering::Relaxed);
-        }
-    }
-
     /// Entries for which a list has room.
-    fn journal_entries_max(&self) -> u32 {
+    pub(crate) fn journal_entries_max(&self) -> u32 {
         (self.geometry.journal_bytes() / JOURNAL_ENTRY_BYTES - 1) as u32
     }
 

@@ -16,6 +16,7 @@
 //!             scrub what flushes of prefixes have taken                       (flushed, scrub)
 //!   train:    a dictionary from what came                     (sampling, train, dictionaries)
 //!   forget:   a note in the segment's journal                                 (journal)
+//!   sync:     has the device keep it, off everybody's way     (sync)
 //!   close:    all is written, and the device is clean                           (close)
 //!   open, recover: superblock, segment table, item tables, journals  (open, recover, changes)
 //! ```
@@ -66,8 +67,10 @@
 //! a segment's bits, that of the changes, then the superblock's. [`Flash::forget`],
 //! [`Flash::note_change`] and [`Flash::has_changed`] are called under locks of the index and take
 //! at most the last three.
-//! That of a dictionary's slot comes behind all of them, and nothing is called while it is held. No
-//! page is read or written while the writer's lock is held; only notes are.
+//! Whoever syncs has a lock of its own behind that of the chores and before the superblock's. That
+//! of a dictionary's slot comes behind all of them, and so does that of worn journals; nothing is
+//! called while they are held. No page is read or written while the writer's lock is held; only
+//! notes are.
 
 #![forbid(unsafe_code)]
 
@@ -100,6 +103,7 @@ mod sizing;
 mod stage;
 mod stats;
 mod superblock;
+mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -109,6 +113,7 @@ mod usage;
 mod walk;
 mod watermarks;
 mod window;
+mod worn;
 mod writer;
 
 pub use codec::record::{Fields, KEY_BYTES_MAX, Record};
@@ -124,7 +129,7 @@ pub use {
     place::{ACCESSES_MAX, PLACE_BITS, Place},
     promote::Promotion,
     reached::{Reached, STANDSTILL_MAX_S},
-    reader::{Look, Reader, Ticket, Trace},
+    reader::{Life, Look, Reader, Ticket, Trace},
     sizing::Sizing,
     stage::Refused,
     stats::{AreaStats, FlashStats},

@@ -10,6 +10,7 @@
 
 use std::collections::{BinaryHeap, VecDeque};
 
+use crate::dictionaries::DICTIONARIES_MAX;
 use crate::table::Entry;
 
 /// A segment on the device.
@@ -37,6 +38,8 @@ pub(crate) struct SegmentList {
     holes: usize,
     /// Ranks and sequences of those that are to be taken next, the first of them last.
     shortlist: Vec<(Rank, u64)>,
+    /// How many name each dictionary, by its number.
+    dictionaries: [u32; DICTIONARIES_MAX + 1],
     /// Those that were looked at, to be put on a shortlist.
     #[cfg(test)]
     pub(crate) looks: usize,
@@ -66,6 +69,11 @@ impl SegmentList {
         self.from(sequence).filter(|listed| listed.entry.sequence == sequence)
     }
 
+    /// Whether one names a dictionary, by the numbers of these.
+    pub(crate) fn named(&self) -> [bool; DICTIONARIES_MAX + 1] {
+        self.dictionaries.map(|count| count > 0)
+    }
+
     /// Bytes on the heap.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<ListedSegment>()
@@ -74,6 +82,7 @@ impl SegmentList {
 
     /// Takes in a segment. It may be older than those that are there.
     pub(crate) fn insert(&mut self, listed: ListedSegment) {
+        *self.naming(listed) += 1;
         let at = self.slot_from(listed.entry.sequence);
         match self.slots.get_mut(at) {
             // It was taken from here, and comes back.
@@ -95,6 +104,7 @@ impl SegmentList {
             return None;
         }
         slot.segment = HOLE;
+        *self.naming(taken) -= 1;
         self.holes += 1;
         self.close_holes();
         Some(taken)
@@ -128,6 +138,12 @@ impl SegmentList {
         self.shortlist = shortlist;
         let (_, sequence) = self.shortlist.pop()?;
         self.take(sequence)
+    }
+
+    /// The count of those that name the same dictionary.
+    fn naming(&mut self, listed: ListedSegment) -> &mut u32 {
+        let count = self.dictionaries.get_mut(usize::from(listed.entry.dictionary));
+        count.expect("a start has made void what names others")
     }
 
     /// The first slot whose segment has this sequence or a later one.
@@ -176,7 +192,8 @@ mod tests {
     use crate::tests::Random;
 
     fn listed(sequence: u64) -> ListedSegment {
-        let entry = Entry { sequence, table_bytes: 1, area: Area::Cold, dictionary: 0 };
+        let dictionary = (sequence / 50 % 4) as u8;
+        let entry = Entry { sequence, table_bytes: 1, area: Area::Cold, dictionary };
         ListedSegment { segment: sequence as u32 % 1000, entry }
     }
 
@@ -233,6 +250,10 @@ mod tests {
             assert!(self.list.iter().eq(self.simple.values()));
             assert_eq!(self.list.len(), self.simple.len());
             assert_eq!(self.list.front(), self.simple.values().next());
+            let mut named = [false; DICTIONARIES_MAX + 1];
+            let listed = self.simple.values();
+            listed.for_each(|it| named[usize::from(it.entry.dictionary)] = true);
+            assert_eq!(self.list.named(), named);
             let sequence = random.below(self.clock + 2);
             let from = self.simple.range(sequence..).next();
             assert_eq!(self.list.from(sequence), from.map(|(_, listed)| listed));

@@ -33,8 +33,10 @@ use crate::partition::HotTarget;
 use crate::sampling::Sampling;
 use crate::stats::Counters;
 use crate::superblock::{NoSuperblock, Superblock};
+use crate::sync::Syncing;
 use crate::table::Entry;
 use crate::watermarks::Watermarks;
+use crate::worn::Worn;
 use crate::writer::{BUFFERS, Stream, Writer};
 use crate::{Costs, Flash, Reached, Settings};
 
@@ -311,11 +313,13 @@ impl Flash {
             chores: Mutex::new(Chores::default()),
             writer: Mutex::new(writer),
             next_sequence: AtomicU64::new(next_sequence),
+            latest_rows: Default::default(),
             has_waiting: AtomicBool::new(false),
-            has_worn: AtomicBool::new(false),
+            worn: Worn::default(),
             bits_locks: BitsLock::all(geometry.segments),
             is_behind: AtomicBool::new(false),
             unsound: AtomicBool::new(false),
+            syncing: Syncing::default(),
             counters: Counters::default(),
         }
     }

@@ -57,6 +57,7 @@ impl Flash {
                 Reached { now: now.max(reached.now), number: number.max(reached.number) };
             // If the note fails, the next one says it.
             self.write_superblock(&superblock);
+            self.syncing.want();
         }
     }
 

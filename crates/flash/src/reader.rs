@@ -8,6 +8,7 @@
 use ::io::device::Pages;
 use codec::record::Fields;
 use codec::{Damaged, Decoder};
+use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::area::Area;
@@ -30,6 +31,7 @@ pub struct Reader {
     /// The rows of a unit, or one row.
     raw: Vec<u8>,
     value: std::ops::Range<usize>,
+    life: Option<Life>,
 }
 
 impl Reader {
@@ -43,6 +45,16 @@ impl Reader {
         &self.raw[self.value.clone()]
     }
 
+    /// What the place of the last hit stood for; nothing after anything else.
+    pub fn life(&self) -> Option<Life> {
+        self.life
+    }
+
+    /// Forgets the last hit.
+    fn begin(&mut self) {
+        (self.value, self.life) = (0..0, None);
+    }
+
     /// Bytes of decoder and buffers: at most a segment each of stored and raw bytes, and what the
     /// decoder needs for them.
     pub fn memory_bytes(&self) -> usize {
@@ -51,7 +63,7 @@ impl Reader {
 
     /// Lets go of what a long value has taken, of the last hit too: for whoever keeps the reader.
     pub fn rest(&mut self) {
-        self.value = 0..0;
+        self.begin();
         for buffer in [&mut self.stored, &mut self.raw] {
             if buffer.capacity() > KEPT_BYTES_MAX {
                 *buffer = Vec::new();
@@ -59,24 +71,25 @@ impl Reader {
         }
     }
 
-    /// Looks for the key among the raw rows.
-    fn find(&mut self, key: &[u8]) -> Result<Option<Fields>, Damaged> {
+    /// Looks for the key among the raw rows, which are of this life.
+    fn find(&mut self, key: &[u8], life: Life) -> Result<Option<Fields>, Damaged> {
         let Some((fields, value)) = unit::find(&self.raw, key)? else { return Ok(None) };
-        self.value = value;
+        (self.value, self.life) = (value, Some(life));
         Ok(Some(fields))
     }
 
     fn decode(
         &mut self,
         flash: &Flash,
-        origin: Origin,
+        (segment, origin): (u32, Origin),
         bytes: Option<&[u8]>,
         key: &[u8],
     ) -> Result<Option<Fields>, Damaged> {
+        let life = Life { segment: Some(segment), number: origin.sequence };
         let Self { decoder, stored, raw, .. } = self;
         let (bytes, raw_bytes_max) = (bytes.unwrap_or(stored), flash.geometry.segment_bytes);
         unit::decode(origin, &flash.dictionaries, bytes, raw_bytes_max, decoder, raw)?;
-        self.find(key)
+        self.find(key, life)
     }
 }
 
@@ -90,6 +103,16 @@ pub enum Look {
     Absent,
     /// Pages have to be read first: then [`Flash::finish`].
     Wait(Ticket),
+}
+
+/// What the place of a hit stood for when it was read. The place alone may be that of another item
+/// of the key by and by: in a segment's next use, or of a row that is staged much later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Life {
+    /// The segment, unless the row was staged.
+    segment: Option<u32>,
+    /// The segment's sequence, or the row's number.
+    number: u64,
 }
 
 /// Whether a look counts: as a use of its segment, by which those that nobody reads are given up
@@ -139,7 +162,7 @@ impl Flash {
 
     /// The same, with or without a trace.
     pub fn look_with(&self, place: Place, key: &[u8], reader: &mut Reader, trace: Trace) -> Look {
-        reader.value = 0..0;
+        reader.begin();
         if place.is_staged() {
             return self.look_staged(place, key, reader, trace);
         }
@@ -150,7 +173,7 @@ impl Flash {
         {
             let Copied::Unit(sequence) = copied else { return self.miss(trace) };
             let origin = Origin { sequence, granule: spot.granule };
-            let found = reader.decode(self, origin, None, key);
+            let found = reader.decode(self, (spot.segment, origin), None, key);
             return self.outcome(found, (segment.area(), Some(spot.segment)), trace);
         }
         self.ticket(place, key).map_or_else(|| self.miss(trace), Look::Wait)
@@ -179,7 +202,7 @@ impl Flash {
 
     /// Goes on with what a ticket's read has brought. What is damaged, or another key's, or was
     /// written over since, is absent. A hit was the key's value when it was looked for; the caller
-    /// asks the index again whether it still is ([`Flash::is_current`]).
+    /// asks the index again whether it still is ([`Flash::is_alive`]).
     pub fn finish(&self, ticket: &Ticket, pages: &Pages, key: &[u8], reader: &mut Reader) -> Look {
         self.finish_with(ticket, pages, key, reader, Trace::Leave)
     }
@@ -193,7 +216,7 @@ impl Flash {
         reader: &mut Reader,
         trace: Trace,
     ) -> Look {
-        reader.value = 0..0;
+        reader.begin();
         let Spot { segment, granule } = ticket.spot;
         // In this order: a flush is forgotten only when the segment has another sequence.
         if self.flushed.takes(ticket.sequence, granule, key) || !self.is_current(ticket) {
@@ -209,7 +232,7 @@ impl Flash {
             return Look::Wait(Ticket { pages, is_whole: true, ..*ticket });
         }
         let origin = Origin { sequence: ticket.sequence, granule };
-        let found = reader.decode(self, origin, Some(unit), key);
+        let found = reader.decode(self, (segment, origin), Some(unit), key);
         if found.is_err() && !self.is_current(ticket) {
             // It was whole when it was read; its dictionary may have left with the segment.
             return self.miss(trace);
@@ -219,9 +242,20 @@ impl Flash {
         self.outcome(found, (self.area_of(ticket), Some(segment)), trace)
     }
 
-    /// Whether what a ticket's read has brought is what lies there now. Whoever wants to store a
-    /// hit elsewhere asks this under the key's lock, and whether the index still leads to the very
-    /// place: the place alone may be that of another item of the key by then.
+    /// Whether a hit's place stands for what it stood for then. Whoever wants to store the hit
+    /// elsewhere asks this under the key's lock, and whether the index still leads to the very
+    /// place. Takes no lock.
+    pub fn is_alive(&self, life: Life) -> bool {
+        let Life { segment, number } = life;
+        if let Some(segment) = segment {
+            return self.segments[segment as usize].state().sequence() == Some(number);
+        }
+        // Whoever finds in the index a row that has its place finds that one's number here.
+        let latest = self.latest_rows[Area::from_bit(number).index()].load(Ordering::Relaxed);
+        latest.saturating_sub(number) < self.geometry.staged_numbers()
+    }
+
+    /// Whether what a ticket's read has brought is what lies there now.
     pub fn is_current(&self, ticket: &Ticket) -> bool {
         let state = self.segments[ticket.spot.segment as usize].state();
         state == State::Written(ticket.sequence)
@@ -234,21 +268,23 @@ impl Flash {
 
     fn look_staged(&self, place: Place, key: &[u8], reader: &mut Reader, trace: Trace) -> Look {
         reader.raw.clear();
-        let area = {
+        let (area, number) = {
             let writer = lock(&self.writer);
             let row = |area: &Area| {
                 let unit = &writer.streams[area.index()].unit;
-                unit.row(&self.geometry, place).map(|row| (*area, row))
+                unit.row(&self.geometry, place).map(|(number, row)| (*area, number, row))
             };
-            let Some((area, row)) = Area::ALL.iter().find_map(row) else { return self.miss(trace) };
+            let Some((area, number, row)) = Area::ALL.iter().find_map(row) else {
+                return self.miss(trace);
+            };
             // All that is staged under a prefix whose flush has no point yet is older than it.
             if self.flushed.has_begun_for(key) {
                 return self.miss(trace);
             }
             reader.raw.extend_from_slice(row);
-            area
+            (area, number)
         };
-        let found = reader.find(key);
+        let found = reader.find(key, Life { segment: None, number });
         self.outcome(found, (area, None), trace)
     }
 

@@ -18,6 +18,7 @@
 //! its table entry is zeroed. Only then does the range of unsettled sequences end below it: it
 //! shrinks from above, and what this process stores lies above it from the beginning.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use ::io::device::{PAGE_BYTES, Pages};
@@ -67,7 +68,11 @@ impl Flash {
             }
         }
         let unsettled = {
-            let writer = lock(&self.writer);
+            let mut writer = lock(&self.writer);
+            if writer.found.is_empty() {
+                // No more will be found: on a device of a TiB the list has tens of MB.
+                writer.found = VecDeque::new();
+            }
             let sequence = |listed: &ListedSegment| listed.entry.sequence;
             let ends = (writer.found.front().map(sequence), writer.found.back().map(sequence));
             if let (Some(first), Some(last)) = ends { first..last + 1 } else { 0..0 }

@@ -2,11 +2,11 @@
 //! dead, so that a flush is over without waiting until everything has been written anew.
 //!
 //! A *pass* goes through the segments of before the points of all flushes that there are when it
-//! begins, from the oldest on, one with each turn of the background: its pages are read, and of
-//! each row to which the index still leads, and which was flushed, the word is removed and the
-//! death noted in the journal. Nothing with those prefixes is left then that is not dead on the
-//! device too, and the flushes of the beginning are over; those that came meanwhile have the next
-//! pass.
+//! begins, from the oldest on, one with each turn of the background, or as its caller has time for
+//! it ([`Flash::scrub_on`]): its pages are read, and of each row to which the index still leads,
+//! and which was flushed, the word is removed and the death noted in the journal. Nothing with
+//! those prefixes is left then that is not dead on the device too, and the flushes of the beginning
+//! are over; those that came meanwhile have the next pass.
 //!
 //! An open segment is looked at in its buffer when its turn comes, of which a copy is made: what
 //! the flushes of the pass have taken was there before they returned, and so before the pass began,
@@ -63,15 +63,24 @@ enum Step {
 }
 
 impl Flash {
-    /// One step of a pass, if there is anything to be scrubbed. The lock of chores is held.
-    pub(crate) fn scrub(&self, chores: &mut Chores, links: &dyn Links) {
+    /// One step of a pass, for whoever knows how much time there is for it: from the first call on,
+    /// [`Flash::maintain`] makes none. Returns whether there is another that has not to wait.
+    pub fn scrub_on(&self, links: &dyn Links) -> bool {
+        let mut chores = lock(&self.chores);
+        chores.is_scrubbed_apart = true;
+        !lock(&self.writer).is_closed && self.scrub(&mut chores, links)
+    }
+
+    /// One step of a pass, if there is anything to be scrubbed. Returns whether there is another
+    /// that has not to wait. The lock of chores is held.
+    pub(crate) fn scrub(&self, chores: &mut Chores, links: &dyn Links) -> bool {
         if chores.scrub.number == 0 {
-            let Some((number, below)) = self.flushed.latest() else { return };
+            let Some((number, below)) = self.flushed.latest() else { return false };
             chores.scrub = Scrub { number, below, ..Scrub::default() };
         }
         if chores.scrub.pause > 0 {
             chores.scrub.pause -= 1;
-            return;
+            return false;
         }
         let Scrub { number, below, next, .. } = chores.scrub;
         if chores.pages.as_pages().is_empty() {
@@ -80,10 +89,13 @@ impl Flash {
         // Not in what is matched: the lock would be held until the step is done.
         let step = self.scrub_step(&lock(&self.writer), next..below, &mut chores.pages);
         match step {
-            Step::Wait => {}
+            Step::Wait => return false,
             Step::Segment(listed) => match self.scrub_segment(listed, &mut chores.pages, links) {
                 Ok(()) => chores.scrub.next = listed.entry.sequence + 1,
-                Err(Damaged) => chores.scrub.pause = PAUSE_TURNS,
+                Err(Damaged) => {
+                    chores.scrub.pause = PAUSE_TURNS;
+                    return false;
+                }
             },
             Step::Open(segment, sequence, items) => {
                 let scrubbed = self.scrub_units((segment, sequence), &items, &chores.pages, links);
@@ -95,6 +107,7 @@ impl Flash {
                 chores.scrub = Scrub::default();
             }
         }
+        chores.scrub.number != 0 || self.flushed.latest().is_some()
     }
 
     /// What comes next of these sequences; copies the units of an open segment into `pages`.

@@ -165,7 +165,7 @@ impl Flash {
         if writer.is_closed {
             return Err(Refused::Closed);
         }
-        if writer.failures >= FAILURES_MAX || self.unsound.load(Ordering::Relaxed) {
+        if writer.failures >= FAILURES_MAX || self.is_unsound() {
             return Err(Refused::Failing);
         }
         let segment_bytes = self.geometry.segment_bytes;
@@ -188,6 +188,8 @@ impl Flash {
             sampling.offer(row, stream.fill.raw_bytes(0), self.dictionary_bytes_max());
         }
         let number = stream.unit.push(hash, row, is_moved);
+        // Before the index leads there.
+        self.latest_rows[area.index()].fetch_max(number, Ordering::Relaxed);
         Ok(self.geometry.staged(number, hash))
     }
 

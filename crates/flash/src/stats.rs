@@ -29,7 +29,8 @@ impl Count {
 /// The counters as they are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Signed, because an item may be forgotten just after a flush has set it to 0.
+    /// Signed, because an item may be forgotten after a flush has set it to 0. So it is once more
+    /// when the index is empty.
     items: AtomicI64,
     pub(crate) bytes_written: Count,
     bytes_moved: Count,

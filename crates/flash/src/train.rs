@@ -5,7 +5,7 @@ use stdx::sync::lock;
 
 use crate::Flash;
 use crate::dictionaries::DICTIONARIES_MAX;
-use crate::writer::Writer;
+use crate::writer::{Stream, Writer};
 
 /// A dictionary that was trained, and from how many rows.
 pub(crate) struct Trained {
@@ -79,19 +79,22 @@ impl Flash {
 }
 
 impl Writer {
-    /// Which dictionaries a segment names, by their numbers: one look at all segments, of which
-    /// there may be hundreds of thousands, for whoever has the writer's lock.
+    /// Which dictionaries a segment names, by their numbers. Looks at few segments: there may be a
+    /// million, and others wait for the lock. Only of those that were found at the start it looks
+    /// at all, as long as they are not given to the index.
     fn named(&self) -> [bool; DICTIONARIES_MAX + 1] {
         let open = self.streams.iter().filter_map(|stream| stream.open.as_ref());
         let waiting = self.waiting.iter().map(|full| full.entry.dictionary);
-        let listed =
-            self.streams.iter().flat_map(|stream| stream.written.iter()).chain(&self.found);
-        let listed = listed.map(|listed| listed.entry.dictionary);
         let open = open.filter_map(|open| open.dictionary.as_ref().map(|known| known.number));
         let mut named = [false; DICTIONARIES_MAX + 1];
-        for number in open.chain(waiting).chain(listed) {
+        let found = self.found.iter().map(|found| found.entry.dictionary);
+        for number in open.chain(waiting).chain(found) {
             let named = named.get_mut(usize::from(number));
             *named.expect("a start has made void what names others") = true;
+        }
+        for Stream { written, .. } in &self.streams {
+            let listed = named.iter_mut().zip(written.named());
+            listed.for_each(|(named, is_listed)| *named |= is_listed);
         }
         named
     }

@@ -251,11 +251,19 @@ impl OpenUnit {
         self.next_number = row.number;
     }
 
-    /// The bytes of the row that a staged place leads to.
-    pub(crate) fn row(&self, geometry: &Geometry, place: crate::Place) -> Option<&[u8]> {
+    /// The number and the bytes of the row that a staged place leads to.
+    pub(crate) fn row(&self, geometry: &Geometry, place: crate::Place) -> Option<(u64, &[u8])> {
         let is_it = |row: &StagedRow| geometry.staged(row.number, row.hash).is_same(place);
         let index = self.rows.iter().position(is_it)?;
-        Some(&self.raw[self.rows[index].start..self.end_of(index)])
+        let row = &self.rows[index];
+        Some((row.number, &self.raw[row.start..self.end_of(index)]))
+    }
+
+    /// Goes on with this number, as after many rows.
+    #[cfg(test)]
+    pub(crate) fn go_on_with(&mut self, number: u64) {
+        assert_eq!(number % NUMBER_STEP, self.next_number % NUMBER_STEP);
+        self.next_number = number;
     }
 
     fn end_of(&self, index: usize) -> usize {
@@ -308,12 +316,12 @@ mod tests {
         let mut unit = unit();
         let places: Vec<_> =
             unit.rows.iter().map(|row| geometry.staged(row.number, row.hash)).collect();
-        assert_eq!(unit.row(&geometry, places[1]), Some(&b"second"[..]));
+        assert_eq!(unit.row(&geometry, places[1]), Some((3, &b"second"[..])));
         assert_eq!(unit.moved_bytes(), 10);
         unit.retain(|row| (row.hash != 2 && row.hash != 3).then_some(1));
         assert_eq!(unit.raw, b"onefour");
         let found: Vec<_> = places.iter().map(|&place| unit.row(&geometry, place)).collect();
-        assert_eq!(found, [Some(&b"one"[..]), None, None, Some(&b"four"[..])]);
+        assert_eq!(found, [Some((1, &b"one"[..])), None, None, Some((7, &b"four"[..]))]);
         unit.pop();
         assert_eq!((unit.raw.as_slice(), unit.row(&geometry, places[3])), (&b"one"[..], None));
     }

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use ::io::ManualClock;
 use ::io::device::{Device, FakeDevice, Faults, PAGE_BYTES, Page};
+use ::io::{Clock, ManualClock};
 use memory::Epochs;
 use stdx::random::Xorshift;
 
@@ -16,13 +16,23 @@ use crate::{Attributes, Condition, FlashSettings};
 const FLASH_BYTES: usize = 16 << 20;
 const STORES_BETWEEN: u32 = 20;
 
-/// A device that looks at each write of pages whether the thread that writes is pinned.
+/// A device that looks at each write of pages, and each sync, whether its thread is pinned.
 #[derive(Debug)]
 struct Watching {
     inner: FakeDevice,
     epochs: OnceLock<Arc<Epochs>>,
     unpinned: AtomicU64,
     pinned: AtomicU64,
+}
+
+impl Watching {
+    fn count(&self) {
+        if let Some(epochs) = self.epochs.get() {
+            let may_move_on = epochs.try_reach(epochs.latest_tag());
+            let count = if may_move_on { &self.unpinned } else { &self.pinned };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Device for Watching {
@@ -35,11 +45,7 @@ impl Device for Watching {
     }
 
     fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
-        if let Some(epochs) = self.epochs.get() {
-            let may_move_on = epochs.try_reach(epochs.latest_tag());
-            let count = if may_move_on { &self.unpinned } else { &self.pinned };
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        self.count();
         self.inner.write(page, source)
     }
 
@@ -52,6 +58,7 @@ impl Device for Watching {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.count();
         self.inner.sync()
     }
 }
@@ -99,6 +106,38 @@ fn who_writes_a_segment_is_not_pinned() {
     }
 }
 
+/// Nobody asked the kernel whether it had kept what was noted.
+#[test]
+fn a_device_is_synced_about_once_a_minute_by_who_trains_if_anybody_does() {
+    let device = Arc::new(FakeDevice::new(4096, 1, Faults::default()));
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(device.clone(), [7; 16]) };
+    let clock = Arc::new(ManualClock::new(1_800_000_000));
+    let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
+    let cache = builder.clock(clock.clone()).build().expect("it fits");
+    let mut synced = device.counts().syncs;
+    let mut syncs = |work: &dyn Fn()| {
+        work();
+        let before = std::mem::replace(&mut synced, device.counts().syncs);
+        synced - before
+    };
+    let maintain = || {
+        for _ in 0..10 {
+            while cache.maintain() {}
+        }
+    };
+    let train = || while cache.train() {};
+    syncs(&maintain);
+    for _ in 0..3 {
+        clock.advance(59);
+        assert_eq!(syncs(&maintain), 0);
+        clock.advance(1);
+        assert_eq!(syncs(&maintain), 1);
+    }
+    clock.advance(60);
+    assert_eq!([syncs(&train), syncs(&maintain), syncs(&maintain)], [0; 3]);
+    assert_eq!([syncs(&train), syncs(&train), syncs(&maintain)], [1, 0, 0]);
+}
+
 /// A cache of which some items are on flash.
 fn filled(clock: Arc<dyn ::io::Clock>) -> Cache {
     let device = FakeDevice::new((FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
@@ -129,6 +168,126 @@ fn the_index_leads_to_flash_until_the_device_knows_of_a_flush() {
     tier.voided.fetch_add(1, Ordering::Release);
     while cache.maintain() {}
     assert_eq!(cache.flash_items(), 0);
+}
+
+/// Who stored a key over a word of before a flush took an item more from the tier's own count.
+#[test]
+fn the_tier_counts_as_the_cache_does_after_a_flush() {
+    let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
+    assert!(cache.flash_items() > 1000);
+    let put = |number: u32| {
+        let stored =
+            cache.put(&number.to_be_bytes(), &[8; 1500], Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+    };
+    cache.flush(None);
+    (0..1000).for_each(put);
+    while cache.maintain() {}
+    for number in 0..10_000 {
+        put(number);
+        while cache.maintain() {}
+    }
+    let stats = cache.stats().flash.expect("there is a tier");
+    assert!(stats.items > 1000);
+    assert_eq!((stats.items, stats.tier.items), (cache.flash_items(), cache.flash_items()));
+}
+
+/// With a large index that takes seconds, in which all that left memory was lost and nowhere
+/// counted.
+#[test]
+fn what_is_turned_away_until_the_index_is_purged_is_counted() {
+    let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
+    let refused = || cache.stats().flash.expect("there is a tier").refused;
+    cache.flush(None);
+    let (before, evicted) = (refused(), cache.stats().evicted);
+    for number in 0..10_000_u32 {
+        let key = number.to_be_bytes();
+        let stored = cache.put(&key, &[7; 1500], Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+        // What was read is wanted on flash.
+        assert!(cache.get(&key).is_some());
+    }
+    let evicted = cache.stats().evicted - evicted;
+    assert!(evicted > 1000 && refused() - before == evicted, "{} of {evicted}", refused());
+}
+
+/// A device that takes ten milliseconds for each segment that is read.
+#[derive(Debug)]
+struct Slow {
+    inner: FakeDevice,
+    clock: Arc<ManualClock>,
+    read_us: AtomicU64,
+}
+
+impl Device for Slow {
+    fn pages(&self) -> u64 {
+        self.inner.pages()
+    }
+
+    fn read(&self, page: u64, target: &mut [Page]) -> io::Result<()> {
+        self.clock.advance_us(10_000);
+        self.read_us.fetch_add(10_000, Ordering::Relaxed);
+        self.inner.read(page, target)
+    }
+
+    fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
+        self.inner.write(page, source)
+    }
+
+    fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
+        self.inner.read_note(at, target)
+    }
+
+    fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
+        self.inner.write_note(at, source)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+}
+
+/// After so many turns of an idle background, ten a second, scrubbing is over for this many
+/// prefixes, and for how many microseconds it has read meanwhile, of so many.
+fn scrubbed(prefixes: u32) -> (u32, u64, u64) {
+    let clock = Arc::new(ManualClock::new(1_800_000_000));
+    let inner = FakeDevice::new(4 * (FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
+    let device = Arc::new(Slow { inner, clock: clock.clone(), read_us: AtomicU64::new(0) });
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(device.clone(), [7; 16]) };
+    let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
+    let cache = builder.clock(clock.clone()).build().expect("it fits");
+    let mut random = Xorshift::default();
+    for number in 0..30_000_u32 {
+        let value: Vec<u8> = (0..1500).map(|_| random.draw() as u8).collect();
+        let stored =
+            cache.put(&number.to_be_bytes(), &value, Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+        while number % STORES_BETWEEN == 0 && cache.maintain() {}
+    }
+    let tier = cache.flash.as_deref().expect("there is a tier");
+    let stats = tier.flash.stats();
+    assert!((300..450).contains(&stats.segments_written), "{stats:?}");
+    for number in 0..prefixes {
+        assert!(cache.flush_prefix(format!("prefix{number:04}").as_bytes()).is_ok());
+    }
+    let read_us = || device.read_us.load(Ordering::Relaxed);
+    let (began_us, read_before_us, mut turns) = (clock.monotonic_us(), read_us(), 0);
+    while tier.flash.prefixes_flushed() > 0 {
+        while cache.maintain() {}
+        clock.advance_us(100_000);
+        turns += 1;
+    }
+    (turns, read_us() - read_before_us, clock.monotonic_us() - began_us)
+}
+
+/// An idle background slept for a tenth of a second with each segment, so that a pass over a large
+/// device took hours, in which the page of prefixes filled up.
+#[test]
+fn scrubbing_has_a_share_of_the_time_and_a_larger_one_where_prefixes_fill_their_page() {
+    let [(few_turns, few_us, of_few_us), (many_turns, many_us, of_many_us)] = [1, 60].map(scrubbed);
+    assert!(few_turns < 280 && many_turns < few_turns / 2 + 20, "{few_turns}, {many_turns}");
+    assert!(few_us * 100 < of_few_us * 15, "{few_us} of {of_few_us}");
+    assert!(many_us * 100 < of_many_us * 40, "{many_us} of {of_many_us}");
 }
 
 /// Moves on by 40 microseconds whenever it is read.

@@ -135,6 +135,40 @@ fn no_change_of_what_came_up_leaves_its_row() {
     }
 }
 
+/// A touch that changed nothing had the row noted as dead, and written again when it left memory.
+#[test]
+fn a_touch_with_the_same_expiry_leaves_the_row_spare() {
+    for shape in SHAPES {
+        let mut fixture = Fixture::shaped(shape, 64 << 20);
+        let times = [("never", Expiry::NEVER), ("once", Expiry::at(NOW + 5000))];
+        for (name, expiry) in times {
+            let attributes = Attributes { expiry, ..Attributes::default() };
+            fixture.put_on_flash(&long(name), b"41", attributes);
+        }
+        fixture.fill(30_000);
+        fixture.maintain();
+        times.iter().for_each(|(name, _)| bring_up(&fixture.cache, &long(name), b"41"));
+        let cache = &fixture.cache;
+        let counts = || {
+            let flash = cache.stats().flash.unwrap();
+            (flash.spare, flash.tier.journalled)
+        };
+        let before = counts();
+        assert_eq!(before.0, 2);
+        for (name, expiry) in times {
+            let (key, hash) = (long(name), cache.hash(&long(name)));
+            let touched = cache.with_memory(|session| session.touch(&key, hash, expiry));
+            assert_eq!(touched, Ok(true));
+            let got = cache
+                .with_memory(|session| Ok(session.get_and_touch(&key, hash, expiry)?.is_some()));
+            assert_eq!(got, Ok(true));
+        }
+        assert_eq!(counts(), before);
+        let after = fixture.killed();
+        times.iter().for_each(|(name, _)| bring_up(&after.cache, &long(name), b"41"));
+    }
+}
+
 /// Does to the key what it is called by.
 fn change(cache: &Cache, name: &str) {
     let key = long(name);

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ::io::device::{Device, PAGE_BYTES};
 
+use stdx::sync::lock;
+
+use super::cases::get;
 use super::world::value;
 use super::{FakeIndex, Random, World, settings, settings_of};
 use crate::stage::FAILURES_MAX;
-use crate::{CloseError, Flash, OpenError, Reader, Refused};
+use crate::{CloseError, Flash, OpenError, Reached, Reader, Refused};
 
 const PAGES: usize = 200;
 
@@ -133,6 +136,75 @@ fn a_close_that_cannot_sync_voids_the_device() {
     assert_eq!(fill(&world, 2), None);
     assert!(world.flash.close(&world.index).is_ok());
     assert!(world.device.is_synced.load(Ordering::Relaxed));
+}
+
+/// Nobody asked the kernel while a process ran: it lost notes, nobody knew, and after a kill in the
+/// same boot what they said was dead was there again.
+#[test]
+fn a_sync_that_fails_while_the_tier_is_used_voids_what_was_stored_before() {
+    for refused in [0, 1, 2, 7] {
+        let world = World::new(PAGES);
+        assert_eq!(fill(&world, 2), None);
+        world.flash.sync_if_due();
+        assert!(!world.device.is_synced.load(Ordering::Relaxed), "it is not due");
+        world.device.refuse_syncs(refused);
+        let keep = |now| world.flash.keep_reached(Reached { now, number: 1 }, false);
+        keep(1000);
+        world.flash.sync_if_due();
+        assert_eq!(world.flash.is_unsound(), refused > 0);
+        world.set(9_999, b"value".to_vec());
+        let taken = if refused > 0 { Err(Refused::Failing) } else { Ok(true) };
+        assert_eq!(world.demote(9_999), taken);
+        for _ in 0..refused {
+            world.maintain();
+            assert!(world.flash.is_unsound(), "it is told, and may not keep it");
+            world.flash.sync_if_due();
+        }
+        assert!(!world.flash.is_unsound());
+        assert!(get(&world, 1).is_some(), "it is used as before");
+        // Another minute, in which nothing is lost.
+        world.maintain();
+        (10_000..10_150).for_each(|number| {
+            world.put(number, &value(number, number * 4, 900));
+            world.maintain();
+        });
+        keep(1060);
+        world.flash.sync_if_due();
+        assert!(world.device.is_synced.load(Ordering::Relaxed));
+        let world = world.killed().recovered();
+        assert_eq!(get(&world, 1).is_some(), refused == 0, "{refused}");
+        let stored = (10_000..10_150).filter(|number| get(&world, *number).is_some());
+        assert!(stored.count() > 30, "what came since is believed");
+    }
+}
+
+/// The note that empties its journal may be among those that were lost.
+#[test]
+fn what_was_ready_for_another_use_when_notes_were_lost_is_made_ready_again() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    let prepared = || lock(&world.flash.writer).prepared.clone();
+    assert!(!prepared().is_empty());
+    world.device.refuse_syncs(1);
+    world.flash.keep_reached(Reached { now: 1000, number: 1 }, false);
+    world.flash.sync_if_due();
+    world.device.log.lock().expect("no test has died").clear();
+    world.maintain();
+    let log = world.device.log.lock().expect("no test has died");
+    let is_emptied = |segment: &u32| log.contains(&world.flash.geometry.journal_at(*segment));
+    assert!(prepared().iter().all(is_emptied) && !prepared().is_empty());
+}
+
+/// The sync of the background was told, and the one that closes was not.
+#[test]
+fn a_close_behind_a_sync_that_failed_voids_the_device() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    world.device.refuse_syncs(1);
+    world.flash.keep_reached(Reached { now: 1000, number: 1 }, false);
+    world.flash.sync_if_due();
+    assert_eq!(world.flash.close(&world.index), Ok(()));
+    assert_eq!(world.killed().recovered().flash.stats().recovered, 0);
 }
 
 /// The kernel had lost what the killed process wrote, said so to the next one, which ended with the

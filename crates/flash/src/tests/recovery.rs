@@ -47,6 +47,17 @@ fn found(world: &World, numbers: Range<u64>, version: u64) -> u64 {
     numbers.filter(is_found).count() as u64
 }
 
+/// The list of what was found at the start kept its memory for the life of the process, beside that
+/// of the lists which had taken over what was on it.
+#[test]
+fn what_was_found_at_the_start_takes_no_memory_when_the_index_has_it() {
+    let world = killed();
+    let before = world.flash.memory_bytes() - world.flash.changes_memory_bytes();
+    let world = world.recovered();
+    assert!(world.flash.stats().segments_written > 20);
+    assert!(world.flash.memory_bytes() <= before, "{} bytes", world.flash.memory_bytes());
+}
+
 #[test]
 fn a_kill_during_recovery_takes_only_what_was_changed_meanwhile() {
     let all = found(&killed().recovered(), 0..KEYS, 0);

@@ -91,9 +91,14 @@ pub const METRICS: &[Metric] = &[
         "Items that left memory for the row on flash that they had come up from, unwritten.",
         |now, out| tier(now, out, |it| it.rested),
     ),
-    counter("larder_flash_refused_items_total", &[], "Items it had no room for.", |now, out| {
-        tier(now, out, |it| it.refused);
-    }),
+    counter(
+        "larder_flash_refused_items_total",
+        &[],
+        "Items it had no room for, or that came while it was being emptied.",
+        |now, out| {
+            tier(now, out, |it| it.refused);
+        },
+    ),
     counter(
         "larder_flash_over_budget_items_total",
         &[],
