@@ -194,9 +194,10 @@ impl Flash {
         let next = next_sequence(&geometry, next, &before, &flushed);
         let first = found.front().map(|found| found.entry.sequence);
         let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
+        let changes_life = if unsettled.is_empty() { next } else { before.changes_life };
         // Before the superblock names other segments that these are to be believed of.
-        let changes =
-            first.map(|_| Changes::begin(&*device, &geometry, unsettled, &counters)).transpose()?;
+        let begin = |_| Changes::begin(&*device, &geometry, unsettled, changes_life, &counters);
+        let changes = first.map(begin).transpose()?;
         let superblock = Superblock {
             boot_id: settings.boot_id,
             clean: false,
@@ -207,6 +208,7 @@ impl Flash {
             hash_check: settings.hash_check,
             unsettled_from: first.unwrap_or(0),
             unsettled_below: first.map_or(0, |_| next),
+            changes_life,
             ..before
         };
         device.write_note(0, &superblock.encode())?;
@@ -243,6 +245,7 @@ impl Flash {
             untimed_below: 0,
             reached: Reached { now: settings.now, number: 0 },
             hash_check: settings.hash_check,
+            changes_life: 0,
         };
         // Half-way through, the device is none that was formatted.
         device.write_note(0, &[0; PAGE_BYTES])?;
@@ -348,7 +351,9 @@ fn next_sequence(
     before: &Superblock,
     flushed: &[flushed::Entry],
 ) -> u64 {
-    let Superblock { void_below, unsettled_below, untimed_below, .. } = *before;
+    let Superblock { void_below, unsettled_below, untimed_below, changes_life, .. } = *before;
+    // The changes begin each life with one that they have not had.
+    let next = next.max(changes_life);
     // What is stored from now on never counts as void, unsettled or untimed.
     let next = next.max(void_below).max(unsettled_below).max(untimed_below);
     // A segment that was opened before a flush may not have been written.
