@@ -99,9 +99,11 @@ pub(crate) struct Superblock {
 pub(crate) enum NoSuperblock {
     /// It is all zeros.
     Blank,
+    /// It does not begin as one.
+    Foreign,
     /// Another version's.
     Version(u32),
-    /// Anything else.
+    /// It was one of this version.
     Damaged,
 }
 
@@ -147,7 +149,7 @@ impl Superblock {
             return Err(NoSuperblock::Blank);
         }
         if page[..MAGIC.len()] != MAGIC {
-            return Err(NoSuperblock::Damaged);
+            return Err(NoSuperblock::Foreign);
         }
         let version = u32::from_le_bytes(part(page, VERSION_AT));
         if version != VERSION {
@@ -229,13 +231,19 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_byte_is_damage_or_another_version() {
+    fn any_changed_byte_is_damage_or_another_version_or_somebody_elses() {
         for at in 0..SUPERBLOCK_BYTES {
             let mut page = page();
             page[at] ^= 0x10;
             let found = Superblock::decode(&page).expect_err("changed");
-            let is_version = (VERSION_AT..SEGMENT_BYTES_AT).contains(&at);
-            assert_eq!(found != NoSuperblock::Damaged, is_version, "{at}");
+            let expected = match at {
+                0..VERSION_AT => NoSuperblock::Foreign,
+                VERSION_AT..SEGMENT_BYTES_AT => {
+                    NoSuperblock::Version(VERSION ^ 0x10 << (8 * (at - VERSION_AT)))
+                }
+                _ => NoSuperblock::Damaged,
+            };
+            assert_eq!(found, expected, "{at}");
         }
     }
 
