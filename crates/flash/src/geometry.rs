@@ -339,6 +339,36 @@ mod tests {
         }
     }
 
+    /// Where one of these numbers changes, a device of before is read shifted, and most of it looks
+    /// like damage: then the superblock's version has to rise.
+    #[test]
+    fn the_parts_of_a_device_lie_where_they_have_always_lain() {
+        for (bytes, segment_bytes, expected) in [
+            (64_u64 << 20, SEGMENT_BYTES_MIN, [982, 20_480, 496, 16, 624, 32, 656, 64, 13]),
+            (10 << 30, 1 << 20, [9928, 163_840, 79_464, 16, 79_592, 80, 79_672, 64, 5]),
+            (
+                1 << 40,
+                1 << 20,
+                [1_016_781, 16_273_408, 8_138_221, 16, 8_138_349, 1024, 8_139_373, 512, 2],
+            ),
+        ] {
+            let it = Geometry::new(bytes / PAGE_BYTES as u64, segment_bytes).expect("large enough");
+            let slots = if it.slot_pages > 0 { it.dictionaries(3).page_of(1) } else { 0 };
+            let found = [
+                it.segments.into(),
+                it.journal_at(0),
+                slots,
+                it.slot_pages as u64,
+                it.changes_page,
+                it.changes_pages,
+                it.segments_page,
+                it.granule_bytes() as u64,
+                it.hash_bits.into(),
+            ];
+            assert_eq!(found, expected, "{bytes} in segments of {segment_bytes}");
+        }
+    }
+
     /// With one bit it might be flipped to what an empty slot is.
     #[test]
     fn an_entry_of_a_journal_has_two_bits_at_least_and_not_the_highest() {
