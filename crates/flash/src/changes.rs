@@ -5,11 +5,17 @@
 //! here: as a bit of a filter, which is on the device before the change is acknowledged.
 //!
 //! ```text
-//!   word 0   word 1   ...    a bit     set: keys whose hashes have it may have changed
-//!   +--------+--------+----  hash      the bit's number is (hash * bits) >> 64
-//!   | u64    | u64    |
-//!   +--------+--------+----
+//!   block 0    block 1   ...    a bit     set: keys whose hashes have it may have changed
+//!   +----------+----------+---- hash      the bit's number is (hash * bits) >> 64
+//!   | 480 bits | 480 bits |
+//!   | check    | check    |
+//!   +----------+----------+----
 //! ```
+//!
+//! A block that is not as it was written, or not since the filter was last begun, says nothing of
+//! the keys whose bits are there: all of them may have changed ([`mod@crate::checked`]). For that
+//! the superblock names the filter's life, which is from one beginning to the next, whatever
+//! processes come in between.
 //!
 //! The process that notes a change asks for it when recovery comes to the item. If the process is
 //! killed before, the next one does, for all segments that the superblock names as unsettled. What
@@ -17,51 +23,69 @@
 //! in ten of as many as there are bits, one item in ten.
 
 use ::io::device::{Device, PAGE_BYTES};
+use codec::Damaged;
 use std::io;
 use std::ops::Range;
 use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::Flash;
+use crate::checked::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::geometry::Geometry;
 use crate::stats::Counters;
 
-const WORD_BYTES: usize = size_of::<u64>();
-const WORD_BITS: usize = u64::BITS as usize;
-
-const _: () = assert!(PAGE_BYTES.is_multiple_of(WORD_BYTES));
+const _: () = assert!(PAGE_BYTES.is_multiple_of(BLOCK_BYTES));
 
 /// Hashes, as a bit each.
 #[derive(Debug, PartialEq, Eq)]
-struct Filter(Box<[u64]>);
+struct Filter(Box<[Block]>);
 
 impl Filter {
     fn empty(geometry: &Geometry) -> Self {
-        Self(vec![0; geometry.changes_bytes() / WORD_BYTES].into())
+        Self(vec![Block::EMPTY; geometry.changes_bytes() / BLOCK_BYTES].into())
     }
 
     /// One that may have any hash.
     fn full(geometry: &Geometry) -> Self {
-        Self(vec![u64::MAX; geometry.changes_bytes() / WORD_BYTES].into())
+        Self(vec![Block::FULL; geometry.changes_bytes() / BLOCK_BYTES].into())
     }
 
-    fn read(device: &dyn Device, geometry: &Geometry) -> io::Result<Self> {
+    /// The filter of this life. Where it is damaged, it may have any hash.
+    fn read(
+        device: &dyn Device,
+        geometry: &Geometry,
+        life: u64,
+        counters: &Counters,
+    ) -> io::Result<Self> {
         let mut bytes = vec![0; geometry.changes_bytes()];
         device.read_note(geometry.changes_at(), &mut bytes)?;
-        let (words, _) = bytes.as_chunks();
-        Ok(Self(words.iter().map(|word| u64::from_le_bytes(*word)).collect()))
+        let (blocks, _) = bytes.as_chunks();
+        let block = |(number, bytes): (u32, &[u8; BLOCK_BYTES])| {
+            Block::decode(bytes, life, number).unwrap_or_else(|Damaged| {
+                counters.damaged.add(1);
+                Block::FULL
+            })
+        };
+        Ok(Self((0..).zip(blocks).map(block).collect()))
     }
 
-    /// The word that a hash has its bit in, and the bit.
-    fn spot(&self, hash: u64) -> (usize, u64) {
-        let bits = (self.0.len() * WORD_BITS) as u128;
+    /// Writes all of it, as the beginning of this life.
+    fn write(&self, device: &dyn Device, geometry: &Geometry, life: u64) -> io::Result<()> {
+        let blocks = (0..).zip(&self.0).map(|(number, block)| block.encode(life, number));
+        let blocks: Vec<_> = blocks.collect();
+        device.write_note(geometry.changes_at(), blocks.as_flattened())
+    }
+
+    /// The block that a hash has its bit in, and the bit.
+    fn spot(&self, hash: u64) -> (usize, usize) {
+        let bits = (self.0.len() * BLOCK_BITS) as u128;
         let bit = ((u128::from(hash) * bits) >> u64::BITS) as usize;
-        (bit / WORD_BITS, 1 << (bit % WORD_BITS))
+        (bit / BLOCK_BITS, bit % BLOCK_BITS)
     }
 
     fn contains(&self, hash: u64) -> bool {
-        let (word, bit) = self.spot(hash);
-        self.0[word] & bit != 0
+        let (number, bit) = self.spot(hash);
+        self.0[number].has(bit)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -76,39 +100,44 @@ pub(crate) struct Changes {
     now: Filter,
     /// While an earlier one did not know all of these segments, and ended.
     before: Option<(Filter, Range<u64>)>,
+    life: u64,
 }
 
 impl Changes {
-    /// None yet, beside those that were noted for segments with these sequences. If these cannot be
-    /// read, any key may have changed.
+    /// None yet, beside those that were noted in the filter's present life for segments with these
+    /// sequences. If these cannot be read, any key may have changed. Without such segments its life
+    /// begins.
     pub(crate) fn begin(
         device: &dyn Device,
         geometry: &Geometry,
         unsettled: Range<u64>,
+        life: u64,
         counters: &Counters,
     ) -> io::Result<Self> {
         let before = if unsettled.is_empty() {
-            device.write_note(geometry.changes_at(), &vec![0; geometry.changes_bytes()])?;
+            Filter::empty(geometry).write(device, geometry, life)?;
             None
         } else {
-            let read = || Filter::read(device, geometry);
+            let read = || Filter::read(device, geometry, life, counters);
             let before = read().or_else(|_| read()).unwrap_or_else(|_| {
                 counters.io_errors.add(1);
                 Filter::full(geometry)
             });
             Some((before, unsettled))
         };
-        Ok(Self { now: Filter::empty(geometry), before })
+        Ok(Self { now: Filter::empty(geometry), before, life })
     }
 
-    /// Takes in a hash: the word that is to be written for it, and its number, if it is not there.
-    fn insert(&mut self, hash: u64) -> Option<(usize, u64)> {
+    /// Takes in a hash: what is to be written for it, and where in the filter, if it is not there.
+    fn insert(&mut self, hash: u64) -> Option<(u64, [u8; BLOCK_BYTES])> {
         let (number, bit) = self.now.spot(hash);
-        let word = &mut self.now.0[number];
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        let before = self.before.as_ref().map_or(0, |(before, _)| before.0[number]);
-        is_new.then_some((number, *word | before))
+        let block = &mut self.now.0[number];
+        if !block.set(bit) {
+            return None;
+        }
+        let before = self.before.as_ref().map_or(&Block::EMPTY, |(before, _)| &before.0[number]);
+        let bytes = block.and(before).encode(self.life, number as u32);
+        Some(((number * BLOCK_BYTES) as u64, bytes))
     }
 
     fn memory_bytes(&self) -> usize {
@@ -151,14 +180,13 @@ impl Flash {
     }
 
     /// The lock is held until the note is written: a bit that is set is on the device, and of two
-    /// notes in one word the second has both bits.
+    /// notes in one block the second has both bits.
     fn write_change(&self, hash: u64) {
         let mut changes = lock(&self.changes);
-        let Some((number, word)) = changes.as_mut().and_then(|changes| changes.insert(hash)) else {
+        let Some((at, block)) = changes.as_mut().and_then(|changes| changes.insert(hash)) else {
             return;
         };
-        let at = self.geometry.changes_at() + (number * WORD_BYTES) as u64;
-        if self.device.write_note(at, &word.to_le_bytes()).is_err() {
+        if self.device.write_note(self.geometry.changes_at() + at, &block).is_err() {
             self.counters.io_errors.add(1);
             self.void_device();
         }
@@ -176,6 +204,15 @@ impl Flash {
     }
 }
 
+/// Makes the checks of the changes right.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn put_right(bytes: &mut [u8], life: u64) {
+    let (blocks, _) = bytes.as_chunks_mut();
+    for (number, block) in (0..).zip(blocks) {
+        *block = Block::put_right(*block, life, number);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,15 +225,25 @@ mod tests {
         (MemoryDevice::new(PAGES), geometry)
     }
 
+    const LIFE: u64 = 9;
+
     fn begin(device: &MemoryDevice, geometry: &Geometry, unsettled: Range<u64>) -> Changes {
-        Changes::begin(device, geometry, unsettled, &Counters::default()).expect("it works")
+        let counters = Counters::default();
+        let changes = Changes::begin(device, geometry, unsettled, LIFE, &counters);
+        assert_eq!(counters.damaged.get(), 0);
+        changes.expect("it works")
     }
 
     fn note(device: &MemoryDevice, geometry: &Geometry, changes: &mut Changes, hash: u64) {
-        if let Some((number, word)) = changes.insert(hash) {
-            let at = geometry.changes_at() + (number * WORD_BYTES) as u64;
-            device.write_note(at, &word.to_le_bytes()).expect("it works");
+        if let Some((at, block)) = changes.insert(hash) {
+            device.write_note(geometry.changes_at() + at, &block).expect("it works");
         }
+    }
+
+    fn read(device: &MemoryDevice, geometry: &Geometry, life: u64) -> (Filter, u64) {
+        let counters = Counters::default();
+        let filter = Filter::read(device, geometry, life, &counters).expect("it works");
+        (filter, counters.damaged.get())
     }
 
     #[test]
@@ -213,16 +260,42 @@ mod tests {
             let (before, unsettled) = changes.before.as_ref().expect("something is unsettled");
             let end = hashes.iter().position(|hash| hash == part.last().expect("not empty"));
             assert!(hashes[..=end.expect("there")].iter().all(|&hash| before.contains(hash)));
-            assert_eq!((unsettled, changes.now.0.iter().max()), (&(3..7), Some(&0)));
+            assert_eq!((unsettled, &changes.now), (&(3..7), &Filter::empty(&geometry)));
         }
         let others = (0..10_000).filter(|_| {
             changes.before.as_ref().is_some_and(|(before, _)| before.contains(random.draw()))
         });
-        // 600 of 32,768 bits are set: 1.8 % of 10,000.
+        // 600 of 30,720 bits are set: 2 % of 10,000.
         assert!((100..300).contains(&others.count()));
         let changes = begin(&device, &geometry, 0..0);
         assert!(changes.before.is_none());
-        assert_eq!(Filter::read(&device, &geometry).expect("it works"), Filter::empty(&geometry));
+        assert_eq!(read(&device, &geometry, LIFE), (Filter::empty(&geometry), 0));
+    }
+
+    /// A bit that was read as not set brought back what its key had been, and so did all of an
+    /// earlier filter where the drive had not written the beginning of this one.
+    #[test]
+    fn where_the_filter_is_not_as_it_was_written_any_key_may_have_changed() {
+        let (device, geometry) = device();
+        let mut random = Random(6);
+        let hashes: Vec<u64> = (0..100).map(|_| random.draw()).collect();
+        let mut changes = begin(&device, &geometry, 0..0);
+        hashes.iter().for_each(|&hash| note(&device, &geometry, &mut changes, hash));
+        let at = geometry.changes_at() as usize;
+        for &hash in &hashes {
+            let (number, bit) = changes.now.spot(hash);
+            let at = at + number * BLOCK_BYTES + bit / 8;
+            device.change(|bytes| bytes[at] ^= 1 << (bit % 8));
+            let (found, damaged) = read(&device, &geometry, LIFE);
+            assert!(damaged == 1 && hashes.iter().all(|&hash| found.contains(hash)));
+            assert_eq!((found.0[number], found.contains(!hash)), (Block::FULL, false));
+            device.change(|bytes| bytes[at] ^= 1 << (bit % 8));
+        }
+        let blocks = geometry.changes_bytes() / BLOCK_BYTES;
+        let full = (Filter::full(&geometry), blocks as u64);
+        assert_eq!(read(&device, &geometry, LIFE + 1), full);
+        device.change(|bytes| bytes[at..][..blocks * BLOCK_BYTES].fill(0));
+        assert_eq!(read(&device, &geometry, LIFE), full);
     }
 
     /// Where one of these changes, keys that a process before had noted count as unchanged: then
@@ -230,15 +303,15 @@ mod tests {
     #[test]
     fn a_hash_has_the_bit_that_it_has_always_had() {
         let filter = Filter::empty(&device().1);
-        assert_eq!(filter.spot(0x0123_4567_89ab_cdef), (2, 1 << 17));
-        assert_eq!(filter.spot(0xaaaa_aaaa_aaaa_aaaa), (341, 1 << 21));
+        assert_eq!(filter.spot(0x0123_4567_89ab_cdef), (0, 136));
+        assert_eq!(filter.spot(0xaaaa_aaaa_aaaa_aaaa), (42, 319));
     }
 
     #[test]
     fn the_first_and_the_last_bit_are_within_the_filter() {
         let (_, geometry) = device();
         let filter = Filter::empty(&geometry);
-        assert_eq!(filter.spot(0), (0, 1));
-        assert_eq!(filter.spot(u64::MAX), (filter.0.len() - 1, 1 << (WORD_BITS - 1)));
+        assert_eq!(filter.spot(0), (0, 0));
+        assert_eq!(filter.spot(u64::MAX), (filter.0.len() - 1, BLOCK_BITS - 1));
     }
 }

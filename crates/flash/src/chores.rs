@@ -196,7 +196,8 @@ impl Flash {
     /// writer's lock, so that a flush comes before, and this is not reached, or after.
     fn list(&self, writer: &mut Writer, full: &FullSegment) {
         let at = self.geometry.entry_at(full.segment);
-        if self.device.write_note(at, &full.entry.encode()).is_err() {
+        let stamped = self.write_stamp(full.segment, full.entry.sequence);
+        if stamped.and_then(|()| self.device.write_note(at, &full.entry.encode())).is_err() {
             // It is used as any other, but not found again at the next start.
             self.counters.io_errors.add(1);
         }

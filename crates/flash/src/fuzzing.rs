@@ -28,7 +28,7 @@ use crate::table::{self, Entry};
 use crate::unit::{self, Origin};
 use crate::{
     Compression, Fields, Flash, Inserted, Links, Look, OpenError, Partition, Place, Promotion,
-    Reader, Refused, Settings, Walk, Walked, flushed, journal,
+    Reader, Refused, Settings, Walk, Walked, changes, dead, flushed,
 };
 
 /// Pages of the device: enough for slots of dictionaries.
@@ -52,7 +52,7 @@ pub fn formats(input: &[u8]) {
         0 => first_page(bytes, is_put_right),
         1 => entry(bytes, is_put_right),
         2 => item_table(bytes, is_put_right),
-        3 => journal(bytes),
+        3 => journal(bytes, is_put_right),
         4 => dictionary_and_unit(bytes, is_put_right),
         5 => unit(&Dictionaries::new(0, 0, 3), bytes, is_put_right),
         _ => place(bytes),
@@ -116,12 +116,14 @@ fn item_table(bytes: &[u8], is_put_right: bool) {
     }
 }
 
-fn journal(bytes: &[u8]) {
+fn journal(bytes: &[u8], is_put_right: bool) {
+    const LIFE: u64 = 3;
     let whole = bytes.len() / JOURNAL_ENTRY_BYTES * JOURNAL_ENTRY_BYTES;
-    let entries = whole / JOURNAL_ENTRY_BYTES;
-    if entries > 0
-        && let journal::Found::Dead(dead) = journal::read(&bytes[..whole])
-    {
+    let (mut bytes, entries) = (bytes[..whole].to_vec(), whole / JOURNAL_ENTRY_BYTES);
+    if is_put_right {
+        dead::put_right(&mut bytes, LIFE);
+    }
+    if let Ok(dead::Found::Dead(dead)) = dead::read(&bytes, LIFE) {
         assert!(dead.taken().is_none_or(|taken| (taken as usize) < entries));
     }
 }
@@ -238,6 +240,8 @@ fn put_right(bytes: &mut Vec<u8>) {
         let (segment_bytes, segments) = (geometry.segment_bytes as u32, geometry.segments.into());
         let superblock = Superblock { segment_bytes, segments, ..superblock };
         page[..SUPERBLOCK_BYTES].copy_from_slice(&superblock.encode());
+        let changes = &mut bytes[geometry.changes_at() as usize..][..geometry.changes_bytes()];
+        changes::put_right(changes, superblock.changes_life);
     }
     let dictionaries = geometry.dictionaries(3);
     for number in 1..=DICTIONARIES_MAX as u8 {
@@ -258,6 +262,8 @@ fn put_right(bytes: &mut Vec<u8>) {
         }
         table::put_entry_right(entry);
         let Some(entry) = Entry::decode(entry) else { continue };
+        let journal = &mut bytes[geometry.journal_at(segment) as usize..];
+        dead::put_right(&mut journal[..geometry.journal_bytes()], entry.sequence);
         let at = geometry.page_of(segment) as usize * PAGE_BYTES;
         let segment = &mut bytes[at..][..geometry.segment_bytes];
         table::put_items_right(entry, segment);

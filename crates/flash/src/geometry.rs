@@ -48,7 +48,7 @@ const GRANULE_LOG2_MAX: u32 = PAGE_BYTES.trailing_zeros();
 
 const _: () = assert!(PAGE_BYTES.is_power_of_two() && ADDRESS_BITS_MAX == 31);
 const _: () = assert!((SEGMENT_BYTES_MIN / JOURNAL_SHARE).is_multiple_of(JOURNAL_ENTRY_BYTES));
-/// The highest bit of a journal's entry is always set.
+/// The highest bit of a journal's entry checks the others.
 const _: () = assert!(SEGMENT_BYTES_MAX >> GRANULE_LOG2_MIN <= 1 << 17);
 /// And an entry's hash bits are among those that an index compares.
 const _: () = assert!(
@@ -218,7 +218,8 @@ impl Geometry {
     }
 
     /// What a journal says of the item with this hash in the unit at this granule, and of all that
-    /// an index cannot tell from it ([`INDEX_HASH_BITS`]). Never 0.
+    /// an index cannot tell from it ([`INDEX_HASH_BITS`]). Two of the lower 31 bits at least are
+    /// set, and the highest is not: it is the journal's.
     ///
     /// It has the hash bits of a place, and the lowest of the upper ones: a unit's items come in
     /// the order of their hashes, and have most of the others in common.
@@ -228,7 +229,9 @@ impl Geometry {
         let place_bits = self.hash_bits.min(hash_bits);
         let upper = hash >> (u64::BITS - INDEX_HASH_BITS) & low_bits(hash_bits - place_bits);
         let hash = upper << place_bits | hash & low_bits(place_bits);
-        1 << (u32::BITS - 1) | granule << hash_bits | hash as u32
+        let entry = granule << hash_bits | hash as u32;
+        // One in some thousand items of a segment's first unit, and fewer of others.
+        if entry.count_ones() < 2 { entry ^ 0b111 } else { entry }
     }
 
     /// The place of an item in a sealed unit of so many bytes, its head included.
@@ -302,7 +305,7 @@ mod tests {
                     assert!(geometry.may_be(place, hash) && !geometry.may_be(place, hash ^ 1));
                     assert!(seen.insert(place.0));
                     let entry = geometry.journal_entry(granule, hash);
-                    assert!(entry >> 31 == 1);
+                    assert!(entry >> 31 == 0 && entry.count_ones() >= 2);
                     assert_ne!(entry, geometry.journal_entry(granule ^ 1, hash));
                     assert_ne!(entry, geometry.journal_entry(granule, hash ^ 1));
                     assert_ne!(entry, geometry.journal_entry(granule, hash ^ 1 << 33));
@@ -335,10 +338,52 @@ mod tests {
     /// superblock's version has to rise.
     #[test]
     fn a_journal_says_of_an_item_what_it_has_always_said() {
-        for (pages_log2, entry) in [(14, 0x800a_6def), (25, 0x800a_8acf)] {
+        for (pages_log2, entry) in [(14, 0x000a_6def), (25, 0x000a_8acf)] {
             let geometry = Geometry::new(1 << pages_log2, 1 << 20).expect("large enough");
             assert_eq!(geometry.journal_entry(5, 0x0123_4567_89ab_cdef), entry, "{pages_log2}");
         }
+    }
+
+    /// Where one of these numbers changes, a device of before is read shifted, and most of it looks
+    /// like damage: then the superblock's version has to rise.
+    #[test]
+    fn the_parts_of_a_device_lie_where_they_have_always_lain() {
+        for (bytes, segment_bytes, expected) in [
+            (64_u64 << 20, SEGMENT_BYTES_MIN, [982, 20_480, 496, 16, 624, 32, 656, 64, 13]),
+            (10 << 30, 1 << 20, [9928, 163_840, 79_464, 16, 79_592, 80, 79_672, 64, 5]),
+            (
+                1 << 40,
+                1 << 20,
+                [1_016_781, 16_273_408, 8_138_221, 16, 8_138_349, 1024, 8_139_373, 512, 2],
+            ),
+        ] {
+            let it = Geometry::new(bytes / PAGE_BYTES as u64, segment_bytes).expect("large enough");
+            let slots = if it.slot_pages > 0 { it.dictionaries(3).page_of(1) } else { 0 };
+            let found = [
+                it.segments.into(),
+                it.journal_at(0),
+                slots,
+                it.slot_pages as u64,
+                it.changes_page,
+                it.changes_pages,
+                it.segments_page,
+                it.granule_bytes() as u64,
+                it.hash_bits.into(),
+            ];
+            assert_eq!(found, expected, "{bytes} in segments of {segment_bytes}");
+        }
+    }
+
+    /// With one bit it might be flipped to what an empty slot is.
+    #[test]
+    fn an_entry_of_a_journal_has_two_bits_at_least_and_not_the_highest() {
+        let geometry = Geometry::new(1 << 14, 1 << 20).expect("large enough");
+        let hashes = [0, 1, 2, 1 << 33, u64::MAX];
+        for (granule, hash) in [0, 1, 2, 3, 4, 1 << 13].into_iter().zip(hashes.repeat(2)) {
+            let entry = geometry.journal_entry(granule, hash);
+            assert!(entry.count_ones() >= 2 && entry >> 31 == 0, "{granule}, {hash:x}: {entry:x}");
+        }
+        assert_eq!([0, 1, 2].map(|hash| geometry.journal_entry(0, hash)), [7, 6, 5]);
     }
 
     #[test]

@@ -1,19 +1,23 @@
 //! The journals: which items of a segment are dead.
 //!
 //! ```text
-//!    0        4         8
-//!   +--------+---------+---------+----       mark    0 a list, 3 a filter, others distrusted
-//!   | mark   | entry 1 | entry 2 | ...       entry   0 where none is written yet; the top bit set,
-//!   | u32    | u32     | u32     |                   then the unit's granule, then hash bits
-//!   +--------+---------+---------+----
-//!    0        4        64        128
-//!   +--------+---------+---------+----       of a filter; which block an entry has, and which
-//!   | mark   | nothing | block 1 | ...       three bits there, follows from the entry alone
-//!   +--------+---------+---------+----
+//!    0        4        8         12
+//!   +--------+--------+---------+---------+----    mark    a list's, a filter's, or distrusted
+//!   | mark   | stamp  | entry 1 | entry 2 | ...    stamp   of the segment's life
+//!   | u32    | u32    | u32     | u32     |        entry   0 where none is written yet; a bit
+//!   +--------+--------+---------+---------+----            that checks the others, the unit's
+//!                                                          granule, hash bits
+//!    0        4        8         64        128
+//!   +--------+--------+---------+---------+----    of a filter; which block an entry has, and
+//!   | mark   | stamp  | nothing | block 1 | ...    which three bits there, follows from the
+//!   +--------+--------+---------+---------+----    entry alone
 //! ```
 //!
 //! An entry's hash bits are of those by which the index told the item from others: an item goes in
 //! the name of a key that the index took for it, and to be dead it has to be found so in its own.
+//!
+//! What is not as it was written in this life of the segment is not believed
+//! ([`mod@crate::dead`]).
 //!
 //! An entry is one note, written before [`crate::Flash::forget`] returns. In a *list* it is written
 //! without a lock: a compare-and-swap of the segment's word takes a slot. A segment of small rows
@@ -37,17 +41,19 @@
 //! The same goes for a segment of which a note could not be written. If even the mark cannot be
 //! written, all that is on the device is made void.
 
-use std::collections::HashSet;
 use std::io;
 
-use stdx::random::mix;
+use codec::Damaged;
 use stdx::sync::Backoff;
 use stdx::sync::atomic::{AtomicU64, Ordering};
 use stdx::sync::{Mutex, lock};
 
 use crate::Flash;
-use crate::geometry::{Geometry, JOURNAL_ENTRY_BYTES};
-use crate::table::Item;
+use crate::checked::{BLOCK_BYTES, Block, stamp};
+use crate::dead::{
+    self, Bits, Dead, HEAD_SLOTS, MARK_DISTRUSTED, MARK_FILTER, STAMP_SLOT, with_check,
+};
+use crate::geometry::JOURNAL_ENTRY_BYTES;
 
 const TAKEN: u64 = u32::MAX as u64;
 const ENTRY_ONE: u64 = 1 << 32;
@@ -65,11 +71,6 @@ const _: () = assert!(
         == u64::MAX
 );
 
-const MARK_DISTRUSTED: u32 = 1;
-/// Another with every change of what a filter's bits are, or a start would take what an earlier
-/// build noted as dead for alive. Builds from before the first release wrote filters of three kinds
-/// with 2.
-const MARK_FILTER: u32 = 3;
 /// A list is *worn* when one entry in so many is left: later, the background might not come to it
 /// in time.
 const WORN_SHARE: u32 = 8;
@@ -202,10 +203,7 @@ impl Journal {
 
     /// Takes entries again, behind those that were found.
     pub(crate) fn reopen(&self, dead: &Dead) {
-        self.open_with(match &dead.form {
-            Form::List { taken, .. } => u64::from(*taken),
-            Form::Filter(_) => FILTER,
-        });
+        self.open_with(dead.taken().map_or(FILTER, u64::from));
     }
 
     fn open_with(&self, bits: u64) {
@@ -224,111 +222,23 @@ fn worn_from(entries_max: u32) -> u32 {
     entries_max - entries_max / WORN_SHARE
 }
 
-/// What a journal says at the start.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// It has run over.
-    Distrusted,
-    /// These are dead.
-    Dead(Dead),
+/// Why a note was not written.
+#[derive(Debug)]
+enum Failed {
+    Io,
+    /// What it would have been added to is not what was written there.
+    Damaged,
 }
 
-/// What is dead by a journal.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Dead {
-    form: Form,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Form {
-    /// The entries, and slots up to the last one that is written.
-    List { entries: HashSet<u32>, taken: u32 },
-    /// The blocks.
-    Filter(Vec<Block>),
-}
-
-impl Dead {
-    /// By an empty journal.
-    pub(crate) fn none() -> Self {
-        Self { form: Form::List { entries: HashSet::new(), taken: 0 } }
-    }
-
-    pub(crate) fn contains(&self, geometry: &Geometry, item: &Item) -> bool {
-        let entry = || geometry.journal_entry(item.granule, item.hash);
-        item.is_dead
-            || match &self.form {
-                Form::List { entries, .. } => entries.contains(&entry()),
-                Form::Filter(blocks) => Bits::of(entry(), blocks.len()).are_in(blocks),
-            }
-    }
-
-    /// Slots of the list up to the last one that is written.
-    #[cfg(any(test, fuzzing))]
-    pub(crate) fn taken(&self) -> Option<u32> {
-        match self.form {
-            Form::List { taken, .. } => Some(taken),
-            Form::Filter(_) => None,
-        }
+impl From<io::Error> for Failed {
+    fn from(_: io::Error) -> Self {
+        Self::Io
     }
 }
 
-/// Reads a journal. A slot that was taken when the process died may be empty among others.
-pub(crate) fn read(bytes: &[u8]) -> Found {
-    let (mark, list) = bytes.split_at(JOURNAL_ENTRY_BYTES);
-    let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
-    let form = match (u32::from_le_bytes(mark.try_into().expect("a mark has its length")), blocks) {
-        (0, _) => read_list(list),
-        (MARK_FILTER, [_, blocks @ ..]) if !blocks.is_empty() => Form::Filter(blocks.to_vec()),
-        _ => return Found::Distrusted,
-    };
-    Found::Dead(Dead { form })
-}
-
-fn read_list(bytes: &[u8]) -> Form {
-    let (mut entries, mut taken) = (HashSet::new(), 0);
-    for (index, entry) in entries_of(bytes).enumerate().filter(|(_, entry)| *entry != 0) {
-        entries.insert(entry);
-        taken = index as u32 + 1;
-    }
-    Form::List { entries, taken }
-}
-
-fn entries_of(bytes: &[u8]) -> impl Iterator<Item = u32> {
-    let chunks = bytes.chunks_exact(JOURNAL_ENTRY_BYTES);
-    chunks.map(|entry| u32::from_le_bytes(entry.try_into().expect("a chunk has its length")))
-}
-
-const BLOCK_BYTES: usize = 64;
-
-/// A part of a filter that is read and written at once, and crosses no page.
-type Block = [u8; BLOCK_BYTES];
-
-/// The bits of an entry in a filter.
-#[derive(Debug, Clone, Copy)]
-struct Bits {
-    block: usize,
-    /// Numbers of bits in the block.
-    bits: [usize; 3],
-}
-
-impl Bits {
-    /// In a filter of so many blocks.
-    fn of(entry: u32, blocks: usize) -> Self {
-        // Entries of neighbours differ in few bits.
-        let mixed = mix(entry.into());
-        let bits = [0, 9, 18].map(|shift| (mixed >> shift) as usize % (BLOCK_BYTES * 8));
-        Self { block: (((mixed >> 32) * blocks as u64) >> 32) as usize, bits }
-    }
-
-    /// Sets them in their block; returns whether one was not set.
-    fn set(self, block: &mut Block) -> bool {
-        let before = *block;
-        self.bits.iter().for_each(|bit| block[bit / 8] |= 1 << (bit % 8));
-        *block != before
-    }
-
-    fn are_in(self, blocks: &[Block]) -> bool {
-        self.bits.iter().all(|bit| blocks[self.block][bit / 8] & 1 << (bit % 8) != 0)
+impl From<Damaged> for Failed {
+    fn from(_: Damaged) -> Self {
+        Self::Damaged
     }
 }
 
@@ -366,10 +276,7 @@ impl Flash {
                 journal.end_entry();
             }
             Step::Entry(index) => {
-                let at = u64::from(index) * JOURNAL_ENTRY_BYTES as u64;
-                assert!(at < self.geometry.journal_bytes() as u64, "within the journal");
-                let at = self.geometry.journal_at(segment) + at;
-                self.noted(segment, self.device.write_note(at, &entry.to_le_bytes()));
+                self.write_entry(segment, entry, HEAD_SLOTS - 1 + index);
                 journal.end_entry();
                 if index == worn_from(self.journal_entries_max()) {
                     self.note_wear(segment);
@@ -388,25 +295,56 @@ impl Flash {
         }
     }
 
+    /// Writes an entry to a slot of a list.
+    fn write_entry(&self, segment: u32, entry: u32, slot: u32) {
+        // A segment that was just freed is void.
+        let Some(sequence) = self.sequence_of(segment) else { return };
+        let at = u64::from(slot) * JOURNAL_ENTRY_BYTES as u64;
+        assert!(at < self.geometry.journal_bytes() as u64, "within the journal");
+        let at = self.geometry.journal_at(segment) + at;
+        let bytes = with_check(entry, sequence, slot).to_le_bytes();
+        self.noted(segment, self.device.write_note(at, &bytes).map_err(Failed::from));
+    }
+
+    /// The sequence of a segment to whose journal a note is under way: it has no other until that
+    /// has ended, but may be freed.
+    fn sequence_of(&self, segment: u32) -> Option<u64> {
+        self.segments[segment as usize].state().sequence()
+    }
+
     /// Counts a note; what could not be written takes its segment with it.
-    fn noted(&self, segment: u32, outcome: io::Result<()>) {
+    fn noted(&self, segment: u32, outcome: Result<(), Failed>) {
         match outcome {
             Ok(()) => self.counters.journalled.add(1),
-            Err(_) => {
-                self.counters.io_errors.add(1);
+            Err(failed) => {
+                self.count_failed(failed);
                 self.mark(segment);
             }
         }
     }
 
+    fn count_failed(&self, failed: Failed) {
+        match failed {
+            Failed::Io => self.counters.io_errors.add(1),
+            Failed::Damaged => self.counters.damaged.add(1),
+        }
+    }
+
     /// Sets the bits of an entry. The lock of the segment's bits is held.
-    fn set_bits(&self, segment: u32, entry: u32) -> io::Result<()> {
+    fn set_bits(&self, segment: u32, entry: u32) -> Result<(), Failed> {
+        let Some(sequence) = self.sequence_of(segment) else { return Ok(()) };
         let bits = Bits::of(entry, self.blocks());
-        let at = self.filter_at(segment) + (bits.block * BLOCK_BYTES) as u64;
-        let mut block = [0; BLOCK_BYTES];
-        self.device.read_note(at, &mut block)?;
+        let number = bits.number();
+        let at = self.geometry.journal_at(segment) + u64::from(number) * BLOCK_BYTES as u64;
+        let mut bytes = [0; BLOCK_BYTES];
+        self.device.read_note(at, &mut bytes)?;
+        // With a check of its own, what was misread would be believed from then on.
+        let mut block = Block::decode(&bytes, sequence, number)?;
         // What was taken for dead by chance has them all.
-        if bits.set(&mut block) { self.device.write_note(at, &block) } else { Ok(()) }
+        if bits.set(&mut block) {
+            self.device.write_note(at, &block.encode(sequence, number))?;
+        }
+        Ok(())
     }
 
     /// Turns the list of a segment into a filter if it is worn. The lock of chores is held.
@@ -421,46 +359,47 @@ impl Flash {
         journal.entries_end();
         // One of them may not have been written.
         let was_trusted = !journal.has(DISTRUSTED);
-        let made = marked.and_then(|()| self.write_filter(segment));
+        let made = marked.map_err(Failed::from).and_then(|()| self.write_filter(segment));
         let mut waiting = lock(&self.bits_lock(segment).0);
         let made = match made {
             Ok(()) if was_trusted => self.complete_filter(segment, &waiting),
             made => made,
         };
-        if made.is_err() {
-            self.counters.io_errors.add(1);
+        let is_made = made.is_ok();
+        if let Err(failed) = made {
+            self.count_failed(failed);
             self.mark(segment);
         }
         waiting.clear();
-        journal.end_filter(was_trusted && made.is_ok());
+        journal.end_filter(was_trusted && is_made);
         drop(waiting);
         journal.end_bit();
     }
 
     /// Writes a filter of the entries of a list in the list's place.
-    fn write_filter(&self, segment: u32) -> io::Result<()> {
+    fn write_filter(&self, segment: u32) -> Result<(), Failed> {
+        let Some(sequence) = self.sequence_of(segment) else { return Ok(()) };
         let mut journal = vec![0; self.geometry.journal_bytes()];
         self.device.read_note(self.geometry.journal_at(segment), &mut journal)?;
-        let mut filter = vec![[0; BLOCK_BYTES]; self.blocks()];
-        let entries = entries_of(&journal[JOURNAL_ENTRY_BYTES..]);
-        for entry in entries.filter(|entry| *entry != 0) {
+        let list = dead::read_list(&journal, sequence)?;
+        let mut filter = vec![Block::EMPTY; self.blocks()];
+        for entry in list.entries {
             let bits = Bits::of(entry, filter.len());
             bits.set(&mut filter[bits.block]);
         }
-        self.device.write_note(self.filter_at(segment), filter.as_flattened())
+        let blocks = (1..).zip(&filter).map(|(number, block)| block.encode(sequence, number));
+        let blocks: Vec<_> = blocks.collect();
+        // Behind the head, so that each has a cache line of its own.
+        let at = self.geometry.journal_at(segment) + BLOCK_BYTES as u64;
+        Ok(self.device.write_note(at, blocks.as_flattened())?)
     }
 
     /// Adds the entries that waited, and says that it is a filter, which is to be believed.
-    fn complete_filter(&self, segment: u32, waiting: &[u32]) -> io::Result<()> {
+    fn complete_filter(&self, segment: u32, waiting: &[u32]) -> Result<(), Failed> {
         waiting.iter().try_for_each(|entry| self.set_bits(segment, *entry))?;
         self.write_mark(segment, MARK_FILTER)?;
         self.counters.journalled.add(waiting.len() as u64);
         Ok(())
-    }
-
-    /// Where the first block is: behind the mark, aligned.
-    fn filter_at(&self, segment: u32) -> u64 {
-        self.geometry.journal_at(segment) + BLOCK_BYTES as u64
     }
 
     /// Blocks of a filter.
@@ -474,7 +413,21 @@ impl Flash {
 
     /// Entries for which a list has room.
     pub(crate) fn journal_entries_max(&self) -> u32 {
-        (self.geometry.journal_bytes() / JOURNAL_ENTRY_BYTES - 1) as u32
+        (self.geometry.journal_bytes() / JOURNAL_ENTRY_BYTES) as u32 - HEAD_SLOTS
+    }
+
+    /// Says which life of a segment its journal is of. Before the segment is valid: what was noted
+    /// in its journal until then counts from then on.
+    pub(crate) fn write_stamp(&self, segment: u32, sequence: u64) -> io::Result<()> {
+        let at = u64::from(STAMP_SLOT) * JOURNAL_ENTRY_BYTES as u64;
+        let stamp = stamp(sequence, 0).to_le_bytes();
+        self.device.write_note(self.geometry.journal_at(segment) + at, &stamp)
+    }
+
+    /// Bytes of a journal that has become a list, of which so many slots for entries were taken.
+    pub(crate) fn journal_used_bytes(&self, taken: u32) -> usize {
+        let slots = (taken as usize).saturating_add(HEAD_SLOTS as usize);
+        slots.saturating_mul(JOURNAL_ENTRY_BYTES).min(self.geometry.journal_bytes())
     }
 
     fn write_mark(&self, segment: u32, mark: u32) -> io::Result<()> {
@@ -520,10 +473,7 @@ mod tests {
     #[test]
     fn nothing_is_written_to_a_closed_journal_and_it_settles_behind_what_is_under_way() {
         let journal = Journal::new();
-        let Found::Dead(dead) = read(&[0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]) else {
-            panic!("it has not run over")
-        };
-        journal.reopen(&dead);
+        journal.reopen(&Dead::with_taken(2));
         assert_eq!(journal.begin(9), Step::Entry(3));
         journal.close();
         assert_eq!(journal.begin(9), Step::Nothing);
@@ -566,66 +516,5 @@ mod tests {
         });
         journal.open();
         assert_eq!(journal.begin(MAX), Step::Entry(1), "it is a list again");
-    }
-
-    #[test]
-    fn a_journal_with_a_hole_is_read_to_its_last_entry() {
-        let mut bytes = [0; 32];
-        assert_eq!(read(&bytes), Found::Dead(Dead::none()));
-        bytes[4..8].copy_from_slice(&7_u32.to_le_bytes());
-        bytes[12..16].copy_from_slice(&9_u32.to_le_bytes());
-        let Found::Dead(dead) = read(&bytes) else { panic!("it has not run over") };
-        let entries = HashSet::from([7, 9]);
-        assert_eq!(dead.form, Form::List { entries, taken: 3 });
-        bytes[0] = 1;
-        assert_eq!(read(&bytes), Found::Distrusted);
-        bytes[0] = 9;
-        assert_eq!(read(&bytes), Found::Distrusted, "whatever it is");
-    }
-
-    /// Where one of these numbers changes, so has what is on the device: then [`MARK_FILTER`] has
-    /// to be another, too.
-    #[test]
-    fn an_entry_has_the_bits_that_it_had_when_the_mark_was_given() {
-        for (entry, spots, bits) in [
-            (0x8000_0000, [4, 74], [364, 185, 137]),
-            (0x8002_0001, [15, 253], [132, 106, 193]),
-            (0xffff_ffff, [14, 230], [448, 192, 508]),
-        ] {
-            for (blocks, block) in [31, 511].into_iter().zip(spots) {
-                let found = Bits::of(entry, blocks);
-                assert_eq!((found.block, found.bits), (block, bits), "{entry:x} of {blocks}");
-            }
-        }
-        assert_eq!([MARK_DISTRUSTED, MARK_FILTER], [1, 3]);
-    }
-
-    /// Builds before this one had written filters with this mark in three ways, and each took what
-    /// another's said was dead for alive.
-    #[test]
-    fn a_filter_of_an_earlier_format_is_not_believed() {
-        let mut bytes = vec![0; 2048];
-        bytes[0] = 2;
-        assert_eq!(read(&bytes), Found::Distrusted);
-        bytes[0] = MARK_FILTER as u8;
-        assert_ne!(read(&bytes), Found::Distrusted);
-    }
-
-    #[test]
-    fn a_filter_knows_its_entries_and_few_others() {
-        const BLOCKS: usize = (32 << 10) / BLOCK_BYTES - 1;
-        // As units of small rows have them: few granules, and hashes of every kind.
-        let entry = |n: u32| 1 << 31 | (n / 90) << 17 | n.wrapping_mul(0x9e37_79b1) >> 15;
-        let mut filter = vec![[0; BLOCK_BYTES]; BLOCKS];
-        for (dead, taken_max) in [(7_168, 20), (11_500, 45), (20_000, 220)] {
-            for n in 0..dead {
-                let bits = Bits::of(entry(n), BLOCKS);
-                bits.set(&mut filter[bits.block]);
-                assert!(bits.are_in(&filter) && !bits.set(&mut filter[bits.block]));
-            }
-            let others = (dead..dead + 10_000).map(|n| Bits::of(entry(n), BLOCKS));
-            let taken = others.filter(|bits| bits.are_in(&filter)).count();
-            assert!(taken > 0 && taken < taken_max, "{taken} of 10000 beside {dead}");
-        }
     }
 }

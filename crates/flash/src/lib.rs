@@ -15,8 +15,8 @@
 //!             divide the segments between the areas                 (window, partition, usage)
 //!             scrub what flushes of prefixes have taken                       (flushed, scrub)
 //!   train:    a dictionary from what came                     (sampling, train, dictionaries)
-//!   forget:   a note in the segment's journal                                 (journal)
-//!   sync:     has the device keep it, off everybody's way     (sync)
+//!   forget:   a note in the segment's journal                           (journal, dead)
+//!   sync:     has the device keep it, off everybody's way                         (sync)
 //!   close:    all is written, and the device is clean                           (close)
 //!   open, recover: superblock, segment table, item tables, journals  (open, recover, changes)
 //! ```
@@ -53,6 +53,8 @@
 //! * What has expired stays so where the clock was put back ([`mod@reached`]).
 //! * A journal that runs over, or cannot be written, takes its whole segment with it. So does one
 //!   that is just becoming a filter ([`mod@journal`]).
+//! * So does a journal that is not as it was written, or of another life of its segment, and what
+//!   is damaged of the changes counts for all keys that it may have been about ([`mod@checked`]).
 //!
 //! After a crash of the machine nothing is believed but what was closed cleanly: the superblock
 //! holds the boot's id, and says "clean" only between a close and the next opening. Nor is anything
@@ -76,9 +78,11 @@
 
 mod area;
 mod changes;
+mod checked;
 mod chores;
 mod close;
 mod collect;
+mod dead;
 mod dictionaries;
 mod fill;
 mod flash;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use ::io::device::{Device, PAGE_BYTES, Pages};
 use codec::entropy::Threshold;
 use codec::{Damaged, Encoder};
+use stdx::random::mix;
 use stdx::sync::Mutex;
 use stdx::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -74,7 +75,7 @@ pub enum OpenError {
         segments: u64,
     },
     /// It does not begin as what the tier writes, and is not blank.
-    Damaged,
+    Foreign,
     /// It cannot be read or written.
     Io(io::Error),
 }
@@ -93,8 +94,8 @@ impl fmt::Display for OpenError {
                 "the device was formatted with another size: {segments} segments of \
                  {segment_bytes} bytes"
             ),
-            Self::Damaged => formatter.write_str(
-                "the device holds something else than a flash tier, or its first page is damaged",
+            Self::Foreign => formatter.write_str(
+                "the device holds something else than a flash tier, or its beginning is damaged",
             ),
             Self::Io(error) => write!(formatter, "the device cannot be used: {error}"),
         }
@@ -124,6 +125,8 @@ pub enum Doubt {
     CutOff,
     /// Keys were hashed by another function ([`Settings::hash_check`]).
     OtherHash,
+    /// Its first page begins as that of this version's tier, and is damaged otherwise.
+    SuperblockDamaged,
     /// What was flushed cannot be read.
     FlushesDamaged,
     /// A flush was planned, the clock was put back, and its time may have come.
@@ -135,6 +138,7 @@ impl fmt::Display for Doubt {
         formatter.write_str(match self {
             Self::CutOff => "it was not closed before the machine was started anew",
             Self::OtherHash => "a version that hashes keys in another way has written it",
+            Self::SuperblockDamaged => "its first page is damaged",
             Self::FlushesDamaged => "what it says of flushes is damaged",
             Self::FlushMissed => {
                 "a flush was planned, and the clock does not tell whether its time has come"
@@ -157,8 +161,9 @@ impl Flash {
         self.last_used
     }
 
-    /// Opens a device, and formats it if it is blank, as far as its first MiB says. What was stored
-    /// on it is found by [`Flash::recover`]. A device that is refused is left as it is.
+    /// Opens a device, and formats it if it is blank, as far as its first MiB says, or if the first
+    /// page is a tier's and damaged. What was stored on it is found by [`Flash::recover`]. A device
+    /// that is refused is left as it is.
     pub fn open(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
         let mut page = [0; PAGE_BYTES];
         if device.pages() > 0 {
@@ -170,17 +175,10 @@ impl Flash {
                 return Self::format(device, settings);
             }
             Err(NoSuperblock::Version(version)) => return Err(OpenError::OtherVersion(version)),
-            Err(NoSuperblock::Blank | NoSuperblock::Damaged) => return Err(OpenError::Damaged),
+            Err(NoSuperblock::Damaged) => return Self::begin_anew(device, settings),
+            Err(NoSuperblock::Blank | NoSuperblock::Foreign) => return Err(OpenError::Foreign),
         };
-        let geometry = Geometry::new(device.pages(), settings.segment_bytes).ok();
-        let is_shape = |it: &Geometry| {
-            it.segment_bytes as u64 == u64::from(before.segment_bytes)
-                && u64::from(it.segments) == before.segments
-        };
-        let Some(geometry) = geometry.filter(is_shape) else {
-            let segment_bytes = before.segment_bytes.into();
-            return Err(OpenError::OtherShape { segment_bytes, segments: before.segments });
-        };
+        let geometry = geometry_as(&*device, settings, &before)?;
         let flushed = flushed::decode(&page);
         let (reached, knows_time) = before.reached.resumed(settings.now);
         let is_flush_missed = !knows_time && before.flush_at != 0;
@@ -196,9 +194,10 @@ impl Flash {
         let next = next_sequence(&geometry, next, &before, &flushed);
         let first = found.front().map(|found| found.entry.sequence);
         let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
+        let changes_life = if unsettled.is_empty() { next } else { before.changes_life };
         // Before the superblock names other segments that these are to be believed of.
-        let changes =
-            first.map(|_| Changes::begin(&*device, &geometry, unsettled, &counters)).transpose()?;
+        let begin = |_| Changes::begin(&*device, &geometry, unsettled, changes_life, &counters);
+        let changes = first.map(begin).transpose()?;
         let superblock = Superblock {
             boot_id: settings.boot_id,
             clean: false,
@@ -209,6 +208,7 @@ impl Flash {
             hash_check: settings.hash_check,
             unsettled_from: first.unwrap_or(0),
             unsettled_below: first.map_or(0, |_| next),
+            changes_life,
             ..before
         };
         device.write_note(0, &superblock.encode())?;
@@ -230,8 +230,38 @@ impl Flash {
 
     /// Begins anew on a device, whatever is there.
     pub fn format(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
-        let geometry = Geometry::new(device.pages(), settings.segment_bytes)
-            .map_err(|bytes_min| OpenError::TooSmall { bytes_min })?;
+        let geometry = Self::geometry_of(&*device, settings)?;
+        // Half-way through, the device is none that was formatted.
+        device.write_note(0, &[0; PAGE_BYTES])?;
+        Self::write_first(device, settings, geometry, 1)
+    }
+
+    /// Begins anew on a tier's device whose first page is damaged: that is another chance for a
+    /// cache, and nobody else's bytes are lost. Until the new first page is written the damaged one
+    /// is there, and a start that is cut off is begun again.
+    fn begin_anew(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
+        let geometry = Self::geometry_of(&*device, settings)?;
+        flushed::write_none(&*device)?;
+        let mut flash = Self::write_first(device, settings, geometry, anew_above(settings))?;
+        flash.doubt = Some(Doubt::SuperblockDamaged);
+        Ok(flash)
+    }
+
+    fn geometry_of(device: &dyn Device, settings: &Settings) -> Result<Geometry, OpenError> {
+        let geometry = Geometry::new(device.pages(), settings.segment_bytes);
+        geometry.map_err(|bytes_min| OpenError::TooSmall { bytes_min })
+    }
+
+    /// Empties the segment table and writes a superblock. The first segment gets at least this
+    /// sequence.
+    fn write_first(
+        device: Arc<dyn Device>,
+        settings: &Settings,
+        geometry: Geometry,
+        next_min: u64,
+    ) -> Result<Self, OpenError> {
+        let (found, next) = read_table(&*device, &geometry, |_| false)?;
+        let next = next.max(next_min);
         let superblock = Superblock {
             segment_bytes: settings.segment_bytes as u32,
             segments: geometry.segments.into(),
@@ -239,16 +269,14 @@ impl Flash {
             boot_id: settings.boot_id,
             clean: false,
             flush_at: 0,
-            void_below: 1,
+            void_below: next_min,
             unsettled_from: 0,
             unsettled_below: 0,
             untimed_below: 0,
             reached: Reached { now: settings.now, number: 0 },
             hash_check: settings.hash_check,
+            changes_life: 0,
         };
-        // Half-way through, the device is none that was formatted.
-        device.write_note(0, &[0; PAGE_BYTES])?;
-        let (found, next) = read_table(&*device, &geometry, |_| false)?;
         device.write_note(0, &superblock.encode())?;
         sync_or_void(&*device, &superblock, next)?;
         Ok(Self::new(device, settings, geometry, superblock, found, next))
@@ -325,6 +353,20 @@ impl Flash {
     }
 }
 
+/// The geometry of a device that this superblock is of, if it has the shape that is asked for.
+fn geometry_as(
+    device: &dyn Device,
+    settings: &Settings,
+    before: &Superblock,
+) -> Result<Geometry, OpenError> {
+    let (segment_bytes, segments) = (u64::from(before.segment_bytes), before.segments);
+    let geometry = Geometry::new(device.pages(), settings.segment_bytes).ok();
+    let is_shape = |it: &Geometry| {
+        it.segment_bytes as u64 == segment_bytes && u64::from(it.segments) == segments
+    };
+    geometry.filter(is_shape).ok_or(OpenError::OtherShape { segment_bytes, segments })
+}
+
 /// Why a device is not believed that this superblock is of, if it is not.
 fn doubt(
     before: &Superblock,
@@ -352,12 +394,22 @@ fn next_sequence(
     before: &Superblock,
     flushed: &[flushed::Entry],
 ) -> u64 {
-    let Superblock { void_below, unsettled_below, untimed_below, .. } = *before;
+    let Superblock { void_below, unsettled_below, untimed_below, changes_life, .. } = *before;
+    // The changes begin each life with one that they have not had.
+    let next = next.max(changes_life);
     // What is stored from now on never counts as void, unsettled or untimed.
     let next = next.max(void_below).max(unsettled_below).max(untimed_below);
     // A segment that was opened before a flush may not have been written.
     let next = flushed.iter().map(|entry| entry.point.below).fold(next, u64::max);
     next + ROUNDS_UNKNOWN * u64::from(geometry.segments)
+}
+
+/// Where sequences begin on a device of which nobody knows which it has had: by chance, far above
+/// those that a device comes to from 1 on, and with room for as many again.
+fn anew_above(settings: &Settings) -> u64 {
+    const ANEW_FROM: u64 = 1 << 56;
+    let (seed, _) = settings.hash_seed.split_first_chunk().expect("a seed is longer");
+    ANEW_FROM + mix(u64::from_le_bytes(*seed)) % ANEW_FROM
 }
 
 /// Makes sure that what was written outlasts the machine. A device that does not sync may have lost

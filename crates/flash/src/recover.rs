@@ -25,8 +25,8 @@ use ::io::device::{PAGE_BYTES, Pages};
 use codec::Damaged;
 use stdx::sync::lock;
 
+use crate::dead::{self, Dead, Found};
 use crate::flash::State;
-use crate::journal::{self, Dead, Found};
 use crate::list::ListedSegment;
 use crate::table::{self, Entry, Item};
 use crate::{Flash, Inserted, Links};
@@ -98,7 +98,7 @@ impl Flash {
             self.counters.io_errors.add(1);
             return Err(Damaged);
         }
-        match journal::read(&bytes) {
+        match dead::read(&bytes, found.entry.sequence)? {
             Found::Distrusted => {
                 self.counters.distrusted.add(1);
                 Ok((Vec::new(), Dead::none()))
@@ -157,10 +157,10 @@ impl Flash {
                 return;
             }
             known.journal.settle();
-            known.journal.reopen(dead);
             let Entry { sequence, area, .. } = found.entry;
             known.usage.begin(sequence);
             known.set_state(State::Written(sequence), area);
+            known.journal.reopen(dead);
             writer.stream(area).list(found);
         }
         self.note_wear(found.segment);

@@ -328,11 +328,9 @@ impl Flash {
     /// it is valid, then its journal is emptied. The other way round, a process that is killed in
     /// between would leave dead items that nothing says are dead.
     pub(crate) fn prepare(&self, segment: u32) -> std::io::Result<()> {
-        let taken = self.segments[segment as usize].journal.settle() as usize;
+        let taken = self.segments[segment as usize].journal.settle();
         self.invalidate(segment)?;
-        let entry_bytes = crate::geometry::JOURNAL_ENTRY_BYTES;
-        let used_bytes = taken.saturating_add(1).saturating_mul(entry_bytes);
-        let zeros = vec![0; used_bytes.min(self.geometry.journal_bytes())];
+        let zeros = vec![0; self.journal_used_bytes(taken)];
         self.device.write_note(self.geometry.journal_at(segment), &zeros)
     }
 

@@ -9,16 +9,16 @@
 //!   | void below | unsettled from | unsettled below | untimed below | number | seen at |
 //!   | u64     64 | u64         72 | u64          80 | u64        88 | u64 96 | u32 104 |
 //!   +------------+----------------+-----------------+---------------+--------+---------+
-//!   | hash check | CRC-32C |
-//!   | u64    108 | u32 116 |
-//!   +------------+---------+
+//!   | hash check | changes' life | CRC-32C |
+//!   | u64    108 | u64       116 | u32 124 |
+//!   +------------+---------------+---------+
 //! ```
 //!
 //! Which segments count, by their sequence: none below `void_below` (a flush raises it). Those from
 //! `unsettled_from` up to `unsettled_below` were found at the last start and not yet given to the
 //! index. As long as a key's old item is among them, nobody can journal it dead when the key is
 //! changed, so if the process is killed then, of these segments the next one believes only what is
-//! not among the changes ([`mod@crate::changes`]).
+//! not among the changes ([`mod@crate::changes`]), which are those of the life that is named here.
 //!
 //! Item tables, journals and the changes are hashes of keys, or parts of them. `hash check` is what
 //! the caller's hash function makes of something that never changes. Where the next process has
@@ -40,7 +40,7 @@ use crate::Reached;
 
 /// Raised with every change of what is on the device, but for what a journal's filter is: that has
 /// marks of its own ([`mod@crate::journal`]), and costs no more than the segments that have one.
-pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 7;
 
 /// No segment has a higher sequence, and nothing on a device names one: a device opens a segment in
 /// no less than some microseconds, so none gets there. What says otherwise is damage. That leaves
@@ -65,7 +65,8 @@ const UNTIMED_BELOW_AT: usize = 88;
 const NUMBER_AT: usize = 96;
 const SEEN_AT_AT: usize = 104;
 const HASH_CHECK_AT: usize = 108;
-const CRC_AT: usize = 116;
+const CHANGES_LIFE_AT: usize = 116;
+const CRC_AT: usize = 124;
 
 /// Bytes of the superblock.
 pub(crate) const SUPERBLOCK_BYTES: usize = CRC_AT + 4;
@@ -89,6 +90,8 @@ pub(crate) struct Superblock {
     pub(crate) reached: Reached,
     /// [`crate::Settings::hash_check`] of who has it.
     pub(crate) hash_check: u64,
+    /// A sequence that the filter of the changes was not begun with before.
+    pub(crate) changes_life: u64,
 }
 
 /// Why a first page is none.
@@ -96,9 +99,11 @@ pub(crate) struct Superblock {
 pub(crate) enum NoSuperblock {
     /// It is all zeros.
     Blank,
+    /// It does not begin as one.
+    Foreign,
     /// Another version's.
     Version(u32),
-    /// Anything else.
+    /// It was one of this version.
     Damaged,
 }
 
@@ -131,6 +136,7 @@ impl Superblock {
         put(NUMBER_AT, &self.reached.number.to_le_bytes());
         put(SEEN_AT_AT, &self.reached.now.to_le_bytes());
         put(HASH_CHECK_AT, &self.hash_check.to_le_bytes());
+        put(CHANGES_LIFE_AT, &self.changes_life.to_le_bytes());
         let sum = codec::checksum(&bytes[..CRC_AT]);
         bytes[CRC_AT..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -143,7 +149,7 @@ impl Superblock {
             return Err(NoSuperblock::Blank);
         }
         if page[..MAGIC.len()] != MAGIC {
-            return Err(NoSuperblock::Damaged);
+            return Err(NoSuperblock::Foreign);
         }
         let version = u32::from_le_bytes(part(page, VERSION_AT));
         if version != VERSION {
@@ -168,9 +174,10 @@ impl Superblock {
                 number: u64::from_le_bytes(part(page, NUMBER_AT)),
             },
             hash_check: u64::from_le_bytes(part(page, HASH_CHECK_AT)),
+            changes_life: u64::from_le_bytes(part(page, CHANGES_LIFE_AT)),
         };
-        let Self { void_below, unsettled_below, untimed_below, .. } = superblock;
-        let highest = void_below.max(unsettled_below).max(untimed_below);
+        let Self { void_below, unsettled_below, untimed_below, changes_life, .. } = superblock;
+        let highest = void_below.max(unsettled_below).max(untimed_below).max(changes_life);
         let is_damaged = highest > SEQUENCE_MAX || superblock.reached.number > NUMBER_MAX;
         if is_damaged { Err(NoSuperblock::Damaged) } else { Ok(superblock) }
     }
@@ -207,6 +214,7 @@ mod tests {
             untimed_below: 6,
             reached: Reached { now: 30, number: 40 },
             hash_check: 50,
+            changes_life: 60,
         }
     }
 
@@ -223,13 +231,19 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_byte_is_damage_or_another_version() {
+    fn any_changed_byte_is_damage_or_another_version_or_somebody_elses() {
         for at in 0..SUPERBLOCK_BYTES {
             let mut page = page();
             page[at] ^= 0x10;
             let found = Superblock::decode(&page).expect_err("changed");
-            let is_version = (VERSION_AT..SEGMENT_BYTES_AT).contains(&at);
-            assert_eq!(found != NoSuperblock::Damaged, is_version, "{at}");
+            let expected = match at {
+                0..VERSION_AT => NoSuperblock::Foreign,
+                VERSION_AT..SEGMENT_BYTES_AT => {
+                    NoSuperblock::Version(VERSION ^ 0x10 << (8 * (at - VERSION_AT)))
+                }
+                _ => NoSuperblock::Damaged,
+            };
+            assert_eq!(found, expected, "{at}");
         }
     }
 
@@ -250,6 +264,8 @@ mod tests {
             assert_eq!(decoded(unsettled).is_ok(), is_sound, "{sequence}");
             let untimed = Superblock { untimed_below: sequence, ..superblock() };
             assert_eq!(decoded(untimed).is_ok(), is_sound, "{sequence}");
+            let changes = Superblock { changes_life: sequence, ..superblock() };
+            assert_eq!(decoded(changes).is_ok(), is_sound, "{sequence}");
         }
     }
 

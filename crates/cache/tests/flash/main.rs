@@ -659,7 +659,7 @@ fn a_device_that_fails_costs_hits_and_nothing_else() {
     }
     fixture.device.set_faults(Faults::default());
     // A superblock that was torn is written again as soon as that is possible; whoever is killed
-    // before leaves a damaged one, which the next start refuses.
+    // before leaves a damaged one, with which the next start begins empty.
     fixture.maintain();
     let after = fixture.killed();
     after.found(after.fillers);

@@ -9,7 +9,7 @@ use stdx::sync::lock;
 use super::world::{key, value};
 use super::{FakeIndex, MemoryDevice, World, hash, settings};
 use crate::flash::State;
-use crate::superblock::VERSION;
+use crate::superblock::{SEQUENCE_MAX, SUPERBLOCK_BYTES, VERSION};
 use crate::{
     Doubt, Fields, Flash, Look, OpenError, Place, Reached, Reader, Record, Refused, Settings,
     Watermarks,
@@ -134,16 +134,81 @@ fn a_device_of_another_version_or_shape_is_refused_and_left_as_it_is() {
     let segment_bytes = 128 << 10;
     let refused = open(&Settings { segment_bytes, ..settings() });
     assert!(matches!(refused, OpenError::OtherShape { segment_bytes: 65536, .. }), "{refused}");
-    device.change(|bytes| bytes[40] ^= 1);
-    assert!(matches!(open(&settings()), OpenError::Damaged));
     device.change(|bytes| bytes[8] = VERSION as u8 + 1);
     assert!(matches!(open(&settings()), OpenError::OtherVersion(found) if found == VERSION + 1));
     device.change(|bytes| bytes[0] = b'x');
-    assert!(matches!(open(&settings()), OpenError::Damaged));
+    assert!(matches!(open(&settings()), OpenError::Foreign));
     let format = Flash::format(Arc::clone(&device) as Arc<dyn Device>, &settings());
     assert_eq!(format.expect("it works").stats().segments_found, 0);
     let small = Flash::open(Arc::new(MemoryDevice::new(100)), &settings()).err();
     assert!(small.is_some_and(|it| it.to_string().contains("too small")));
+}
+
+/// That kept the server from starting, each time, until somebody removed the file.
+#[test]
+fn a_first_page_with_a_flipped_bit_costs_what_was_there_and_no_start() {
+    let world = World::new(PAGES);
+    let count = fill_a_segment(&world, 500);
+    assert!(world.flush_prefix(b"key-1"));
+    let mut world = world.reopened();
+    assert!(world.flash.doubt().is_none() && world.flash.stats().segments_found > 0);
+    world.flash.close(&world.index).expect("the device works");
+    let sound = world.device.bytes();
+    for bit in 12 * 8..SUPERBLOCK_BYTES * 8 {
+        world.device.change(|bytes| {
+            bytes.copy_from_slice(&sound);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        });
+        world = world.killed().recovered();
+        assert_eq!(world.flash.doubt(), Some(Doubt::SuperblockDamaged), "bit {bit}");
+        assert_eq!((world.flash.stats().recovered, world.flash.prefixes_flushed()), (0, 0));
+        assert!((0..count).all(|number| get(&world, number).is_none()));
+    }
+    // It serves, and what it has stored is found again.
+    let count = fill_a_segment(&world, 500);
+    let world = world.reopened().recovered();
+    assert_eq!((world.flash.doubt(), world.flash.stats().recovered), (None, count));
+}
+
+/// Whoever begins anew may be killed at each of its writes. The next one begins anew as well, or
+/// finds what was begun.
+#[test]
+fn a_start_on_a_damaged_first_page_may_be_cut_off_anywhere() {
+    let world = World::new(PAGES);
+    fill_a_segment(&world, 500);
+    assert!(world.flush_prefix(b"key-1"));
+    let (mut world, mut finished) = (world.reopened(), 0);
+    world.device.change(|bytes| bytes[SUPERBLOCK_BYTES - 9] ^= 1);
+    let damaged = world.device.bytes();
+    for writes in 0..4 {
+        world.device.change(|bytes| bytes.copy_from_slice(&damaged));
+        world.device.die_after(writes);
+        let cut_off = Flash::open(Arc::clone(&world.device) as Arc<dyn Device>, &settings());
+        drop(cut_off);
+        world = world.killed().recovered();
+        let doubt = world.flash.doubt();
+        assert!(doubt.is_none_or(|doubt| doubt == Doubt::SuperblockDamaged), "{doubt:?}");
+        finished += u32::from(doubt.is_none());
+        assert_eq!((world.flash.stats().recovered, world.flash.prefixes_flushed()), (0, 0));
+    }
+    assert_eq!(finished, 1, "the superblock is the last of three");
+}
+
+/// Sequences of a life that nobody knows any more were given out again: what a drive had kept, of
+/// what it had said was overwritten, was sound there.
+#[test]
+fn who_begins_anew_does_not_use_sequences_of_before() {
+    let next = |world: &World| world.flash.next_sequence.load(Ordering::Relaxed);
+    let world = World::new(PAGES);
+    fill_a_segment(&world, 500);
+    world.flush();
+    let before = next(&world);
+    // A start that stores nothing leaves an empty table of segments.
+    let world = world.killed();
+    world.device.change(|bytes| bytes[100] ^= 1);
+    let world = world.killed();
+    assert_eq!(world.flash.doubt(), Some(Doubt::SuperblockDamaged));
+    assert!(next(&world) > before && next(&world) < SEQUENCE_MAX / 4);
 }
 
 /// What others have on a device need not begin with its first byte: the superblock of an array's
@@ -157,7 +222,7 @@ fn a_device_that_is_blank_only_at_its_beginning_is_refused_and_left_as_it_is() {
         device.change(|bytes| bytes[at] = b'x');
         let before = device.bytes();
         let opened = Flash::open(Arc::clone(&device) as Arc<dyn Device>, &settings());
-        assert!(matches!(opened.err(), Some(OpenError::Damaged)), "{at}");
+        assert!(matches!(opened.err(), Some(OpenError::Foreign)), "{at}");
         assert_eq!(device.bytes(), before);
     }
     let device = Arc::new(MemoryDevice::new(PAGES));
@@ -213,17 +278,17 @@ fn a_segment_whose_journal_ran_over_is_not_believed_after_a_kill() {
     let world = World::new(PAGES);
     let count = fill_a_segment(&world, 1);
     assert!(count > 1000, "{count} items in the segment");
-    let entries_max = 511;
+    let entries_max = 510;
     (0..entries_max).for_each(|number| world.delete(number));
-    assert_eq!((world.flash.stats().journalled, world.flash.stats().distrusted), (511, 0));
+    assert_eq!((world.flash.stats().journalled, world.flash.stats().distrusted), (510, 0));
     let world = world.killed().recovered();
     let recovered = world.flash.stats().recovered;
     assert!(recovered > 400 && world.index.rests() > recovered / 500, "{recovered} recovered");
-    assert_eq!(get(&world, 510), None);
-    world.delete(511);
+    assert_eq!(get(&world, 509), None);
+    world.delete(510);
     assert_eq!((world.flash.stats().journalled, world.flash.stats().distrusted), (0, 1));
-    assert!(get(&world, 512).is_some(), "it is used as before");
-    world.delete(512);
+    assert!(get(&world, 511).is_some(), "it is used as before");
+    world.delete(511);
     assert_eq!(world.flash.stats().distrusted, 1);
     let world = world.killed().recovered();
     assert_eq!((world.flash.stats().recovered, world.flash.stats().distrusted), (0, 1));

@@ -8,6 +8,7 @@ mod dictionaries;
 mod faults;
 mod index;
 mod journals;
+mod layout;
 mod model;
 mod orders;
 mod prefixes;

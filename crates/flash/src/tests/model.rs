@@ -238,6 +238,31 @@ impl Run {
         self.with_world(World::killed);
     }
 
+    /// Flips bits of notes: one of each of so many segments' journals, and one of the changes. Most
+    /// are of a byte that something was noted in.
+    fn flip_bits(&mut self, journals: usize) {
+        let geometry = self.world.flash.geometry;
+        let bytes = self.world.device.bytes();
+        let is_used = |part: &Range<usize>| bytes[part.clone()].iter().any(|&byte| byte != 0);
+        let first = self.random.below(geometry.segments.into()) as u32;
+        let segments = (0..geometry.segments).map(|index| (first + index) % geometry.segments);
+        let part = |at: u64, length| at as usize..at as usize + length;
+        let journals = segments
+            .map(|segment| part(geometry.journal_at(segment), geometry.journal_bytes()))
+            .filter(is_used)
+            .take(journals);
+        let changes = part(geometry.changes_at(), geometry.changes_bytes());
+        for part in journals.chain([changes].into_iter().filter(is_used)) {
+            let used: Vec<usize> = part.clone().filter(|&at| bytes[at] != 0).collect();
+            let at = match self.random.below(8) {
+                0 => part.start + self.random.below(part.len() as u64) as usize,
+                _ => used[self.random.below(used.len() as u64) as usize],
+            };
+            let bit = self.random.below(8);
+            self.world.device.change(|bytes| bytes[at] ^= 1 << bit);
+        }
+    }
+
     /// Closes, and sees that all that was on flash is found again.
     fn restart_cleanly(&mut self) {
         self.check_all();
@@ -311,6 +336,37 @@ fn what_is_found_after_a_kill_at_any_write_is_the_latest_value() {
         moves.add(&run.moves);
     }
     moves.check();
+}
+
+/// What was deleted or replaced came back with one flipped bit of what said that it was dead.
+#[test]
+fn what_is_found_is_the_latest_value_with_flipped_bits_in_the_notes_of_before() {
+    let (mut found, mut damaged) = (0, 0);
+    for seed in 3000..3080 {
+        let mut run = Run::new(seed);
+        for round in 0..6 {
+            let writes = if round % 3 == 0 { u64::MAX } else { 1 + run.random.below(600) };
+            run.world.device.die_after(writes);
+            let mut steps = 0;
+            while !run.world.device.is_dead() && steps < 2000 {
+                run.step();
+                steps += 1;
+            }
+            if round % 3 == 0 {
+                run.world.flash.close(&run.world.index).expect("the device works");
+            }
+            run.flip_bits(2);
+            run.restart_killed();
+            // Else the next flips are met while this one is still being recovered.
+            if run.random.below(3) > 0 {
+                run.with_world(World::recovered);
+                run.check_all();
+            }
+            damaged += run.world.flash.stats().damaged;
+        }
+        found += run.found;
+    }
+    assert!(found > 80 * 500 && damaged > 80 * 4, "{found} were found beside {damaged}");
 }
 
 /// The index takes one key for another once in many millions; here each has one that it is taken

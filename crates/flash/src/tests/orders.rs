@@ -53,15 +53,16 @@ fn what_says_that_a_segment_is_valid_is_the_first_to_go_and_the_last_to_come() {
     let geometry = world.flash.geometry;
     let take_log = || std::mem::take(&mut *world.device.log.lock().expect("no test has died"));
     let (entry, journal) = (geometry.entry_at(0), geometry.journal_at(0));
+    let (stamp, first) = (journal + 4, journal + 8);
     let pages = geometry.page_of(0) * 4096;
     take_log();
     let count = fill_a_segment(&world, 500);
     let of_segment = |log: &[u64]| -> Vec<u64> {
-        log.iter().copied().filter(|at| [entry, journal, pages].contains(at)).collect()
+        log.iter().copied().filter(|at| [entry, journal, stamp, pages].contains(at)).collect()
     };
-    assert_eq!(of_segment(&take_log()), [entry, journal, pages, entry]);
+    assert_eq!(of_segment(&take_log()), [entry, journal, pages, stamp, entry]);
     world.delete(0);
-    assert_eq!(take_log(), [journal + 4], "the first entry of the journal, at once");
+    assert_eq!(take_log(), [first], "the first entry of the journal, at once");
     let is_first = |number: &u64| {
         let place = place(&world, *number)?;
         Some(geometry.locate(place)?.segment == 0)
@@ -105,7 +106,7 @@ fn a_promoted_item_is_dead_where_it_was_before_the_index_leads_elsewhere() {
     let (ticket, fields, value) = read(&world, 0);
     let before_relocate = |_, _| {
         let last = world.device.log.lock().expect("no test has died").last().copied();
-        assert_eq!(last, Some(journal_at + 4), "the first entry of the journal");
+        assert_eq!(last, Some(journal_at + 8), "the first entry of the journal");
     };
     let links = Watched { index: &world.index, before_relocate };
     let record = Record { key: &key(0), value: &value, fields };

@@ -355,6 +355,64 @@ fn changes_that_cannot_be_read_count_for_all_that_was_not_found() {
     assert_eq!(found(&world, 0..1, 0), 0);
 }
 
+/// A bit that was read as not set brought back what its key had been. Now its block counts for all
+/// keys that have their bits there, and others cost nothing.
+#[test]
+fn a_flipped_bit_of_the_changes_brings_nothing_back() {
+    const DEAD: Range<u64> = 0..60;
+    let mut world = killed();
+    assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
+    DEAD.for_each(|number| world.delete(number));
+    let geometry = world.flash.geometry;
+    let at = geometry.changes_at() as usize;
+    let before = world.device.bytes();
+    let bytes = &before[at..at + geometry.changes_bytes()];
+    let is_set = |bit: &usize| bytes[bit / 8] & 1 << (bit % 8) != 0;
+    let bits: Vec<usize> = (0..bytes.len() * 8).filter(is_set).collect();
+    assert!(bits.len() >= DEAD.count() - 1, "{} bits", bits.len());
+    let all = found(&killed().recovered(), 0..KEYS, 0);
+    for bit in bits.into_iter().step_by(11) {
+        world.device.change(|bytes| {
+            bytes.copy_from_slice(&before);
+            bytes[at + bit / 8] ^= 1 << (bit % 8);
+        });
+        world = world.killed().recovered();
+        assert_eq!(found(&world, DEAD, 0), 0, "bit {bit}");
+        assert_eq!(world.flash.stats().damaged, 1);
+        let others = found(&world, DEAD.end..KEYS, 0);
+        assert!(others + 250 > all, "{others} of {all}");
+    }
+}
+
+/// A drive that loses what it was given has what was there before: the changes of an earlier
+/// recovery, or nothing at all.
+#[test]
+fn changes_of_an_earlier_life_are_not_taken_for_those_of_this_one() {
+    for is_blank in [true, false] {
+        let world = killed();
+        let range = {
+            let geometry = &world.flash.geometry;
+            let at = geometry.changes_at() as usize;
+            at..at + geometry.changes_bytes()
+        };
+        world.delete(KEYS - 1);
+        let before = world.device.bytes()[range.clone()].to_vec();
+        // Once all is found, the next process begins anew.
+        let world = world.recovered().killed();
+        assert!(world.flash.recover(&world.index, 0));
+        let known = world.flash.stats().recovered;
+        (0..50).for_each(|number| world.delete(number));
+        world.device.change(|bytes| match is_blank {
+            true => bytes[range].fill(0),
+            false => bytes[range].copy_from_slice(&before),
+        });
+        let world = world.killed().recovered();
+        assert_eq!(found(&world, 0..50, 0), 0);
+        let stats = world.flash.stats();
+        assert!(stats.damaged > 50 && stats.recovered <= known, "{stats:?}");
+    }
+}
+
 #[test]
 fn what_is_kept_of_changes_is_let_go_with_the_last_segment() {
     let world = killed();
