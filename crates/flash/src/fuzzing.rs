@@ -43,6 +43,8 @@ const NOW: u32 = 1000;
 
 /// The highest bit of an input's first byte: put checksums right.
 const PUTS_RIGHT: u8 = 0x80;
+/// And the next one, of a device: flip one bit, and nothing else.
+const FLIPS: u8 = 0x40;
 
 /// Reads the first bytes as the thing that the lowest bits of the first byte name.
 pub fn formats(input: &[u8]) {
@@ -186,16 +188,23 @@ fn place(bytes: &[u8]) {
 ///
 /// Behind the first byte come changes: in which part of the device (a byte), of which segment or
 /// dictionary (a byte), how far from the part's beginning (two bytes), how many bytes (a byte), and
-/// these.
+/// these. Or the first of them says which bit is flipped: then nothing that had died is back.
 pub fn device(input: &[u8]) {
     let Some((&choice, mut changes)) = input.split_first() else { return };
     let mut bytes = written().clone();
     while let Some((&[part, which, low, high, length], rest)) = changes.split_first_chunk::<5>() {
         let (new, rest) = rest.split_at(rest.len().min(length.into()));
-        change(&mut bytes, part, which, u16::from_le_bytes([low, high]).into(), new);
+        let at = changed_at(part, which, u16::from_le_bytes([low, high]).into());
+        if choice & FLIPS != 0 {
+            bytes[at] ^= 1 << (length % 8);
+            break;
+        }
+        for (byte, new) in bytes[at..].iter_mut().zip(new) {
+            *byte = *new;
+        }
         changes = rest;
     }
-    if choice & PUTS_RIGHT != 0 {
+    if choice & (PUTS_RIGHT | FLIPS) == PUTS_RIGHT {
         put_right(&mut bytes);
     }
     let device = Arc::new(Bytes::new(bytes));
@@ -207,14 +216,15 @@ pub fn device(input: &[u8]) {
     }
 }
 
-fn change(bytes: &mut [u8], part: u8, which: u8, offset: usize, new: &[u8]) {
+/// Where on the device a change is.
+fn changed_at(part: u8, which: u8, offset: usize) -> usize {
     let geometry = geometry();
     let segment = u32::from(which) % geometry.segments;
     let dictionaries = geometry.dictionaries(3);
     let slot = which % DICTIONARIES_MAX as u8 + 1;
     let segment_at = geometry.page_of(segment) as usize * PAGE_BYTES;
     let segment_end = segment_at + geometry.segment_bytes;
-    let at = match part % 8 {
+    match part % 8 {
         0 => offset % PAGE_BYTES,
         1 => geometry.entry_at(segment) as usize + offset % ENTRY_BYTES,
         2 => geometry.journal_at(segment) as usize + offset % geometry.journal_bytes(),
@@ -224,10 +234,12 @@ fn change(bytes: &mut [u8], part: u8, which: u8, offset: usize, new: &[u8]) {
         5 => segment_end - 1 - offset % geometry.segment_bytes,
         6 => geometry.changes_at() as usize + offset % geometry.changes_bytes(),
         _ => segment_at + offset * geometry.granule_bytes() % geometry.segment_bytes,
-    };
-    for (byte, new) in bytes[at..].iter_mut().zip(new) {
-        *byte = *new;
     }
+}
+
+/// Items that were dead when the device was closed.
+fn dead() -> impl Iterator<Item = u64> {
+    (ITEMS * 3 / 4..ITEMS).step_by(7)
 }
 
 /// Makes all checksums of a device right, and its shape.
@@ -333,9 +345,7 @@ fn written() -> &'static Vec<u8> {
                 tier.maintain();
             }
         }
-        for number in (ITEMS * 3 / 4..ITEMS).step_by(7) {
-            tier.forget(number);
-        }
+        dead().for_each(|number| tier.forget(number));
         tier.flash.flush_prefix(b"third-2", &tier.index);
         let stats = tier.flash.stats();
         let are_there = [
@@ -372,6 +382,9 @@ impl Tier {
     /// Does with a tier all that is done with one.
     fn use_all(self, choice: u8) {
         self.recover();
+        if choice & FLIPS != 0 {
+            dead().for_each(|number| assert_eq!(self.get(number), None, "{number} was dead"));
+        }
         for number in (0..ITEMS).step_by(37) {
             self.get(number);
         }
@@ -647,6 +660,19 @@ mod tests {
             [vec![kind], random.bytes(length)].concat()
         };
         run(20_000, input, formats);
+    }
+
+    #[test]
+    fn a_flipped_bit_of_a_device_brings_nothing_back() {
+        let input = |random: &mut Random| {
+            // Of journals, mostly, where most of them are used.
+            let part = if random.below(4) > 0 { 2 } else { random.draw() as u8 };
+            let offset = random.below(if part == 2 { 80 } else { 9999 }) as u16;
+            let [low, high] = offset.to_le_bytes();
+            let choice = FLIPS | random.draw() as u8 & 0x0e;
+            vec![choice, part, random.draw() as u8, low, high, random.draw() as u8]
+        };
+        run(200, input, device);
     }
 
     #[test]
