@@ -2,7 +2,9 @@
 //!
 //! In each leaf it drops what is dead or expired, and every row that has no access left; from the
 //! others it takes one access. What is left of a leaf joins its sibling if one block holds both
-//! with some room to spare: the one that it has just passed, so that nothing is swept twice.
+//! with some room to spare. Where that is the one that comes next, both are swept next, and what
+//! was spared a moment ago loses a second access, or goes; to wait for the second of a pair before
+//! they are joined finds less (decision 0010).
 //!
 //! So a row that nobody wants stays for a round at most, and for half of one on average: what is
 //! wanted at all has been accessed by then, or comes in as accessed because it was wanted before.
@@ -233,11 +235,12 @@ impl Zone {
             self.drop_unused(guard, by_cost, writer);
         }
         let mut node = leaf.node;
-        // The sweep would come to what it has just passed: to the rest of this leaf, or, where the
-        // sibling is the one that comes next, to both of them, and take a second access of these.
-        let comes_again = writer.batch.has_more || takes_unused && leaf.node.is_first();
-        let sibling =
-            if comes_again { None } else { self.mergeable(guard, leaf, generation, writer) };
+        // The sweep would come to what it has just passed.
+        let sibling = if writer.batch.has_more {
+            None
+        } else {
+            self.mergeable(guard, leaf, generation, writer)
+        };
         if let Some(sibling) = sibling {
             self.gather(guard, writer, sibling, now);
             node = node.parent();

@@ -83,11 +83,6 @@ impl Node {
         Self(self.0 >> 1)
     }
 
-    /// Whether its hashes come before those of its sibling.
-    pub(crate) fn is_first(self) -> bool {
-        self.0.is_multiple_of(2)
-    }
-
     pub(crate) fn sibling(self) -> Self {
         Self(self.0 ^ 1)
     }

@@ -571,37 +571,6 @@ fn what_nobody_accessed_leaves_at_once_and_what_was_wanted_before_later() {
     assert_eq!(left, [1, 1, 0]);
 }
 
-/// The hand stood between the two of a pair that became one when it came to the first: that one's
-/// rows lost a second access at once, or went.
-#[test]
-fn what_joins_its_neighbour_is_swept_once_a_round() {
-    let mut world = World::small(4);
-    let keys = (0_u32..).map(u32::to_be_bytes).filter(|key| super::hash(key) >> 58 == 0);
-    let keys: Vec<_> = keys.take(48).collect();
-    let (first, second): (Vec<&[u8; 4]>, Vec<_>) =
-        keys.iter().partition(|key| super::hash(key.as_slice()) >> 57 == 0);
-    let World { zone, writer, now, .. } = &mut world;
-    for key in &keys {
-        let record = Record { key, value: &[7; 160], fields: Fields::default() };
-        zone.insert(super::hash(key), &record, *now, writer, |_, newcomer| {
-            newcomer.was_accessed(1);
-            newcomer.reveal();
-        })
-        .expect("room");
-    }
-    assert_eq!(world.zone.stats().splits, 1);
-    for key in first[5..].iter().chain(&second[5..]) {
-        assert!(world.remove(key.as_slice()));
-    }
-    let World { zone, writer, now, .. } = &mut world;
-    let left = [(); 2].map(|()| {
-        (0..zone.stats().leaves).for_each(|_| zone.sweep_next(*now, writer).expect("room"));
-        (zone.stats().items, zone.stats().merges)
-    });
-    assert_eq!(left, [(10, 1), (0, 1)]);
-    world.check();
-}
-
 /// The sink may have to find room for them while others wait.
 #[test]
 fn long_values_go_a_few_at_a_time_and_cost_nobody_an_access() {
