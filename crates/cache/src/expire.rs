@@ -1,5 +1,5 @@
 //! The sweeps for what is expired, of the hot zone and of the compressed one: a part of each now
-//! and then, while memory is full there, and within a share of a processor.
+//! and then, while memory is full there, or nearly, and within a share of a processor.
 
 use compressed::Writer;
 use hot::expire::Sweep;
@@ -39,11 +39,11 @@ pub(crate) struct HotSweep {
 }
 
 impl Cache {
-    /// Takes what is expired from the hot zone, while that is full. Returns whether so much of it
-    /// is found that nothing else need go at this moment.
+    /// Takes what is expired from the hot zone, from when that is nearly full. Returns whether so
+    /// much of it is found that nothing else need go at this moment.
     pub(crate) fn sweep_expired(&self, expiry: &mut HotSweep, turn: &mut Turn) -> bool {
         let HotSweep { sweep, part } = expiry;
-        if !self.hot.is_full() {
+        if !self.hot.is_nearly_full() {
             return false;
         }
         self.sweep_part(part, || self.hot.sweep_expired(sweep, self));

@@ -47,9 +47,10 @@ impl Fixture {
     fn put_below(&mut self, key: &[u8], value: &[u8], attributes: Attributes) {
         self.put(key, value, attributes, Condition::Always);
         assert!(self.cache.session().get(key, self.cache.hash(key)).is_some());
+        let before = self.fillers;
         while !self.is_compressed(key) {
             assert!(
-                self.fillers < FILLERS_MAX,
+                self.fillers - before < FILLERS_MAX,
                 "the item never went down; {:?}",
                 self.cache.stats()
             );

@@ -103,6 +103,14 @@ fn what_is_read_all_the_time_is_rescued_when_slabs_go_to_another_size() {
     is_kept(SMALL, 50, LARGE, 100, 30);
 }
 
+/// The last slab of their size has hardly anything else. Where an order was kept they came up again
+/// as soon as they had lost their marks, as if nobody had read them, and all went at once.
+#[test]
+fn what_is_read_all_the_time_stays_in_the_last_slab_of_its_size() {
+    is_kept(SMALL, 50, Sized { count: 60_000, ..LARGE }, 100, 30);
+    is_kept(SMALL, 80, LARGE, 100, 30);
+}
+
 /// Where an order was kept, a slab that was to stay for what was read in it was emptied of just
 /// that. All of these are read in fewer stores than the large ones stay.
 #[test]

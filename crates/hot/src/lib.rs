@@ -359,6 +359,11 @@ impl Hot {
         self.arena.free_slabs() <= self.spare_slabs()
     }
 
+    /// The same, or it will be as soon as anybody takes a slab: the index may at any time.
+    pub fn is_nearly_full(&self) -> bool {
+        self.arena.free_slabs() <= self.spare_slabs() + 1
+    }
+
     /// Slabs that classes leave in the arena, which has a limit that may change.
     pub(crate) fn spare_slabs(&self) -> usize {
         (self.spare_slabs)(self.arena.limit_slabs())

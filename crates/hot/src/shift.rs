@@ -43,6 +43,7 @@ use stdx::sync::lock;
 
 use crate::class::{Class, Room};
 use crate::evict::{GROUP, Made, Wish};
+use crate::mark::FETCHED;
 use crate::rescue::RescueRoom;
 use crate::slab::Slab;
 use crate::vacate::Vacated;
@@ -338,8 +339,8 @@ impl Hot {
     }
 
     /// Takes what comes up next away from the front of an order, if it lies in this slab, but for
-    /// what nobody read. Returns how many chunks it looked at, and how many those items have that
-    /// stay at the front.
+    /// what nobody read, until it comes to what was renewed a moment ago. Returns how many chunks it
+    /// looked at, and how many those items have that stay at the front.
     fn renew_next(&self, guard: &Guard<'_>, class: &mut Class, slab_id: SlabId) -> (usize, usize) {
         let zone = self.zone();
         class.keeper.enter_waiting(zone);
@@ -356,6 +357,12 @@ impl Hot {
             }
             match self.judged_here(guard, class.id, place) {
                 Some((item, _)) if !class.keeper.spares(item) => {
+                    // Where the class has little else, what lost its mark just now comes up again.
+                    let was_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
+                    let order = class.keeper.order();
+                    if was_read && order.is_some_and(|order| order.was_renewed(zone, place)) {
+                        return (looks - 1, unread);
+                    }
                     unread += item.layout().pieces().max(1);
                     continue;
                 }
@@ -553,12 +560,13 @@ impl Hot {
     /// more to do at once.
     pub fn maintain(&self, room_comes: bool, links: &dyn Links) -> bool {
         let pressed = self.pressed.fetch_and(PRESSED_BEHIND, Ordering::Relaxed);
-        let (mut more, mut is_behind, mut may_vacate) = (false, false, false);
+        let (mut more, mut is_behind) = (false, false);
         if pressed & PRESSED_CLASS == 0 {
             self.collect_all();
         } else {
             self.collect_idle(links);
         }
+        self.note_spare();
         for (number, class) in self.classes.iter().enumerate() {
             let id = ClassId(number as u8);
             self.finish_draining(id, links);
@@ -566,7 +574,6 @@ impl Hot {
             let (missing, is_low) = {
                 let mut class = lock(class);
                 class.sweep_limbo(self.zone());
-                may_vacate |= full && class.can_spare_slab(false);
                 (if full { class.missing() } else { 0 }, class.is_nearly_out())
             };
             if missing == 0 {
@@ -591,12 +598,22 @@ impl Hot {
                 }
             };
         }
-        self.may_vacate.store(may_vacate, Ordering::Relaxed);
         more |= self.go_on_vacating(links);
         if !is_behind {
             self.pressed.fetch_and(!PRESSED_BEHIND, Ordering::Relaxed);
         }
         more
+    }
+
+    /// Notes whether some class has free chunks to spare, before any other asks: what a sweep has
+    /// just found goes before anything alive.
+    fn note_spare(&self) {
+        let may_vacate = self.classes.iter().any(|class| {
+            let mut class = lock(class);
+            class.sweep_limbo(self.zone());
+            class.can_spare_slab(false)
+        });
+        self.may_vacate.store(may_vacate, Ordering::Relaxed);
     }
 
     /// Frees `slabs` slabs for the index or the system, as far as that is possible at once. Those
