@@ -43,7 +43,6 @@ use stdx::sync::lock;
 
 use crate::class::{Class, Room};
 use crate::evict::{GROUP, Made, Wish};
-use crate::mark::FETCHED;
 use crate::rescue::RescueRoom;
 use crate::slab::Slab;
 use crate::vacate::Vacated;
@@ -286,7 +285,7 @@ impl Hot {
     fn spare(&self, offer: &Offer, times: f64, looks: &mut usize, links: &dyn Links) -> bool {
         // What waits in magazines would look like drafts.
         self.collect(offer.class);
-        {
+        let renewed = {
             let guard = self.epochs.pin();
             let zone = self.zone();
             let mut class = lock(self.class(offer.class));
@@ -305,28 +304,30 @@ impl Hot {
             if !was_used && !look.has_newest() {
                 return false;
             }
-            self.judge(&guard, &mut class, offer.slab);
+            let renewed = self.judge(&guard, &mut class, offer.slab);
             if was_used || is_only || class.closed.len() == CLOSED_MAX {
                 class.spare(zone, offer.slab, links.mutations());
             } else {
                 class.close(zone, offer.slab, links.mutations());
             }
-        }
-        self.judge_next(offer, links);
+            renewed
+        };
+        self.judge_next(offer, renewed, links);
         true
     }
 
     /// Has what comes up next in a slab come up now, if its class keeps an order: the slab stays,
     /// and if that stayed at the front, it would for as long as nothing is stored in the class, and
     /// all other slabs would look young beside it. What was read is renewed; what was not goes,
-    /// since it is much older than what would go otherwise.
-    fn judge_next(&self, offer: &Offer, links: &dyn Links) {
+    /// since it is much older than what would go otherwise. Where the class has little else, what
+    /// this look `renewed` comes up again, without its mark by now: that is where it ends.
+    fn judge_next(&self, offer: &Offer, mut renewed: Renewed, links: &dyn Links) {
         let mut left = self.zone().slab(offer.slab).touched() as usize;
         while left > 0 {
             let (looks, unread) = {
                 let guard = self.epochs.pin();
                 let mut class = lock(self.class(offer.class));
-                self.renew_next(&guard, &mut class, offer.slab)
+                self.renew_next(&guard, &mut class, offer.slab, &mut renewed)
             };
             if looks == 0 {
                 break;
@@ -339,30 +340,34 @@ impl Hot {
     }
 
     /// Takes what comes up next away from the front of an order, if it lies in this slab, but for
-    /// what nobody read, until it comes to what was renewed a moment ago. Returns how many chunks it
+    /// what nobody read, until it comes to what was `renewed` before. Returns how many chunks it
     /// looked at, and how many those items have that stay at the front.
-    fn renew_next(&self, guard: &Guard<'_>, class: &mut Class, slab_id: SlabId) -> (usize, usize) {
-        let zone = self.zone();
+    fn renew_next(
+        &self,
+        guard: &Guard<'_>,
+        class: &mut Class,
+        slab_id: SlabId,
+        renewed: &mut Renewed,
+    ) -> (usize, usize) {
+        let (zone, slab) = (self.zone(), self.zone().slab(slab_id));
         class.keeper.enter_waiting(zone);
         let mut ahead = [Place(0); NEXT_STEP];
         let count = class.keeper.order().map_or(0, |order| order.ahead(zone, &mut ahead));
         let is_there = |&&place: &&Place| zone.arena.locate(place).0 == slab_id;
         let (mut looks, mut unread) = (0, 0);
         for &place in ahead[..count].iter().take_while(is_there) {
+            let number = slab.number(&self.arena, place);
+            if renewed.has(number) {
+                break;
+            }
             looks += 1;
             let comes_up = self.published(guard, place);
-            if comes_up.is_some() && !class.is_for_hand(zone.slab(slab_id), slab_id) {
+            if comes_up.is_some() && !class.is_for_hand(slab, slab_id) {
                 class.keeper.leave(zone, place);
                 continue;
             }
             match self.judged_here(guard, class.id, place) {
                 Some((item, _)) if !class.keeper.spares(item) => {
-                    // Where the class has little else, what lost its mark just now comes up again.
-                    let was_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
-                    let order = class.keeper.order();
-                    if was_read && order.is_some_and(|order| order.was_renewed(zone, place)) {
-                        return (looks - 1, unread);
-                    }
                     unread += item.layout().pieces().max(1);
                     continue;
                 }
@@ -373,6 +378,7 @@ impl Hot {
             }
             class.keeper.leave(zone, place);
             class.keeper.renew(zone, place);
+            renewed.note(number);
         }
         (looks, unread)
     }
@@ -391,7 +397,7 @@ impl Hot {
             }
             // Of the last slab nothing can be rescued.
             if class.staying() == usize::from(is_open) && rescues.has_unjudged && !must {
-                self.judge(&guard, &mut class, offer.slab);
+                _ = self.judge(&guard, &mut class, offer.slab);
                 class.spare(zone, offer.slab, links.mutations());
                 return Drained::Stays;
             }
@@ -403,10 +409,10 @@ impl Hot {
         };
         let room = self.make_room_for_rescues(&rescues, links);
         match self.decide(offer, life, room, must, links) {
-            Drained::Leaves => {}
-            Drained::Waits => return Drained::Waits,
-            Drained::Stays => {
-                self.judge_next(offer, links);
+            (Drained::Leaves, _) => {}
+            (Drained::Waits, _) => return Drained::Waits,
+            (Drained::Stays, renewed) => {
+                self.judge_next(offer, renewed, links);
                 return Drained::Stays;
             }
         }
@@ -416,7 +422,7 @@ impl Hot {
     }
 
     /// What becomes of a slab that drains, in this life of it, with so much room for what is
-    /// rescued.
+    /// rescued, and what was renewed in it if it stays.
     fn decide(
         &self,
         offer: &Offer,
@@ -424,17 +430,21 @@ impl Hot {
         room: RescueRoom,
         must: bool,
         links: &dyn Links,
-    ) -> Drained {
+    ) -> (Drained, Renewed) {
         let (zone, guard) = (self.zone(), self.epochs.pin());
-        let slab = zone.slab(offer.slab);
+        let (slab, mut renewed) = (zone.slab(offer.slab), Renewed::default());
         let mut class = lock(self.class(offer.class));
-        // It may have left by itself, or have been opened again.
-        if !slab.belongs_to(offer.class) || !slab.is_draining() || slab.life() != life {
-            return Drained::Stays;
+        // With nothing in it, it has left by itself.
+        if !slab.belongs_to(offer.class) || slab.life() != life {
+            return (Drained::Leaves, renewed);
+        }
+        // It may have been opened again.
+        if !slab.is_draining() {
+            return (Drained::Stays, renewed);
         }
         let waited = self.rescues_waited.load(Ordering::Relaxed);
         let is_closed = class.closed.contains(&offer.slab);
-        match room {
+        let drained = match room {
             // Whoever stores in the class takes of what comes: that is not waited for for ever.
             RescueRoom::Coming if !must && waited < RESCUE_WAITS_MAX => {
                 self.rescues_waited.store(waited + 1, Ordering::Relaxed);
@@ -448,7 +458,7 @@ impl Hot {
                 if !is_closed {
                     class.stop_draining(zone, offer.slab);
                 }
-                self.judge(&guard, &mut class, offer.slab);
+                renewed = self.judge(&guard, &mut class, offer.slab);
                 class.spare(zone, offer.slab, links.mutations());
                 Drained::Stays
             }
@@ -457,7 +467,8 @@ impl Hot {
                 class.closed.retain(|&other| other != offer.slab);
                 Drained::Leaves
             }
-        }
+        };
+        (drained, renewed)
     }
 
     /// For how many mutations a slab was left alone. Without a hand, no longer than what is next to
@@ -471,9 +482,10 @@ impl Hot {
     }
 
     /// Takes from the chunks that a look at a slab sees what spared their items, as a hand does. In
-    /// an order they are renewed, as if they had come up.
-    fn judge(&self, guard: &Guard<'_>, class: &mut Class, slab_id: SlabId) {
+    /// an order they are renewed, as if they had come up. Returns which ones were.
+    fn judge(&self, guard: &Guard<'_>, class: &mut Class, slab_id: SlabId) -> Renewed {
         let (zone, slab) = (self.zone(), self.zone().slab(slab_id));
+        let mut renewed = Renewed::default();
         for number in (0..slab.touched()).step_by(look_step(slab)) {
             let place = slab.place(&self.arena, slab_id, number);
             if let Some((item, owner)) = self.published(guard, place)
@@ -483,8 +495,10 @@ impl Hot {
                 class.keeper.judge(item);
                 class.keeper.leave(zone, place);
                 class.keeper.renew(zone, place);
+                renewed.note(number);
             }
         }
+        renewed
     }
 
     /// What is in a slab, by some of its chunks. In an order by costs, what is dear counts as read
@@ -719,6 +733,22 @@ impl Hot {
 /// A look at a slab is at one in so many chunks.
 pub(crate) fn look_step(slab: &Slab) -> usize {
     (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1)
+}
+
+/// Which chunks of a slab, by their numbers, were renewed in one look at it.
+#[derive(Debug, Default)]
+struct Renewed(Vec<bool>);
+
+impl Renewed {
+    fn note(&mut self, number: u32) {
+        let number = number as usize;
+        self.0.resize(self.0.len().max(number + 1), false);
+        self.0[number] = true;
+    }
+
+    fn has(&self, number: u32) -> bool {
+        self.0.get(number as usize).is_some_and(|&is_renewed| is_renewed)
+    }
 }
 
 /// What became of the wish that a slab leaves its class.
