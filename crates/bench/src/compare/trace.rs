@@ -164,7 +164,7 @@ fn measure(
 ) -> Outcome<Sample> {
     let server = Server::start(recipe, memory_mb, &options.servers_options.server_cores)?;
     let depth = options.pace.depth as usize;
-    let protocol = Protocol::of(recipe.dialect, depth, options.pace.rate);
+    let protocol = Protocol::of(server.dialect, server.has_meta, depth, options.pace.rate);
     let job = Job {
         fills_misses: options.trace.fills_misses(),
         ..options.pace.job(protocol, trace, values, WARM_UP)

@@ -43,13 +43,14 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// What a server of this dialect is asked in, with so many requests in flight on a connection:
-    /// in meta commands where there are several, since memcached 1.6.18 answers each get of the
-    /// text protocol with a system call of its own, which is no property of what is measured. With
-    /// a rate a request is mostly alone, whatever the depth.
-    pub fn of(dialect: Dialect, depth: usize, per_second: Option<f64>) -> Protocol {
+    /// What a server of this dialect, with meta commands or without, is asked in, with so many
+    /// requests in flight on a connection: in meta commands where there are several, since
+    /// memcached 1.6.18 answers each get of the text protocol with a system call of its own, which
+    /// is no property of what is measured. With a rate a request is mostly alone, whatever the
+    /// depth.
+    pub fn of(dialect: Dialect, has_meta: bool, depth: usize, per_second: Option<f64>) -> Protocol {
         match dialect {
-            Dialect::Text if depth > 1 && per_second.is_none() => Protocol::Meta,
+            Dialect::Text if has_meta && depth > 1 && per_second.is_none() => Protocol::Meta,
             Dialect::Text => Protocol::Text,
             Dialect::Resp => Protocol::Resp,
         }
@@ -66,8 +67,9 @@ impl Protocol {
 
     /// What all servers are asked in, as a fact of a report.
     pub fn fact(depth: usize, per_second: Option<f64>) -> (String, String) {
-        let words = Protocol::of(Dialect::Text, depth, per_second).in_words();
-        ("protocol".to_owned(), format!("{words}; Redis's to who speaks that"))
+        let words = Protocol::of(Dialect::Text, true, depth, per_second).in_words();
+        let others = "Redis's, or text commands alone, to who speaks that";
+        ("protocol".to_owned(), format!("{words}; {others}"))
     }
 }
 
@@ -359,10 +361,11 @@ mod tests {
     /// With 16 in flight memcached was charged a system call for each get of the text protocol.
     #[test]
     fn where_several_are_in_flight_meta_commands_are_spoken() {
-        assert_eq!(Protocol::of(Dialect::Text, 1, None), Protocol::Text);
-        assert_eq!(Protocol::of(Dialect::Text, 16, None), Protocol::Meta);
-        assert_eq!(Protocol::of(Dialect::Text, 16, Some(1000.0)), Protocol::Text);
-        assert_eq!(Protocol::of(Dialect::Resp, 16, None), Protocol::Resp);
+        assert_eq!(Protocol::of(Dialect::Text, true, 1, None), Protocol::Text);
+        assert_eq!(Protocol::of(Dialect::Text, true, 16, None), Protocol::Meta);
+        assert_eq!(Protocol::of(Dialect::Text, true, 16, Some(1000.0)), Protocol::Text);
+        assert_eq!(Protocol::of(Dialect::Text, false, 16, None), Protocol::Text);
+        assert_eq!(Protocol::of(Dialect::Resp, false, 16, None), Protocol::Resp);
         assert!(Protocol::fact(16, None).1.contains("meta"));
     }
 

@@ -225,7 +225,7 @@ fn measure(
     cores: Vec<usize>,
 ) -> Outcome<Sample> {
     let job = Job {
-        protocol: Protocol::of(server.dialect, options.depth as usize, None),
+        protocol: Protocol::of(server.dialect, server.has_meta, options.depth as usize, None),
         trace,
         values: &load.values,
         fills_misses: true,

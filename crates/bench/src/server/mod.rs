@@ -52,6 +52,8 @@ pub struct Server {
     pub name: String,
     /// The protocol that it is measured with.
     pub dialect: Dialect,
+    /// Whether it knows memcached's meta commands.
+    pub has_meta: bool,
     /// Where it listens.
     pub address: SocketAddr,
     /// Where it speaks TLS, if it does.
@@ -110,6 +112,7 @@ impl Server {
             kind: recipe.kind,
             name: recipe.name.clone(),
             dialect: recipe.dialect,
+            has_meta: recipe.has_meta,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port.number)),
             tls_address: None,
             command_line: recipe.command_line(port.number, memory_mb),

@@ -94,9 +94,9 @@ pub struct ProgramOptions {
     /// Further arguments for Redis.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub redis_args: String,
-    /// Another server to compare with, as NAME=COMMAND, or NAME:resp=COMMAND if it speaks Redis's
-    /// protocol; {port}, {memory-mb} and {threads} in the command are filled in. Can be given
-    /// several times.
+    /// Another server to compare with, as NAME=COMMAND, NAME:resp=COMMAND if it speaks Redis's
+    /// protocol, or NAME:text=COMMAND if it has none of memcached's meta commands; {port},
+    /// {memory-mb} and {threads} in the command are filled in. Can be given several times.
     #[arg(long = "peer", value_name = "NAME=COMMAND")]
     pub peers: Vec<Peer>,
 }
@@ -113,6 +113,7 @@ pub struct Peer {
     /// What reports call it.
     name: String,
     dialect: Dialect,
+    has_meta: bool,
     /// Program and arguments, in which places are kept for port and memory.
     words: Vec<String>,
 }
@@ -122,10 +123,10 @@ impl FromStr for Peer {
 
     fn from_str(text: &str) -> Result<Peer, String> {
         let (name, command) = text.split_once('=').ok_or("a peer is NAME=COMMAND")?;
-        let (name, dialect) = match name.rsplit_once(':') {
-            None => (name, Dialect::Text),
-            Some((name, "text")) => (name, Dialect::Text),
-            Some((name, "resp")) => (name, Dialect::Resp),
+        let (name, dialect, has_meta) = match name.rsplit_once(':') {
+            None => (name, Dialect::Text, true),
+            Some((name, "text")) => (name, Dialect::Text, false),
+            Some((name, "resp")) => (name, Dialect::Resp, false),
             Some((_, other)) => return Err(format!("`{other}` is neither text nor resp")),
         };
         let known = Kind::value_variants().iter().any(|kind| kind.to_string() == name);
@@ -136,7 +137,7 @@ impl FromStr for Peer {
             return Err(format!("the command has no {PORT}"));
         }
         let words = command.split_whitespace().map(str::to_owned).collect();
-        Ok(Peer { name: name.to_owned(), dialect, words })
+        Ok(Peer { name: name.to_owned(), dialect, has_meta, words })
     }
 }
 
@@ -149,6 +150,8 @@ pub struct Recipe {
     pub name: String,
     /// The protocol that it is measured with.
     pub dialect: Dialect,
+    /// Whether it knows memcached's meta commands.
+    pub has_meta: bool,
     /// The binary, found.
     pub program: PathBuf,
     extra: Vec<String>,
@@ -222,15 +225,17 @@ impl ProgramOptions {
         let mut recipes: Vec<Recipe> =
             kinds.iter().map(|kind| self.recipe(*kind)).collect::<Outcome<_>>()?;
         for peer in &self.peers {
-            let Peer { name, dialect, words } = peer;
+            let Peer { name, dialect, has_meta, words } = peer;
             if recipes.iter().any(|recipe| recipe.name == *name) {
                 return Err(Failure::Usage(format!("there are two servers named {name}")));
             }
             let wanted = Path::new(words.first().map_or("", String::as_str));
             let program = find(wanted)
                 .ok_or_else(|| Failure::Missing(format!("{name} ({})", wanted.display())))?;
-            let (name, dialect, extra) = (name.clone(), *dialect, words[1..].to_vec());
-            recipes.push(Recipe { name, dialect, ..Recipe::new(Kind::Peer, program, extra) });
+            let (name, extra) = (name.clone(), words[1..].to_vec());
+            let (dialect, has_meta) = (*dialect, *has_meta);
+            let known = Recipe::new(Kind::Peer, program, extra);
+            recipes.push(Recipe { name, dialect, has_meta, ..known });
         }
         Ok(recipes)
     }
@@ -240,7 +245,8 @@ impl Recipe {
     fn new(kind: Kind, program: PathBuf, extra: Vec<String>) -> Recipe {
         let dialect = if kind == Kind::Redis { Dialect::Resp } else { Dialect::Text };
         let (name, wrapper) = (kind.to_string(), Vec::new());
-        Recipe { kind, name, dialect, program, extra, threads: 1, wrapper }
+        let has_meta = dialect == Dialect::Text;
+        Recipe { kind, name, dialect, has_meta, program, extra, threads: 1, wrapper }
     }
 
     /// Whether the server can be told how many worker threads it shall have.
@@ -437,6 +443,19 @@ mod tests {
         assert!(missing.recipes(&[]).is_err());
         let twice = options(&["--peer", "x=sh {port}", "--peer", "x=sh {port}"]);
         assert!(twice.expect("well formed").recipes(&[]).is_err());
+    }
+
+    #[test]
+    fn a_peer_says_what_it_speaks() {
+        let speaks = |peer| {
+            let recipes = options(&["--peer", peer]).expect("valid").recipes(&[]);
+            let recipe = recipes.expect("sh is there").remove(0);
+            (recipe.name, recipe.dialect, recipe.has_meta)
+        };
+        let name = || "other".to_owned();
+        assert_eq!(speaks("other=sh {port}"), (name(), Dialect::Text, true));
+        assert_eq!(speaks("other:text=sh {port}"), (name(), Dialect::Text, false));
+        assert_eq!(speaks("other:resp=sh {port}"), (name(), Dialect::Resp, false));
     }
 
     #[test]

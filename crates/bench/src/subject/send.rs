@@ -46,7 +46,7 @@ impl Pace {
     /// A subject's requests as something to send.
     pub fn job<'t>(&self, server: &Server, subject: &'t Subject, trace: &'t Copies) -> Job<'t> {
         Job {
-            protocol: Protocol::of(server.dialect, self.depth, self.per_second),
+            protocol: Protocol::of(server.dialect, server.has_meta, self.depth, self.per_second),
             trace,
             values: &subject.values,
             fills_misses: self.fills_misses,
