@@ -55,6 +55,18 @@ fn on_flash(fixture: &Fixture, count: usize) -> Vec<u32> {
     found
 }
 
+/// How much that is depends on whether the compressed zone has trained a dictionary, which it does
+/// when the background happens to be calm.
+fn store_three_times_what_fits(fixture: &mut Fixture) {
+    let (mut stored, mut most_in_memory) = (0, 0);
+    while stored < 150_000.max(3 * most_in_memory) {
+        fixture.fill(10_000);
+        stored += 10_000;
+        let stats = fixture.cache.stats();
+        most_in_memory = most_in_memory.max(stats.items - stats.flash.unwrap().items);
+    }
+}
+
 #[test]
 fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
     for shape in SHAPES.into_iter().chain(TREE_SHAPES) {
@@ -70,7 +82,7 @@ fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
         // Some few may leave for want of time, and none is counted twice.
         assert!(up.items <= before.items && up.items * 1000 > before.items * 995, "{up:?}");
         // Hardly anything of it is in memory any more when much more than fits was stored.
-        fixture.fill(150_000);
+        store_three_times_what_fits(&mut fixture);
         let left = fixture.cache.stats().flash.unwrap();
         assert!(left.spare < 200 && left.rested > 1700, "{left:?}");
         for number in numbers {
