@@ -301,8 +301,8 @@ fn check_stats(cache: &Cache, (tiers, extra): (Tiers, Extra), operations: u64) {
     }
     if extra == Extra::Faults {
         let tier = stats.flash.unwrap().tier;
-        assert!(tier.io_errors > operations / 10_000, "too few faults: {tier:?}");
-        assert!(tier.damaged > operations / 100_000, "too little damage: {tier:?}");
+        assert!(tier.io_errors >= operations / 10_000, "too few faults: {tier:?}");
+        assert!(tier.damaged >= operations / 100_000, "too little damage: {tier:?}");
     }
     if extra == Extra::Limits {
         assert!(stats.slabs_moved > operations / 5000, "too few slabs went: {stats:?}");
