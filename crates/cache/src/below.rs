@@ -29,6 +29,7 @@ use compressed::{Hit, Reader, ReaderCounts, Zone};
 use hot::mark::FETCHED;
 use hot::{Fields, ItemRef};
 use index::Hash;
+use policy::cost::Cost;
 use policy::split::Rule;
 use stdx::sync::lock;
 
@@ -448,6 +449,14 @@ impl Session<'_> {
             let fields = below.zone.fields_of(&self.guard, hash.0, key, now, reader);
             fields.is_some_and(|fields| !self.cache.is_gone_below(key, &fields))
         })
+    }
+
+    /// What the key's item in the compressed zone costs to make again. Asked as [`Self::is_below`].
+    pub(crate) fn cost_below(&self, key: &[u8], hash: Hash) -> Option<Cost> {
+        let below = self.lower.below?;
+        let now = self.cache.now();
+        let fields = |reader: &mut _| below.zone.fields_of(&self.guard, hash.0, key, now, reader);
+        self.lower.with_reader(below, fields).map(|fields| fields.cost)
     }
 
     /// A copy of the key's item below, and where it was.

@@ -371,6 +371,22 @@ fn every_read_counts_in_the_zone_where_the_item_was() {
     }
 }
 
+/// It was known of an item in the hot zone only, and most keys that are stored anew are below.
+#[test]
+fn what_an_item_below_costs_is_kept_when_it_is_stored_anew() {
+    let mut fixture = Fixture::with(|builder| builder.measure_costs(true));
+    for when in [Condition::Always, Condition::Present] {
+        let costly = Attributes { cost_us: 900, ..Attributes::default() };
+        fixture.put_below(b"k", b"value", costly);
+        let stored = fixture.put(b"k", b"other", Attributes::default(), when);
+        assert!(matches!(stored, Stored::Stored { .. }));
+        let session = fixture.cache.session();
+        let item = session.peek(b"k", fixture.cache.hash(b"k")).unwrap();
+        assert_eq!((item.is_compressed(), item.cost_us()), (false, 900), "{when:?}");
+    }
+    assert_eq!(fixture.cache.stats().costs.unwrap().kept, 2);
+}
+
 #[test]
 fn win_tokens_and_staleness_survive_below() {
     let mut fixture = Fixture::new();
