@@ -155,8 +155,17 @@ impl Cache {
     #[cold]
     pub(crate) fn count_gone(&self, item: ItemRef<'_>) {
         // As memcached, which asks for a flush first.
-        let counter = if self.is_flushed(item) { &self.gone.flushed } else { &self.gone.expired };
-        counter.fetch_add(1, Ordering::Relaxed);
+        if self.is_flushed(item) {
+            self.gone.flushed.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.count_over();
+        }
+    }
+
+    /// The same of one that is over, wherever it was.
+    #[cold]
+    pub(crate) fn count_over(&self) {
+        self.gone.expired.fetch_add(1, Ordering::Relaxed);
     }
 
     #[inline]
