@@ -473,15 +473,19 @@ impl Builder {
         (first, Chores::filling(first, self.memory_bytes))
     }
 
-    /// The flash tier, if there shall be one, and what it takes of the memory, at this time.
+    /// The flash tier, if there shall be one, and what it takes of the memory, at this time: with
+    /// what is remembered of items that left, for which a compressed zone pays where there is one.
     fn tier(&self, now: u32) -> Result<(Option<FlashTier>, usize), BuildError> {
         let open = |settings| open_flash(settings, self.memory_bytes, self.index, now);
         let tier = self.flash.as_ref().map(open).transpose()?;
-        let tier_bytes = tier.as_ref().map_or(0, FlashTier::memory_bytes_max);
+        let remembered_bytes =
+            if self.compress { 0 } else { Remembered::bytes_for(self.memory_bytes) };
+        let taken_bytes = |tier: &FlashTier| tier.memory_bytes_max() + remembered_bytes;
+        let tier_bytes = tier.as_ref().map_or(0, taken_bytes);
         Ok((tier, tier_bytes))
     }
 
-    /// The arena, which has all of the memory but what the flash tier has on the heap.
+    /// The arena, which has all of the memory but what is taken for the flash tier on the heap.
     fn arena(&self, tier_bytes: usize, bytes_max: usize) -> Result<Arena, BuildError> {
         // Addresses take no memory: reserve what the machine has, so that the limit can grow
         // online, but what is kept of each slab costs a little.
@@ -729,5 +733,24 @@ mod tests {
     fn items_that_outlast_the_process_are_hashed_as_ever() {
         assert_eq!(hash_with(&seeded_hasher([1, 2]), b"larder").0, 7_003_448_710_596_199_072);
         assert_eq!(hash_check(), 2_688_081_561_755_046_066);
+    }
+
+    /// Without a compressed zone, which pays for it, it lay beside the memory limit.
+    #[test]
+    fn what_flash_alone_knows_of_items_that_left_is_within_the_memory_limit() {
+        for mib in 8..24 {
+            let memory_bytes = mib << 20;
+            let pages = (64 << 20) / PAGE_BYTES as u64;
+            let device = ::io::device::FakeDevice::new(pages, 1, Default::default());
+            let flash = FlashSettings::new(Arc::new(device), [7; 16]);
+            let builder = Cache::builder().memory_bytes(memory_bytes).compress(false);
+            let cache = builder.flash(flash).build().expect("a small cache");
+            let tier = cache.flash.as_ref().map_or(0, |tier| tier.memory_bytes_max());
+            let remembered = cache.remembered.as_ref().map_or(0, Remembered::memory_bytes);
+            assert!(remembered > 0);
+            let arena_bytes = cache.arena.limit_slabs() * cache.arena.slab_bytes();
+            let bytes = arena_bytes + tier + remembered;
+            assert!(bytes <= memory_bytes, "{bytes} of {memory_bytes}");
+        }
     }
 }

@@ -31,7 +31,8 @@ pub struct Cache {
     pub(crate) below: Option<Box<Below>>,
     /// The flash tier, if there is one.
     pub(crate) flash: Option<Box<FlashTier>>,
-    /// Of the memory limit, what the flash tier has on the heap.
+    /// Of the memory limit, what the flash tier has on the heap, and without a compressed zone what
+    /// is remembered.
     pub(crate) tier_bytes: usize,
     /// What left the hot zone a moment ago without moving down, or came up; if there is a tier
     /// below.
