@@ -202,7 +202,9 @@ impl Cache {
     }
 
     /// Decides about the item of the hot zone at this place, and about what the index knows of it
-    /// on flash, under the lock of its index table. Returns whether the item is there no more.
+    /// on flash, under the lock of its index table. Returns whether the item is there no more. No
+    /// change is noted: while items of an earlier process are still being found, one that is here
+    /// was stored by this process, and noted then, or came up from the only row of its key.
     fn update_at(
         &self,
         guard: &Guard<'_>,
@@ -224,7 +226,8 @@ impl Cache {
 
     /// Publishes an item of the hot zone that comes up from below, as [`Self::update`] does, but
     /// leaves it its row on flash, spare from now on: that at `from`, or one that was spare before.
-    /// Only where the index has no room for both, the row is forgotten.
+    /// Only where the index has no room for both, the row is forgotten, on the device as well: then
+    /// the next process does not find the item.
     pub(crate) fn raise<'c, 'g, R>(
         &self,
         guard: &'g Guard<'_>,

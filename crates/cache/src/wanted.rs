@@ -210,7 +210,8 @@ impl Session<'_> {
     /// for later: it decodes nothing, and is no access.
     pub fn want(&self, key: &[u8], hash: Hash) {
         let Some(tier) = &self.cache.flash else { return };
-        // An item whose row is spare is in the compressed zone, if not in the hot one.
+        // An item whose row is spare is in the compressed zone, if not in the hot one; or the zone
+        // has lost it, and it is read when it is asked for.
         if self.cache.find(&self.guard, key, hash).is_some()
             || self.cache.has_spare(&self.guard, hash)
         {
