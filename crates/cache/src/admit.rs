@@ -97,12 +97,16 @@ pub(crate) struct Remembered {
 impl Remembered {
     /// A table for so much memory.
     pub(crate) fn new(memory_bytes: usize) -> Self {
-        let places = (memory_bytes / BYTES_PER_PLACE).max(1);
         Self {
-            places: (0..places).map(|_| AtomicU8::new(0)).collect(),
+            places: (0..Self::bytes_for(memory_bytes)).map(|_| AtomicU8::new(0)).collect(),
             forgotten: Default::default(),
             missed: Default::default(),
         }
+    }
+
+    /// Bytes of a table for so much memory.
+    pub(crate) fn bytes_for(memory_bytes: usize) -> usize {
+        (memory_bytes / BYTES_PER_PLACE).max(1)
     }
 
     pub(crate) fn add(&self, hash: u64, left: Left) {

@@ -29,6 +29,7 @@ use compressed::{Hit, Reader, ReaderCounts, Zone};
 use hot::mark::FETCHED;
 use hot::{Fields, ItemRef};
 use index::Hash;
+use policy::cost::Cost;
 use policy::split::Rule;
 use stdx::sync::lock;
 
@@ -44,6 +45,9 @@ use crate::wanted::Unread;
 
 /// Bytes of values from below that a session should hold at most: then it had better end.
 const ROWS_BYTES_MAX: usize = 1 << 20;
+/// The time by which the zone is asked for what is over as well: who reads knows that to the
+/// millisecond.
+const WHENEVER: u32 = 0;
 /// Of so many reads below, the time of one is taken.
 const TIMED_SHARE: u64 = 16;
 /// Mutations in a tick, by which times between two reads of an item below are measured.
@@ -129,6 +133,14 @@ pub(crate) struct Copy<'r> {
 enum Trace {
     Leave,
     None,
+}
+
+/// What was read of a key in the zone.
+enum Read<'s> {
+    /// A copy of its item.
+    Alive(&'s Row<'s>, Hit<'s>),
+    /// Its time is over.
+    Over(Hit<'s>),
 }
 
 /// Where an item was that somebody wants in the hot zone.
@@ -297,22 +309,26 @@ impl Session<'_> {
         self.lower.below.is_some() || self.cache.flash.is_some()
     }
 
-    /// The key's item for a reader whom the index did not help.
+    /// The key's item for a reader whom the index did not help. If it has one of these bits in its
+    /// mark, which send the reader elsewhere, it is not counted and stays where it is.
     #[inline(never)]
-    pub(crate) fn get_below(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
+    pub(crate) fn get_below(&self, key: &[u8], hash: Hash, elsewhere: u8) -> Option<Item<'_>> {
         let below = self.lower.below?;
         // By the hash as well: between two hits there may be any number of misses.
         let hits = below.counters.hits.load(Ordering::Relaxed);
         let is_timed = hash.0.wrapping_add(hits).is_multiple_of(TIMED_SHARE);
         let began_us = if is_timed { self.cache.clock.thread_cpu_us() } else { 0 };
         let flushes = self.cache.moment.flush.settled_count();
-        let Some((row, hit)) = self.read_below(below, key, hash, Trace::Leave) else {
+        let Some((row, hit)) = self.seek_below(below, key, hash, Trace::Leave) else {
             let Some(found) = self.find_risen(key, hash) else {
                 self.note_miss_below(hash);
                 return None;
             };
             return Some(Item::hot(self.cache, found, self.mark_hit(found)));
         };
+        if row.mark & elsewhere != 0 {
+            return Some(Item::below(self.cache, row));
+        }
         below.counters.hits.fetch_add(1, Ordering::Relaxed);
         if is_timed {
             let us = self.cache.clock.thread_cpu_us().saturating_sub(began_us);
@@ -328,7 +344,8 @@ impl Session<'_> {
     /// The key's item for a reader whom the index did not help, without a trace; a copy if it is
     /// below.
     pub(crate) fn peek_below(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
-        if let Some((row, _)) = self.read_below(self.lower.below?, key, hash, Trace::None) {
+        let read = self.read_below(self.lower.below?, key, hash, Trace::None);
+        if let Some(Read::Alive(row, _)) = read {
             return Some(Item::below(self.cache, row));
         }
         let found = self.find_risen(key, hash)?;
@@ -357,10 +374,10 @@ impl Session<'_> {
         // Before the item is looked at: a flush from here on must be noticed.
         let flushes = self.cache.moment.flush.settled_count();
         if let Some(below) = self.lower.below
-            && let Some((row, hit)) = self.read_below(below, key, hash, Trace::None)
+            && let Some((row, hit)) = self.seek_below(below, key, hash, Trace::None)
         {
             match self.raise_row(below, hash, row, row.mark, &hit, flushes) {
-                Err(Refusal::TooLarge) => self.drop_row(below, hash, row, &hit),
+                Err(Refusal::TooLarge) => _ = self.drop_row(below, hash, key, &hit),
                 raised => raised?,
             }
             return Ok(Raised::Compressed);
@@ -450,25 +467,50 @@ impl Session<'_> {
         })
     }
 
-    /// A copy of the key's item below, and where it was.
-    fn read_below(
+    /// What the key's item in the compressed zone costs to make again. Asked as [`Self::is_below`].
+    pub(crate) fn cost_below(&self, key: &[u8], hash: Hash) -> Option<Cost> {
+        let below = self.lower.below?;
+        let now = self.cache.now();
+        let fields = |reader: &mut _| below.zone.fields_of(&self.guard, hash.0, key, now, reader);
+        self.lower.with_reader(below, fields).map(|fields| fields.cost)
+    }
+
+    /// A copy of the key's item below, and where it was, for a request. One that is over is
+    /// counted, and goes.
+    fn seek_below(
         &self,
         below: &Below,
         key: &[u8],
         hash: Hash,
         trace: Trace,
     ) -> Option<(&Row<'_>, Hit<'_>)> {
+        let (row, hit) = match self.read_below(below, key, hash, trace)? {
+            Read::Alive(row, hit) => (row, hit),
+            Read::Over(hit) => {
+                if self.drop_row(below, hash, key, &hit) {
+                    self.cache.count_over();
+                }
+                return None;
+            }
+        };
+        Some((row, hit))
+    }
+
+    /// What the zone has of a key.
+    fn read_below(&self, below: &Below, key: &[u8], hash: Hash, trace: Trace) -> Option<Read<'_>> {
         let (cache, guard, rows) = (self.cache, &self.guard, &self.lower.rows);
-        let now = cache.now();
         self.lower.with_reader(below, |reader| {
             let hit = match trace {
                 Trace::Leave => {
-                    below.zone.find(guard, hash.0, key, now, cache.tick_of_now(), reader)?
+                    below.zone.find(guard, hash.0, key, WHENEVER, cache.tick_of_now(), reader)?
                 }
-                Trace::None => below.zone.peek(guard, hash.0, key, now, reader)?,
+                Trace::None => below.zone.peek(guard, hash.0, key, WHENEVER, reader)?,
             };
-            if cache.is_gone_below(key, &hit.fields) {
+            if cache.is_flushed_below(key) {
                 return None;
+            }
+            if cache.is_over(expiry_below(&hit.fields)) {
+                return Some(Read::Over(hit));
             }
             let row: &Row<'_> = rows.alloc(Row {
                 key: rows.alloc_slice_copy(key),
@@ -476,7 +518,7 @@ impl Session<'_> {
                 fields: hot_fields(&hit.fields),
                 mark: hit.fields.mark,
             });
-            Some((row, hit))
+            Some(Read::Alive(row, hit))
         })
     }
 
@@ -498,14 +540,13 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Lets go of a row that the hot zone cannot take at all: whoever wants it there would come by
-    /// it again and again.
-    fn drop_row(&self, below: &Below, hash: Hash, row: &Row<'_>, hit: &Hit<'_>) {
-        let is_key = |item: ItemRef<'_>| item.has_key(row.key);
-        self.cache.update_or_note(&self.guard, hash, is_key, |_| {
-            below.zone.remove_hit(hit);
-            (Fate::Keep, ())
-        });
+    /// Lets go of a row that is over, or that the hot zone cannot take at all: whoever wants it
+    /// would come by it again and again. Returns whether it was there still.
+    #[cold]
+    fn drop_row(&self, below: &Below, hash: Hash, key: &[u8], hit: &Hit<'_>) -> bool {
+        let is_key = |item: ItemRef<'_>| item.has_key(key);
+        self.cache
+            .update_or_note(&self.guard, hash, is_key, |_| (Fate::Keep, below.zone.remove_hit(hit)))
     }
 
     /// Enters a copy of an item that was read in a lower tier into the hot zone, if the key has
@@ -631,7 +672,7 @@ mod tests {
             let (session, hash) = (cache.session(), cache.hash(b"k"));
             let below = session.lower.below.expect("it has a zone");
             let (row, hit) =
-                session.read_below(below, b"k", hash, Trace::None).expect("it is there");
+                session.seek_below(below, b"k", hash, Trace::None).expect("it is there");
             let flushes = cache.moment.flush.settled_count();
             let copy = Copy { row, hash, mark_bits: row.mark, from: None, flushes };
             let (tell, told) = mpsc::channel();

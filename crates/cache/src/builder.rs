@@ -466,22 +466,26 @@ impl Builder {
         if let Some(Some(head)) = self.image {
             return (head.sequence, Chores::restoring(&head));
         }
-        let is_new = self.image.is_none() && reached.is_none();
-        let by_clock = if is_new { 0 } else { first_sequence(unix_ms) };
+        let is_alone = self.image.is_none() && reached.is_none();
+        let by_clock = first_sequence(unix_ms) >> if is_alone { ALONE_SHIFT } else { 0 };
         let kept = reached.filter(|reached| reached.number != 0);
         let first = by_clock.max(kept.map_or(0, |kept| kept.number + NUMBERS_UNKEPT));
         (first, Chores::filling(first, self.memory_bytes))
     }
 
-    /// The flash tier, if there shall be one, and what it takes of the memory, at this time.
+    /// The flash tier, if there shall be one, and what it takes of the memory, at this time: with
+    /// what is remembered of items that left, for which a compressed zone pays where there is one.
     fn tier(&self, now: u32) -> Result<(Option<FlashTier>, usize), BuildError> {
         let open = |settings| open_flash(settings, self.memory_bytes, self.index, now);
         let tier = self.flash.as_ref().map(open).transpose()?;
-        let tier_bytes = tier.as_ref().map_or(0, FlashTier::memory_bytes_max);
+        let remembered_bytes =
+            if self.compress { 0 } else { Remembered::bytes_for(self.memory_bytes) };
+        let taken_bytes = |tier: &FlashTier| tier.memory_bytes_max() + remembered_bytes;
+        let tier_bytes = tier.as_ref().map_or(0, taken_bytes);
         Ok((tier, tier_bytes))
     }
 
-    /// The arena, which has all of the memory but what the flash tier has on the heap.
+    /// The arena, which has all of the memory but what is taken for the flash tier on the heap.
     fn arena(&self, tier_bytes: usize, bytes_max: usize) -> Result<Arena, BuildError> {
         // Addresses take no memory: reserve what the machine has, so that the limit can grow
         // online, but what is kept of each slab costs a little.
@@ -547,10 +551,14 @@ fn open_flash(
     Ok(FlashTier::new(flash, fetches, entrance))
 }
 
-/// The first number of a cache whose items may be found by another one later: above all that an
-/// earlier process gave, unless it had more than 16 thousand mutations in each millisecond of its
-/// life, or the clock was put back. So a CAS unique from before a restart is that of no item after
-/// it.
+/// Where no process finds what another one has left, numbers have so many bits less: until 2038
+/// they are below 2^53, and right in clients that keep them in double precision. Only clients
+/// remember them then, and 4 thousand mutations in each millisecond of a process's life are enough.
+const ALONE_SHIFT: u32 = 2;
+
+/// The first number of a cache: above all that an earlier process gave, unless it had more than 16
+/// thousand mutations in each millisecond of its life, or the clock was put back. So a CAS unique
+/// from before a restart is that of no item after it.
 fn first_sequence(unix_ms: u64) -> u64 {
     // A second has 2^24 numbers, of which its milliseconds leave some at the end.
     (unix_ms / 1000) << 24 | (unix_ms % 1000) << 14
@@ -725,5 +733,24 @@ mod tests {
     fn items_that_outlast_the_process_are_hashed_as_ever() {
         assert_eq!(hash_with(&seeded_hasher([1, 2]), b"larder").0, 7_003_448_710_596_199_072);
         assert_eq!(hash_check(), 2_688_081_561_755_046_066);
+    }
+
+    /// Without a compressed zone, which pays for it, it lay beside the memory limit.
+    #[test]
+    fn what_flash_alone_knows_of_items_that_left_is_within_the_memory_limit() {
+        for mib in 8..24 {
+            let memory_bytes = mib << 20;
+            let pages = (64 << 20) / PAGE_BYTES as u64;
+            let device = ::io::device::FakeDevice::new(pages, 1, Default::default());
+            let flash = FlashSettings::new(Arc::new(device), [7; 16]);
+            let builder = Cache::builder().memory_bytes(memory_bytes).compress(false);
+            let cache = builder.flash(flash).build().expect("a small cache");
+            let tier = cache.flash.as_ref().map_or(0, |tier| tier.memory_bytes_max());
+            let remembered = cache.remembered.as_ref().map_or(0, Remembered::memory_bytes);
+            assert!(remembered > 0);
+            let arena_bytes = cache.arena.limit_slabs() * cache.arena.slab_bytes();
+            let bytes = arena_bytes + tier + remembered;
+            assert!(bytes <= memory_bytes, "{bytes} of {memory_bytes}");
+        }
     }
 }

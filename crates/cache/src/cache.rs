@@ -31,7 +31,8 @@ pub struct Cache {
     pub(crate) below: Option<Box<Below>>,
     /// The flash tier, if there is one.
     pub(crate) flash: Option<Box<FlashTier>>,
-    /// Of the memory limit, what the flash tier has on the heap.
+    /// Of the memory limit, what the flash tier has on the heap, and without a compressed zone what
+    /// is remembered.
     pub(crate) tier_bytes: usize,
     /// What left the hot zone a moment ago without moving down, or came up; if there is a tier
     /// below.
@@ -155,8 +156,17 @@ impl Cache {
     #[cold]
     pub(crate) fn count_gone(&self, item: ItemRef<'_>) {
         // As memcached, which asks for a flush first.
-        let counter = if self.is_flushed(item) { &self.gone.flushed } else { &self.gone.expired };
-        counter.fetch_add(1, Ordering::Relaxed);
+        if self.is_flushed(item) {
+            self.gone.flushed.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.count_over();
+        }
+    }
+
+    /// The same of one that is over, wherever it was.
+    #[cold]
+    pub(crate) fn count_over(&self) {
+        self.gone.expired.fetch_add(1, Ordering::Relaxed);
     }
 
     #[inline]

@@ -70,15 +70,16 @@ impl Session<'_> {
         if !reads_only || !self.has_lower() || self.find_present(key, hash).is_some() {
             return Ok(None);
         }
-        let item = match self.get_below(key, hash) {
+        // Whoever comes to a stale item may win it: that is decided above, and counted there.
+        let elsewhere = SENT | STALE;
+        let item = match self.get_below(key, hash, elsewhere) {
             Some(item) => Some(item),
-            None => match self.get_on_flash(key, hash) {
+            None => match self.get_on_flash(key, hash, elsewhere) {
                 Lookup::Hit(item) => Some(item),
                 Lookup::Pending => return Err(Refusal::Pending),
                 Lookup::Miss => None,
             },
         };
-        // Whoever comes to a stale item may win it: that is decided above.
         Ok(item.filter(|item| !item.is_in_recache()))
     }
 

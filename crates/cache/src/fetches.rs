@@ -31,7 +31,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ::io::device::{Device, Done, PAGE_BYTES, Pages, ReadMethod, ReadPool, ReadRing};
 use stdx::sync::lock;
 
-/// Of the memory limit, what was read and is not dropped yet may take one part in so many.
+/// What was read and is not dropped yet may take as much as one part in so many of the memory
+/// limit, beside that.
 const MEMORY_SHARE: usize = 32;
 /// But at least so many segments, each of which may be one long unit.
 const SEGMENTS_MIN: usize = 2;

@@ -21,7 +21,7 @@ pub struct Item<'s> {
 enum Body<'s> {
     /// In the hot zone.
     Hot(Found<'s>),
-    /// In the compressed zone; this is the session's copy.
+    /// In a tier below; this is the session's copy.
     Below(&'s Row<'s>),
 }
 
@@ -68,7 +68,7 @@ impl<'s> Item<'s> {
     }
 
     /// The CAS unique: differs from that of every other item the key had or will have. An item in
-    /// the compressed zone has none but its client's own, and this is 0:
+    /// a tier below has none but its client's own, and this is 0:
     /// [`Session::get_with_cas`](crate::Session::get_with_cas) gives it one.
     pub fn cas(&self) -> u64 {
         match self.body {
@@ -133,7 +133,7 @@ impl<'s> Item<'s> {
     }
 
     /// Seconds since the access before this one: to a minute for the last quarter of an hour, and
-    /// at least so many beyond. Not known of an item in the compressed zone: 0.
+    /// at least so many beyond. Not known of an item in a tier below: 0.
     pub fn idle_seconds(&self) -> u32 {
         idle_seconds(self.mark, self.cache.now())
     }
@@ -156,12 +156,12 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// Whether it was read from the compressed zone.
+    /// Whether it was read from a tier below, the compressed zone or flash.
     pub fn is_compressed(&self) -> bool {
         matches!(self.body, Body::Below(_))
     }
 
-    /// The number of its size class, from 1; 0 if it is in the compressed zone.
+    /// The number of its size class, from 1; 0 if it is in a tier below.
     pub fn class(&self) -> u32 {
         match self.body {
             Body::Hot(found) => u32::from(self.cache.hot.class_at(found.place()).0) + 1,

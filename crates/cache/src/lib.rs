@@ -15,7 +15,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The memory limit bounds items, index and their metadata together. Nothing runs in the
+//! The memory limit bounds items, index and their metadata together; what was read from flash for
+//! those who wait, and what the compressed zone works with, lies beside it. Nothing runs in the
 //! background unless the owner lets it: call [`Cache::maintain`] from a thread of yours, as the
 //! server does, to keep evictions and slab moves off the path of stores, and [`Cache::train`] from
 //! another one, if dictionaries are to be trained beside that work rather than between it.

@@ -26,9 +26,10 @@
 //! - **Who is handed a win token** makes the value, so the note is replaced by one of that moment.
 //! - **A note is used up or forgotten**: after a minute it counts no more.
 //!
-//! What the key had cost before is known if its item is still there (also stale, or expired and not
-//! yet removed), or if the miss found the item expired and noted the cost. Of an evicted item it is
-//! not: then only the prefix helps.
+//! What the key had cost before is known if its item is still in memory (in the hot zone also if it
+//! is expired and not yet removed), or if the miss found the item expired there and noted the cost.
+//! Of an evicted item it is not, nor of one that is on flash only, of which a store reads nothing:
+//! then only the prefix helps.
 //!
 //! Nothing here waits, and sessions may be open. Hits come by nowhere.
 

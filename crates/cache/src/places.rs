@@ -12,6 +12,7 @@ use index::{Change, Full, Hash, Location, Pair, Room};
 use memory::{Guard, Place};
 
 use crate::cache::Cache;
+use crate::spare::has_tokens;
 
 // What the index keeps of a place is all of it.
 const _: () = assert!(memory::arena::PLACE_BITS == index::PLACE_BITS);
@@ -182,12 +183,13 @@ impl Cache {
     }
 
     /// Takes the item of the hot zone at this place out of the index. If its row on flash is spare,
-    /// that one goes with it if the item is gone, and otherwise is all there is of it from now on.
+    /// that one goes with it if the item is gone or has what the row has not, and otherwise is all
+    /// there is of it from now on.
     pub(crate) fn unlink_at(&self, guard: &Guard<'_>, hash: Hash, hot: Place) -> Unlinked {
         let mut rests = false;
         let is_unlinked = self.update_at(guard, hash, hot, |item, companion| {
             let change = match companion.filter(|found| is_spare(*found)) {
-                Some(_) if self.is_gone(item) => Change::Remove,
+                Some(_) if self.is_gone(item) || has_tokens(item) => Change::Remove,
                 Some(found) => {
                     rests = true;
                     only_on_flash(found)
@@ -200,7 +202,9 @@ impl Cache {
     }
 
     /// Decides about the item of the hot zone at this place, and about what the index knows of it
-    /// on flash, under the lock of its index table. Returns whether the item is there no more.
+    /// on flash, under the lock of its index table. Returns whether the item is there no more. No
+    /// change is noted: while items of an earlier process are still being found, one that is here
+    /// was stored by this process, and noted then, or came up from the only row of its key.
     fn update_at(
         &self,
         guard: &Guard<'_>,
@@ -222,7 +226,8 @@ impl Cache {
 
     /// Publishes an item of the hot zone that comes up from below, as [`Self::update`] does, but
     /// leaves it its row on flash, spare from now on: that at `from`, or one that was spare before.
-    /// Only where the index has no room for both, the row is forgotten.
+    /// Only where the index has no room for both, the row is forgotten, on the device as well: then
+    /// the next process does not find the item.
     pub(crate) fn raise<'c, 'g, R>(
         &self,
         guard: &'g Guard<'_>,

@@ -126,10 +126,10 @@ impl Session<'_> {
     /// The key's item in the tiers below the hot zone, where the last one was cost `gone_us`.
     #[inline(never)]
     fn look_lower(&self, key: &[u8], hash: Hash, gone_us: u32) -> Lookup<'_> {
-        if let Some(item) = self.get_below(key, hash) {
+        if let Some(item) = self.get_below(key, hash, 0) {
             return Lookup::Hit(item);
         }
-        let lookup = self.get_on_flash(key, hash);
+        let lookup = self.get_on_flash(key, hash, 0);
         if matches!(lookup, Lookup::Miss) {
             // It may have come up since the index was looked at.
             if self.cache.flash.is_some()

@@ -23,7 +23,8 @@
 //! - Collection drops a row that is spare: it would be written only to be forgotten at the next
 //!   change, and what is in memory can be written when it leaves.
 //! - Marks of win tokens are no part of a change. An item that has one goes down as one without a
-//!   row does.
+//!   row does, and if it is evicted its row goes with it: a reader who found that would be told to
+//!   make the value once more.
 //!
 //! It costs the word, nine bytes for each row that is spare. After a crash of the process what is
 //! in memory and has such a row is found again.
@@ -40,6 +41,12 @@ use crate::cache::Cache;
 /// Bits of a mark that a row would have to have as well.
 const TOKENS: u8 = SENT | STALE;
 
+/// Whether an item has marks that its row has not. Under the lock of its index table, under which
+/// they are given.
+pub(crate) fn has_tokens(item: ItemRef<'_>) -> bool {
+    item.mark().load(Ordering::Relaxed) & TOKENS != 0
+}
+
 impl Cache {
     /// Lets an item of the hot zone rest on flash, if its row there is spare and `is_same` says so
     /// of it under the key's lock. Returns whether it does.
@@ -49,8 +56,7 @@ impl Cache {
         (hash, hot): (Hash, Place),
         is_same: impl FnOnce(ItemRef<'_>) -> bool,
     ) -> bool {
-        let agrees =
-            |item: ItemRef<'_>| item.mark().load(Ordering::Relaxed) & TOKENS == 0 && is_same(item);
+        let agrees = |item: ItemRef<'_>| !has_tokens(item) && is_same(item);
         let rests = self.flash.is_some() && self.exchange_for_spare(guard, hash, hot, agrees);
         self.count_rested(rests)
     }
@@ -73,5 +79,56 @@ impl Cache {
             tier.counters.rested.fetch_add(1, Ordering::Relaxed);
         }
         rests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ::io::ManualClock;
+    use ::io::device::{FakeDevice, Faults, PAGE_BYTES};
+
+    use crate::cache::Cache;
+    use crate::{Attributes, Condition, Expiry, Fetch, FlashSettings};
+
+    const NOW: u32 = 1_800_000_000;
+
+    /// What a store evicted rested on its row, which knows nothing of the token: a second client
+    /// was told to make the value while the first one did.
+    #[test]
+    fn a_win_token_is_not_given_twice_for_an_item_that_a_store_evicts() {
+        let device = FakeDevice::new((64 << 20) / PAGE_BYTES as u64, 1, Faults::default());
+        let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
+        let clock = Arc::new(ManualClock::new(NOW));
+        let builder = Cache::builder().memory_bytes(8 << 20).flash(flash).clock(clock);
+        let cache = builder.build().expect("a small cache");
+        let attributes = Attributes { expiry: Expiry::at(NOW + 60), ..Attributes::default() };
+        let keys = [&b"won"[..], b"read"];
+        for key in keys {
+            cache.put(key, &[7; 500], attributes, Condition::Always).expect("there is room");
+        }
+        assert_eq!(cache.save_to_flash(|| true).left, 0);
+        for key in keys {
+            let up = cache
+                .with_memory(|session| Ok(session.get_with_cas(key, cache.hash(key))?.is_some()));
+            assert_eq!(up, Ok(true));
+        }
+        let flash = || cache.stats().flash.expect("it has a tier");
+        assert_eq!(flash().spare, 2);
+        let fetch = Fetch { recache_before: Some(Expiry::at(NOW + 3600)), ..Fetch::default() };
+        let wins = || {
+            let hash = cache.hash(b"won");
+            cache.with_memory(|session| Ok(session.fetch(b"won", hash, &fetch)?.1.won))
+        };
+        assert_eq!((wins(), wins()), (Ok(true), Ok(false)));
+        for key in keys {
+            let (guard, hash) = (cache.epochs.pin(), cache.hash(key));
+            let found = cache.find(&guard, key, hash).expect("it has come up");
+            cache.remove_found(&guard, hash, &found);
+        }
+        assert_eq!((flash().spare, flash().rested, flash().items), (0, 1, 1));
+        assert_eq!(wins(), Ok(false), "a miss, as of what has no row");
+        assert!(cache.get(b"read").is_some() && cache.get(b"won").is_none());
     }
 }

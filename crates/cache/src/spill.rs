@@ -85,9 +85,9 @@ impl Cache {
     }
 
     /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock. Unless
-    /// it is for a store it may wait for the device, so that the caller is not pinned then: stores
-    /// wait for who is. For a store it brings its guard: another pin, under the tier's lock, might
-    /// wait for those of stores that wait for that lock.
+    /// it is for a store it may wait for the device, and stores wait for who is pinned then: the
+    /// background is not, but who saves is. For a store it brings its guard: another pin, under the
+    /// tier's lock, might wait for those of stores that wait for that lock.
     pub(crate) fn spill_hot(
         &self,
         guard: Option<&Guard<'_>>,

@@ -144,7 +144,7 @@ pub struct CompressedStats {
     pub demoted: u64,
     /// Items that moved back into the hot zone.
     pub promoted: u64,
-    /// Items that had changed when they were about to move into it.
+    /// Items that had changed when they were about to move into it, and stayed.
     pub changed: u64,
     /// Items that it did not take.
     pub refused: u64,

@@ -10,7 +10,7 @@ use policy::cost::Cost;
 
 use crate::cache::Cache;
 use crate::measure::Origin;
-use crate::places::{Fate, Present};
+use crate::places::{Fate, Found, Present};
 use crate::session::Session;
 use crate::types::{Attributes, Condition, Expiry, Refusal, Store, Stored, expiry_in, expiry_of};
 use crate::wanted::Unread;
@@ -383,6 +383,19 @@ impl<'c> Session<'c> {
         (!draft.set_cost(origin.cost)).then_some(origin.cost)
     }
 
+    /// What the key's present item costs, if that is known: the one in the hot zone, gone or not,
+    /// or else the one in the compressed zone, which is asked before it is forgotten there: for a
+    /// draft without a field for the cost it has to stay. Under the lock of its index table.
+    #[cold]
+    #[inline(never)]
+    fn present_cost(&self, found: Option<Found<'_>>, key: &[u8], hash: Hash) -> Option<Cost> {
+        let cost = match found {
+            Some(found) => Some(found.item.cost()),
+            None => self.cost_below(key, hash),
+        };
+        cost.filter(|cost| cost.is_known())
+    }
+
     /// What becomes of the key: runs under the lock of its index table.
     fn decide(
         &self,
@@ -430,7 +443,7 @@ impl<'c> Session<'c> {
             return (fate, Decision::Refuse(outcome, draft));
         }
         if origin.asks_present()
-            && let Some(cost) = found.map(|found| found.item.cost()).filter(|cost| cost.is_known())
+            && let Some(cost) = self.present_cost(found, draft.item().key(), hash)
             && let Some(cost) = self.reprice(&mut draft, cost, origin)
         {
             return (Fate::Keep, Decision::Widen(draft, cost));

@@ -327,7 +327,7 @@ pub struct Evicted<'k> {
     pub fetched: bool,
     /// Seconds since it was last read or stored, as [`crate::Item::idle_seconds`] counts.
     pub idle_seconds: u32,
-    /// The number of its size class, from 1.
+    /// The number of its size class, from 1; 0 if it left the compressed zone.
     pub class: u32,
 }
 

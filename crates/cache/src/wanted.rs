@@ -210,7 +210,8 @@ impl Session<'_> {
     /// for later: it decodes nothing, and is no access.
     pub fn want(&self, key: &[u8], hash: Hash) {
         let Some(tier) = &self.cache.flash else { return };
-        // An item whose row is spare is in the compressed zone, if not in the hot one.
+        // An item whose row is spare is in the compressed zone, if not in the hot one; or the zone
+        // has lost it, and it is read when it is asked for.
         if self.cache.find(&self.guard, key, hash).is_some()
             || self.cache.has_spare(&self.guard, hash)
         {
@@ -225,14 +226,18 @@ impl Session<'_> {
         }
     }
 
-    /// The key's item on flash, for a reader whom the other tiers did not help.
+    /// The key's item on flash, for a reader whom the other tiers did not help; as
+    /// [`Session::get_below`].
     #[inline(never)]
-    pub(crate) fn get_on_flash(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
+    pub(crate) fn get_on_flash(&self, key: &[u8], hash: Hash, elsewhere: u8) -> Lookup<'_> {
         let Some(tier) = &self.cache.flash else {
             return Lookup::Miss;
         };
         let flushes = self.cache.moment.flush.settled_count();
         match self.look_on_flash(key, hash, Looker::Reader) {
+            Seen::Here(row, _) if row.mark & elsewhere != 0 => {
+                Lookup::Hit(Item::below(self.cache, row))
+            }
             Seen::Here(row, source) => {
                 let place = source.place;
                 tier.counters.hits.fetch_add(1, Ordering::Relaxed);
@@ -250,7 +255,7 @@ impl Session<'_> {
             Seen::Pending => Lookup::Pending,
             // Who looks next need not read it.
             Seen::Over(source) => {
-                self.forget_read(source, hash);
+                self.forget_over(source, hash);
                 Lookup::Miss
             }
             Seen::NotThis(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
@@ -327,7 +332,7 @@ impl Session<'_> {
                 Ok(false)
             }
             Seen::Over(source) => {
-                self.forget_read(source, hash);
+                self.forget_over(source, hash);
                 Ok(false)
             }
             Seen::Pending => Err(Refusal::Pending),
@@ -434,19 +439,29 @@ impl Session<'_> {
         look
     }
 
-    /// Takes a row that was read out of the index, if that still leads to it: it is over, and stays
-    /// so, or the hot zone cannot take it. If it is spare, there is an item in memory, which has
-    /// the same expiry.
-    fn forget_read(&self, source: Source, hash: Hash) {
+    /// Takes a row that is over, and stays so, out of the index, and counts it for whoever asked
+    /// for it. If it is spare, the item in memory had the same expiry, and was counted if it was
+    /// met.
+    fn forget_over(&self, source: Source, hash: Hash) {
+        let is_spare = self.cache.is_spare(&self.guard, hash, source.place);
+        if self.forget_read(source, hash) && !is_spare {
+            self.cache.count_over();
+        }
+    }
+
+    /// Takes a row that was read out of the index, if that still leads to it: it is over, or the
+    /// hot zone cannot take it. Returns whether it did.
+    fn forget_read(&self, source: Source, hash: Hash) -> bool {
         let cache = self.cache;
-        cache.update_on_flash(&self.guard, hash, source.place, |found| {
+        let forgotten = cache.update_on_flash(&self.guard, hash, source.place, |found| {
             // The place may be that of another item of the key by now.
             if !self.is_current(source) {
-                return (Some(found), ());
+                return (Some(found), false);
             }
             cache.forget_on_flash(found, hash);
-            (None, ())
+            (None, true)
         });
+        forgotten == Some(true)
     }
 
     /// Whether what was read for it is what lies there now. Under the key's lock.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use io::ManualClock;
+use io::{Clock, ManualClock};
 use larder::{
     Arithmetic, Attributes, Builder, Cache, Condition, Counted, DumpCursor, Dumped, Expiry, Fetch,
     Hash, Remove, Removed, Session, Side, Store, Stored,
@@ -56,6 +56,23 @@ impl Fixture {
             );
             self.fill();
         }
+    }
+
+    /// Stores an item and invalidates it, and stores others until it has left the hot zone.
+    fn put_stale_below(&mut self, key: &[u8]) {
+        self.put(key, b"value", Attributes::default(), Condition::Always);
+        let invalidate = Remove { invalidate: true, ..Remove::default() };
+        let removed = self.cache.session().remove(key, self.cache.hash(key), &invalidate);
+        assert_eq!(removed, Ok(Removed::Removed));
+        while !self.is_compressed(key) {
+            self.fill();
+        }
+    }
+
+    /// Reads that were served from the hot zone, and from this one.
+    fn hits(&self) -> [u64; 2] {
+        let stats = self.cache.stats().compressed.unwrap();
+        [stats.hot_hits, stats.hits]
     }
 
     fn fill(&mut self) {
@@ -353,35 +370,81 @@ fn every_read_counts_in_the_zone_where_the_item_was() {
             session.get_and_touch(key, hash, Expiry::NEVER).unwrap().is_some()
         }),
     ];
-    let counts = |fixture: &Fixture| {
-        let stats = fixture.cache.stats().compressed.unwrap();
-        [stats.hot_hits, stats.hits]
-    };
     for (name, read) in reads {
         let mut fixture = Fixture::new();
         fixture.put_below(b"below", b"value", Attributes::default());
         fixture.put(b"hot", b"value", Attributes::default(), Condition::Always);
         for (key, expected) in [(&b"hot"[..], [1, 0]), (b"below", [0, 1]), (b"absent", [0, 0])] {
-            let before = counts(&fixture);
+            let before = fixture.hits();
             let is_found = read(&fixture.cache.session(), key, fixture.cache.hash(key));
-            let after = counts(&fixture);
+            let after = fixture.hits();
             assert_eq!(is_found, expected != [0, 0], "{name} {key:?}");
             assert_eq!([after[0] - before[0], after[1] - before[1]], expected, "{name} {key:?}");
         }
     }
 }
 
+/// It counted where it was, and once more when it was brought up for the token.
+#[test]
+fn a_read_of_a_stale_item_below_counts_once() {
+    let mut fixture = Fixture::new();
+    fixture.put_stale_below(b"k");
+    let before = fixture.hits();
+    let session = fixture.cache.session();
+    let (item, tokens) = session.fetch(b"k", fixture.cache.hash(b"k"), &Fetch::default()).unwrap();
+    assert!(item.is_some() && tokens.won, "{tokens:?}");
+    drop(session);
+    let after = fixture.hits();
+    assert_eq!([after[0] - before[0], after[1] - before[1]], [0, 1]);
+}
+
+/// Only what was found in the hot zone was counted: the more was compressed, the less expired.
+#[test]
+fn what_is_over_below_is_counted_when_a_request_finds_it() {
+    type Request = fn(&Session<'_>, &[u8], Hash) -> bool;
+    let requests: [Request; 4] = [
+        |session, key, hash| session.get(key, hash).is_some(),
+        |session, key, hash| session.get_with_cas(key, hash).unwrap().is_some(),
+        |session, key, hash| session.fetch(key, hash, &Fetch::default()).unwrap().0.is_some(),
+        |session, key, hash| session.touch(key, hash, Expiry::NEVER) == Ok(true),
+    ];
+    let mut fixture = Fixture::new();
+    for (number, request) in requests.into_iter().enumerate() {
+        let expiry = Expiry::at_ms(fixture.clock.unix_ms() + 5_300);
+        fixture.put_below(b"k", b"value", Attributes { expiry, ..Attributes::default() });
+        let ask = || request(&fixture.cache.session(), b"k", fixture.cache.hash(b"k"));
+        let found_expired = || fixture.cache.stats().found_expired;
+        fixture.clock.advance(6);
+        assert!(!fixture.is_compressed(b"k"), "a look leaves no trace");
+        assert_eq!(found_expired(), number as u64);
+        let rows = || fixture.cache.stats().compressed.unwrap().zone.items;
+        let before = rows();
+        assert!(!ask() && !ask());
+        assert_eq!((found_expired(), before - rows()), (number as u64 + 1, 1));
+    }
+}
+
+/// It was known of an item in the hot zone only, and most keys that are stored anew are below.
+#[test]
+fn what_an_item_below_costs_is_kept_when_it_is_stored_anew() {
+    let mut fixture = Fixture::with(|builder| builder.measure_costs(true));
+    for when in [Condition::Always, Condition::Present] {
+        let costly = Attributes { cost_us: 900, ..Attributes::default() };
+        fixture.put_below(b"k", b"value", costly);
+        let stored = fixture.put(b"k", b"other", Attributes::default(), when);
+        assert!(matches!(stored, Stored::Stored { .. }));
+        let session = fixture.cache.session();
+        let item = session.peek(b"k", fixture.cache.hash(b"k")).unwrap();
+        assert_eq!((item.is_compressed(), item.cost_us()), (false, 900), "{when:?}");
+    }
+    assert_eq!(fixture.cache.stats().costs.unwrap().kept, 2);
+}
+
 #[test]
 fn win_tokens_and_staleness_survive_below() {
     let mut fixture = Fixture::new();
-    fixture.put(b"k", b"value", Attributes::default(), Condition::Always);
+    fixture.put_stale_below(b"k");
     let hash = fixture.cache.hash(b"k");
-    let invalidate = Remove { invalidate: true, ..Remove::default() };
-    let removed = fixture.cache.session().remove(b"k", hash, &invalidate);
-    assert_eq!(removed, Ok(Removed::Removed));
-    while !fixture.is_compressed(b"k") {
-        fixture.fill();
-    }
     let session = fixture.cache.session();
     let (item, tokens) = session.fetch(b"k", hash, &Fetch::default()).unwrap();
     assert!(item.is_some() && tokens.stale && tokens.won, "{tokens:?}");

@@ -154,6 +154,7 @@ fn what_has_expired_on_flash_is_read_once_and_then_gone() {
         assert_eq!(cache.get(&key(first)), None);
         let flash = flash_of(&cache);
         assert_eq!((flash.reads, flash.items), (1, 999));
+        assert_eq!(cache.stats().found_expired, 1);
     }
     // The same for who brings it up.
     for _ in 0..3 {
@@ -164,6 +165,7 @@ fn what_has_expired_on_flash_is_read_once_and_then_gone() {
         assert_eq!(gets, Ok(false));
         let flash = flash_of(&cache);
         assert_eq!((flash.reads, flash.items), (2, 998));
+        assert_eq!(cache.stats().found_expired, 2);
     }
     // A look without a trace leaves it.
     for reads in 3..5 {
@@ -175,6 +177,7 @@ fn what_has_expired_on_flash_is_read_once_and_then_gone() {
         });
         assert_eq!(peeked, Ok(false));
         assert_eq!((flash_of(&cache).reads, flash_of(&cache).items), (reads, 998));
+        assert_eq!(cache.stats().found_expired, 2);
     }
 }
 

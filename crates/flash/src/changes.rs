@@ -155,7 +155,9 @@ impl Flash {
 
     /// Takes note that a key changes, as long as there may be items that the index does not know:
     /// one of this key is not its value any more. To be called under the key's lock, with every
-    /// change. When it returns, the note is on the device.
+    /// change of a key that may have such an item: not of one whose item the index leads to, for
+    /// that one was stored since the start, and noted then, or is the only one that its key has on
+    /// the device. When it returns, the note is on the device.
     #[inline]
     pub fn note_change(&self, hash: u64) {
         if self.is_recovering() {

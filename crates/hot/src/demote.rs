@@ -7,25 +7,59 @@
 //! included: so nobody is pinned while it works. The place may hold another item by then, or lie in
 //! the middle of one, if its slab has gone to another class. The item stays in the index meanwhile,
 //! where readers find it and writers may replace it; the tier below takes it over only if it is
-//! still the one that was copied. What is not taken is evicted.
+//! still the one that was copied. What is not taken is evicted, unless it has changed since it was
+//! looked at: what somebody touched, read for the first time or got a win token for is wanted, and
+//! stays until the hand comes by again. Each step of a hand counts, whatever became of what it met,
+//! and stores for which nothing went down evict what comes: so nobody waits for what stays.
 
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
 
 use crate::class::Class;
 use crate::evict::{GROUP, Victim, Wish};
+use crate::mark::{FETCHED, SENT, STALE};
 use crate::rescue::RESCUES_MAX;
 use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS};
 
 /// Chunks that a store hands down of a slab: what it rescues of one takes as long.
 const HANDED_MAX: usize = RESCUES_MAX;
 
-/// An item that was looked at, to be moved or evicted.
-struct Copied {
+/// Times that an item of a slab that leaves is offered to the tier below, if it changes each time:
+/// nothing of the slab can stay.
+const OFFERS_MAX: usize = 2;
+
+/// Bits of a mark by which an item is another one than was looked at. The other bits change with
+/// each hit, which the hand has judged by then.
+const MARK_STATE: u8 = FETCHED | SENT | STALE;
+
+/// What an item was when it was looked at, in all that may change of it in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
     /// Its number in the sequence of mutations.
     sequence: u32,
+    expiry: u32,
+    mark: u8,
+}
+
+impl State {
+    fn of(item: ItemRef<'_>) -> Self {
+        let mark = item.mark().load(Ordering::Relaxed) & MARK_STATE;
+        Self { sequence: item.sequence(), expiry: item.expiry(), mark }
+    }
+
+    /// Whether an item is that still, and may go; so may what nobody finds any more.
+    fn lets_go(self, item: ItemRef<'_>, links: &dyn Links) -> bool {
+        let now = Self::of(item);
+        now == self || (now.sequence == self.sequence && links.is_gone(item))
+    }
+}
+
+/// An item that was looked at, to be moved or evicted.
+struct Copied {
+    state: State,
     chunks: usize,
     /// It was copied, to be moved.
     shall_move: bool,
@@ -88,7 +122,7 @@ impl Hot {
                 owner
             };
             if links.demotes() {
-                self.demote_one(id, place, false, links);
+                self.offer(id, place, links);
             } else {
                 let guard = self.epochs.pin();
                 moved += self.hand_down_one(&guard, id, place, false, links);
@@ -112,8 +146,26 @@ impl Hot {
             lock(self.class(id)).counters.demoted += 1;
             return copied.chunks;
         }
-        let sequence = copied.sequence;
-        if evict { self.evict_one(&self.epochs.pin(), place, sequence, links) } else { 0 }
+        if evict { self.evict_one(&self.epochs.pin(), place, copied.state, links) } else { 0 }
+    }
+
+    /// Moves the item at a place of a slab that leaves, if the tier below takes it; once more if it
+    /// has changed while it was copied.
+    fn offer(&self, id: ClassId, place: Place, links: &dyn Links) {
+        for _ in 0..OFFERS_MAX {
+            let Some(copied) = self.copy(place, links) else {
+                return;
+            };
+            if copied.shall_move && links.demote() {
+                lock(self.class(id)).counters.demoted += 1;
+                return;
+            }
+            let guard = self.epochs.pin();
+            let item = self.linked(&guard, place, links);
+            if item.is_none_or(|item| copied.state.lets_go(item, links)) {
+                return;
+            }
+        }
     }
 
     /// Moves a few items of a class down for a store that needs their memory, as far as the tier
@@ -161,12 +213,12 @@ impl Hot {
         let Some(item) = self.linked(guard, place, links) else {
             return 0;
         };
-        let (sequence, chunks) = (item.sequence(), item.layout().pieces().max(1));
+        let (state, chunks) = (State::of(item), item.layout().pieces().max(1));
         if !links.is_gone(item) && links.hand_down(guard, item, place) {
             lock(self.class(id)).counters.demoted += 1;
             return chunks;
         }
-        if evict { self.evict_one(guard, place, sequence, links) } else { 0 }
+        if evict { self.evict_one(guard, place, state, links) } else { 0 }
     }
 
     /// The class of a chunk whose place was remembered without a guard, locked: not the one that a
@@ -181,9 +233,11 @@ impl Hot {
     fn copy(&self, place: Place, links: &dyn Links) -> Option<Copied> {
         let guard = self.epochs.pin();
         let item = self.linked(&guard, place, links)?;
+        // Before it is copied: whatever changes from here on is seen.
+        let state = State::of(item);
         let shall_move = !links.is_gone(item) && links.copy(item, place);
         let chunks = item.layout().pieces().max(1);
-        Some(Copied { sequence: item.sequence(), chunks, shall_move })
+        Some(Copied { state, chunks, shall_move })
     }
 
     /// The item at a place where one was published a moment ago, if it is there.
@@ -200,14 +254,8 @@ impl Hot {
         (owner == place && links.is_linked(guard, item, place)).then_some(item)
     }
 
-    /// Evicts the item at a place, if it is still the one of this number.
-    fn evict_one(
-        &self,
-        guard: &Guard<'_>,
-        place: Place,
-        sequence: u32,
-        links: &dyn Links,
-    ) -> usize {
+    /// Evicts the item at a place, if it is still what it was.
+    fn evict_one(&self, guard: &Guard<'_>, place: Place, state: State, links: &dyn Links) -> usize {
         let mut chained = Vec::new();
         let chunks = {
             let Some(mut class) = self.class_of_remembered(place) else {
@@ -216,7 +264,7 @@ impl Hot {
             let Some((item, owner)) = self.published(guard, place) else {
                 return 0;
             };
-            if owner != place || sequence != item.sequence() {
+            if owner != place || !state.lets_go(item, links) {
                 return 0;
             }
             self.unlink(guard, &mut class, links, place, &mut chained)
@@ -241,3 +289,6 @@ impl Hot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

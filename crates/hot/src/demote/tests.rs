@@ -1,0 +1,210 @@
+//! What becomes of items that somebody changes while they are on their way down.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use memory::{Arena, Epochs, SizeClasses};
+
+use super::*;
+use crate::order::hammer::Map;
+use crate::{ChunkLayout, Draft, Fields, Replacement, Unlinked};
+
+const ITEMS: u32 = 40;
+const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 100 };
+const EXPIRY: u32 = 1000;
+const POLICIES: &[Replacement] = if cfg!(miri) {
+    &[Replacement::Clock]
+} else {
+    &[Replacement::Clock, Replacement::Lru, Replacement::GdWheel]
+};
+
+type Change = fn(ItemRef<'_>);
+
+const READ: Change = |item| _ = item.mark().fetch_or(FETCHED, Relaxed);
+const WON: Change = |item| _ = item.mark().fetch_or(SENT, Relaxed);
+const TOUCHED: Change = |item| assert!(item.set_expiry(item.expiry() + 1), "it has the field");
+
+/// A tier below that takes nothing, or everything, and whose items somebody changes each time while
+/// they are copied, for so many times.
+struct Busy<'t> {
+    hot: &'t Hot,
+    map: &'t Map,
+    change: Change,
+    changes: Cell<usize>,
+    takes: bool,
+    is_background: bool,
+    copied: RefCell<Option<(Vec<u8>, Place, State)>>,
+    offered: RefCell<Vec<Vec<u8>>>,
+}
+
+impl<'t> Busy<'t> {
+    fn new(hot: &'t Hot, map: &'t Map, change: Change, changes: usize) -> Self {
+        let (copied, offered) = (RefCell::default(), RefCell::default());
+        let changes = Cell::new(changes);
+        let (takes, is_background) = (false, true);
+        Self { hot, map, change, changes, takes, is_background, copied, offered }
+    }
+
+    /// Takes the item if it is what it was, and that is what this tier does.
+    fn take(&self, guard: &Guard<'_>, key: &[u8], place: Place, state: State) -> bool {
+        self.offered.borrow_mut().push(key.to_vec());
+        // SAFETY: nobody else retires anything here, and it was published when it was copied.
+        let item = unsafe { self.hot.item(guard, place) };
+        if let Some(left) = self.changes.get().checked_sub(1) {
+            self.changes.set(left);
+            (self.change)(item);
+        }
+        if !self.takes || State::of(item) != state {
+            return false;
+        }
+        assert_eq!(lock(&self.map.places).remove(key), Some(place));
+        // SAFETY: the map led to it until just now, under this guard.
+        unsafe { self.hot.retire(guard, place) };
+        true
+    }
+}
+
+impl Links for Busy<'_> {
+    fn now(&self) -> u32 {
+        self.map.now()
+    }
+
+    fn may_evict(&self) -> bool {
+        true
+    }
+
+    fn mutations(&self) -> u64 {
+        self.map.mutations()
+    }
+
+    fn age(&self, item: ItemRef<'_>) -> u64 {
+        self.map.age(item)
+    }
+
+    fn prefetch(&self, _: &Guard<'_>, _: ItemRef<'_>) {}
+
+    fn is_gone(&self, item: ItemRef<'_>) -> bool {
+        self.map.is_gone(item)
+    }
+
+    fn evicted(&self, item: ItemRef<'_>, class: ClassId) {
+        self.map.evicted(item, class);
+    }
+
+    fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> Unlinked {
+        self.map.unlink(guard, item, place)
+    }
+
+    fn demotes(&self) -> bool {
+        self.is_background
+    }
+
+    fn hands_down(&self) -> bool {
+        !self.is_background
+    }
+
+    fn hand_down(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        self.take(guard, item.key(), place, State::of(item))
+    }
+
+    fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        self.map.is_linked(guard, item, place)
+    }
+
+    fn relocate(&self, _: &Guard<'_>, _: ItemRef<'_>, _: Place, _: Draft<'_>) -> bool {
+        false
+    }
+
+    fn copy(&self, item: ItemRef<'_>, place: Place) -> bool {
+        *self.copied.borrow_mut() = Some((item.key().to_vec(), place, State::of(item)));
+        true
+    }
+
+    fn demote(&self) -> bool {
+        let (key, place, state) = self.copied.take().expect("an item was copied before");
+        self.take(&self.hot.epochs.pin(), &key, place, state)
+    }
+}
+
+/// A zone with items that may be touched where they are, and their class.
+fn filled(replacement: Replacement, map: &Map) -> (Hot, ClassId) {
+    let arena = Arc::new(Arena::new(0, 1 << 20, 8).expect("addresses are there"));
+    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
+    let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
+    let hot = Hot::new(arena, epochs, sizes, layout, replacement, 50, |_| 1);
+    let mut last = Place(0);
+    for number in 0..ITEMS {
+        let (fields, key) = (Fields { expiry: EXPIRY, ..Fields::default() }, number.to_le_bytes());
+        let layout = hot.layout(&fields, key.len(), VALUE_BYTES);
+        let mut draft = hot.draft(layout, &fields, &key, map).expect("there is room");
+        draft.write(&[7; VALUE_BYTES]);
+        let sequence = map.mutations.fetch_add(1, Relaxed) + 1;
+        last = draft.publish(sequence as u32, 0, 0);
+        lock(&map.places).insert(key.to_vec(), last);
+    }
+    let id = hot.class_at(last);
+    (hot, id)
+}
+
+fn has(map: &Map, key: &[u8]) -> bool {
+    lock(&map.places).contains_key(key)
+}
+
+/// Whoever read an item for the first time, touched it or got its win token while it was copied
+/// lost it: the tier below did not take what had changed, and so it was evicted.
+#[test]
+fn what_changes_while_it_is_copied_stays_and_others_go_for_it() {
+    const CHANGED: usize = 3;
+    for &replacement in POLICIES {
+        for (change, is_background) in
+            [(READ, true), (WON, true), (TOUCHED, true), (TOUCHED, false), (READ, false)]
+        {
+            let map = Map::default();
+            let (hot, id) = filled(replacement, &map);
+            let links = Busy { is_background, ..Busy::new(&hot, &map, change, CHANGED) };
+            let left = hot.push_out(id, Wish::new(2 * CHANGED), &links);
+            assert!(left >= CHANGED, "{replacement:?}: {left}");
+            let offered = links.offered.take();
+            let (changed, refused) = offered.split_at(CHANGED);
+            assert!(changed.iter().all(|key| has(&map, key)), "{replacement:?}");
+            assert!(!refused.is_empty() && refused.iter().all(|key| !has(&map, key)));
+            assert_eq!(lock(&map.places).len(), ITEMS as usize - left, "{replacement:?}");
+        }
+    }
+}
+
+#[test]
+fn a_round_ends_and_a_store_gets_room_though_everything_changes_all_the_time() {
+    for &replacement in POLICIES {
+        let map = Map::default();
+        let (hot, id) = filled(replacement, &map);
+        let mut links = Busy::new(&hot, &map, TOUCHED, usize::MAX);
+        assert_eq!(hot.demote(id, Wish::new(1), &links), 0, "{replacement:?}");
+        assert!(links.offered.borrow().len() >= ITEMS as usize, "{replacement:?}");
+        assert_eq!(lock(&map.places).len(), ITEMS as usize);
+        // Nothing that came up is out of its order for good.
+        links.is_background = false;
+        assert!(hot.push_out(id, Wish::new(1), &links) > 0, "{replacement:?}");
+        links.changes.set(0);
+        links.is_background = true;
+        hot.demote(id, Wish::new(ITEMS as usize), &links);
+        assert!(lock(&map.places).is_empty(), "{replacement:?}");
+    }
+}
+
+/// All that is left in a slab that leaves is evicted.
+#[test]
+fn what_changes_in_a_slab_that_leaves_is_offered_again() {
+    let map = Map::default();
+    let (hot, id) = filled(Replacement::Clock, &map);
+    let links = Busy { takes: true, ..Busy::new(&hot, &map, TOUCHED, 1) };
+    let (key, place) = {
+        let places = lock(&map.places);
+        let (key, &place) = places.iter().next().expect("there are items");
+        (key.clone(), place)
+    };
+    hot.offer(id, place, &links);
+    assert_eq!(*links.offered.borrow(), [key.clone(), key.clone()]);
+    assert!(!has(&map, &key));
+}
