@@ -466,8 +466,8 @@ impl Builder {
         if let Some(Some(head)) = self.image {
             return (head.sequence, Chores::restoring(&head));
         }
-        let is_alone = self.image.is_none() && reached.is_none();
-        let by_clock = first_sequence(unix_ms) >> if is_alone { ALONE_SHIFT } else { 0 };
+        let is_new = self.image.is_none() && reached.is_none();
+        let by_clock = if is_new { 0 } else { first_sequence(unix_ms) };
         let kept = reached.filter(|reached| reached.number != 0);
         let first = by_clock.max(kept.map_or(0, |kept| kept.number + NUMBERS_UNKEPT));
         (first, Chores::filling(first, self.memory_bytes))
@@ -551,14 +551,10 @@ fn open_flash(
     Ok(FlashTier::new(flash, fetches, entrance))
 }
 
-/// Where no process finds what another one has left, numbers have so many bits less: until 2038
-/// they are below 2^53, and right in clients that keep them in double precision. Only clients
-/// remember them then, and 4 thousand mutations in each millisecond of a process's life are enough.
-const ALONE_SHIFT: u32 = 2;
-
-/// The first number of a cache: above all that an earlier process gave, unless it had more than 16
-/// thousand mutations in each millisecond of its life, or the clock was put back. So a CAS unique
-/// from before a restart is that of no item after it.
+/// The first number of a cache whose items may be found by another one later: above all that an
+/// earlier process gave, unless it had more than 16 thousand mutations in each millisecond of its
+/// life, or the clock was put back. So a CAS unique from before a restart is that of no item after
+/// it.
 fn first_sequence(unix_ms: u64) -> u64 {
     // A second has 2^24 numbers, of which its milliseconds leave some at the end.
     (unix_ms / 1000) << 24 | (unix_ms % 1000) << 14

@@ -467,21 +467,3 @@ fn a_store_finds_room_though_others_take_free_slabs() {
         assert_eq!(refused, 0);
     }
 }
-
-/// Without flash and image numbers began at 0 in each process: a client that had read a value
-/// before a restart replaced one that it had never seen.
-#[test]
-fn a_cas_unique_of_an_earlier_process_is_that_of_no_item() {
-    let unique = |now: u32, stores: u32| {
-        let clock = Arc::new(ManualClock::new(now));
-        let cache = Cache::builder().memory_bytes(8 << 20).clock(clock).build().unwrap();
-        for _ in 0..stores {
-            cache.set(b"k", b"v", Expiry::NEVER).unwrap();
-        }
-        cache.session().get(b"k", cache.hash(b"k")).unwrap().cas()
-    };
-    let before = unique(NOW, 100_000);
-    assert!(unique(NOW + 1, 1) > before);
-    // Clients keep it as a number of double precision.
-    assert!(unique(u32::MAX / 2, 1) < 1 << 53);
-}
