@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use hot::Fields;
-use hot::mark::{FETCHED, SENT, STALE, fresh_mark};
+use hot::mark::{FETCHED, SENT, STALE, TOKENS, fresh_mark};
 use index::Hash;
 
 use crate::item::Item;
@@ -71,10 +71,9 @@ impl Session<'_> {
             return Ok(None);
         }
         // Whoever comes to a stale item may win it: that is decided above, and counted there.
-        let elsewhere = SENT | STALE;
-        let item = match self.get_below(key, hash, elsewhere) {
+        let item = match self.get_below(key, hash, TOKENS) {
             Some(item) => Some(item),
-            None => match self.get_on_flash(key, hash, elsewhere) {
+            None => match self.get_on_flash(key, hash, TOKENS) {
                 Lookup::Hit(item) => Some(item),
                 Lookup::Pending => return Err(Refusal::Pending),
                 Lookup::Miss => None,

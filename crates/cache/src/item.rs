@@ -1,6 +1,6 @@
 //! An item as a reader sees it.
 
-use hot::mark::{FETCHED, SENT, STALE, fresh_mark, idle_seconds};
+use hot::mark::{FETCHED, STALE, TOKENS, fresh_mark, idle_seconds};
 
 use crate::below::Row;
 use crate::cache::Cache;
@@ -145,7 +145,7 @@ impl<'s> Item<'s> {
 
     /// Whether somebody is, or shall be, recomputing it.
     pub(crate) fn is_in_recache(&self) -> bool {
-        self.mark & (STALE | SENT) != 0
+        self.mark & TOKENS != 0
     }
 
     /// Whether the client that stored it sent the key in base64.

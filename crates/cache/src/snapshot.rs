@@ -3,13 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use hot::mark::{FETCHED, SENT, STALE};
+use hot::mark::KEPT;
 use hot::{Fields, ItemRef};
 
 use crate::cache::Cache;
-
-/// Bits of a mark that go down and come up with an item.
-const MARK_KEPT: u8 = FETCHED | SENT | STALE;
 
 /// An item beside its key and value. Made before these are copied: whatever is copied is at least
 /// as new.
@@ -79,5 +76,5 @@ impl Cache {
 
 /// What may change of a published item and goes down with it: its expiry, and bits of its mark.
 fn mutable(item: ItemRef<'_>) -> (u32, u8) {
-    (item.expiry(), item.mark().load(Ordering::Relaxed) & MARK_KEPT)
+    (item.expiry(), item.mark().load(Ordering::Relaxed) & KEPT)
 }

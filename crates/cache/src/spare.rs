@@ -32,17 +32,14 @@
 use std::sync::atomic::Ordering;
 
 use hot::ItemRef;
-use hot::mark::{SENT, STALE};
+use hot::mark::TOKENS;
 use index::Hash;
 use memory::{Guard, Place};
 
 use crate::cache::Cache;
 
-/// Bits of a mark that a row would have to have as well.
-const TOKENS: u8 = SENT | STALE;
-
-/// Whether an item has marks that its row has not. Under the lock of its index table, under which
-/// they are given.
+/// Whether an item has marks that its row has not, and would have to have. Under the lock of its
+/// index table, under which they are given.
 pub(crate) fn has_tokens(item: ItemRef<'_>) -> bool {
     item.mark().load(Ordering::Relaxed) & TOKENS != 0
 }

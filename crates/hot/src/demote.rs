@@ -20,7 +20,7 @@ use stdx::sync::lock;
 
 use crate::class::Class;
 use crate::evict::{GROUP, Victim, Wish};
-use crate::mark::{FETCHED, SENT, STALE};
+use crate::mark::KEPT;
 use crate::rescue::RESCUES_MAX;
 use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS};
 
@@ -31,22 +31,19 @@ const HANDED_MAX: usize = RESCUES_MAX;
 /// nothing of the slab can stay.
 const OFFERS_MAX: usize = 2;
 
-/// Bits of a mark by which an item is another one than was looked at. The other bits change with
-/// each hit, which the hand has judged by then.
-const MARK_STATE: u8 = FETCHED | SENT | STALE;
-
 /// What an item was when it was looked at, in all that may change of it in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct State {
     /// Its number in the sequence of mutations.
     sequence: u32,
     expiry: u32,
+    /// Without what changes with each hit, which the hand has judged by then.
     mark: u8,
 }
 
 impl State {
     fn of(item: ItemRef<'_>) -> Self {
-        let mark = item.mark().load(Ordering::Relaxed) & MARK_STATE;
+        let mark = item.mark().load(Ordering::Relaxed) & KEPT;
         Self { sequence: item.sequence(), expiry: item.expiry(), mark }
     }
 

@@ -18,7 +18,7 @@ use crate::layout::{
     EXTRA_BASE64, EXTRA_EARLY, Fields, KEY_IS_SPLIT, LONG_CHAINED, Layout, PIECE_IS_SPLIT,
     SHAPE_COST, SHAPE_CUSTOM, SHAPE_EXPIRY, SHAPE_EXTRA, SHAPE_FLAGS, SHAPE_LONG, SHAPE_VALUE,
 };
-use crate::mark::{SENT, STALE};
+use crate::mark::TOKENS;
 
 /// A chunk whose bytes are an item's first.
 ///
@@ -259,7 +259,7 @@ impl<'a> ItemRef<'a> {
     /// Whether no client holds a win token for it, or is to get one: that is told by a mark which
     /// the item could lose on its way to another chunk.
     pub(crate) fn may_move(&self) -> bool {
-        self.mark().load(Ordering::Relaxed) & (SENT | STALE) == 0
+        self.mark().load(Ordering::Relaxed) & TOKENS == 0
     }
 
     /// What stands beside key and value, to store it again with room for the same.

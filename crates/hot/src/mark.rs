@@ -18,6 +18,10 @@ pub const FETCHED: u8 = 1 << 1;
 pub const SENT: u8 = 1 << 2;
 /// The mark's bit that says: invalidated, and not yet recomputed.
 pub const STALE: u8 = 1 << 3;
+/// What a mark says of win tokens.
+pub const TOKENS: u8 = SENT | STALE;
+/// What goes down and comes up with an item. The rest of its mark changes with each hit.
+pub const KEPT: u8 = FETCHED | TOKENS;
 const STAMP_SHIFT: u32 = 4;
 /// Stamps are 1 to this.
 const STAMPS: u32 = 15;
@@ -32,7 +36,7 @@ pub fn fresh_mark(now: u32) -> u8 {
 /// The mark after a hit at `now`.
 #[inline]
 pub fn hit_mark(mark: u8, now: u32) -> u8 {
-    (mark & (SENT | STALE)) | stamp(now) << STAMP_SHIFT | FETCHED | RECENT
+    (mark & TOKENS) | stamp(now) << STAMP_SHIFT | FETCHED | RECENT
 }
 
 /// Seconds since the last access that left a stamp: exact to a minute for a quarter of an hour,
@@ -55,7 +59,7 @@ mod tests {
     fn a_mark_is_never_zero_and_tells_the_minutes() {
         for now in (0..4000).step_by(7) {
             let mark = fresh_mark(now);
-            assert!(mark != 0 && mark & (RECENT | FETCHED | SENT | STALE) == 0);
+            assert!(mark != 0 && mark & (RECENT | KEPT) == 0);
             assert_eq!(idle_seconds(mark, now), 0);
             assert!(idle_seconds(mark, now + 600) <= 600);
             assert!(idle_seconds(mark, now + 600) >= 600 - STAMP_SECONDS);

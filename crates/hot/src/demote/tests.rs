@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use memory::{Arena, Epochs, SizeClasses};
 
 use super::*;
+use crate::mark::{FETCHED, SENT};
 use crate::order::hammer::Map;
 use crate::{ChunkLayout, Draft, Fields, Replacement, Unlinked};
 
