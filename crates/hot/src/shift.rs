@@ -32,21 +32,24 @@
 //! was read as well, the slab is spared instead. Who needs a slab waits for one that is about to
 //! leave, and for chunks of a class from which one is to leave and something to be rescued.
 
+mod spare;
+
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use memory::{ClassId, Guard, Place, SlabId};
 use policy::cost::Cost;
-use policy::rebalance::{AGE_RATIO_MIN, Look, Worths, is_much_older, is_settled};
+use policy::rebalance::{AGE_RATIO_MIN, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
 use crate::class::{Class, Room};
-use crate::evict::{GROUP, Made, Wish};
+use crate::evict::{GROUP, Made};
 use crate::rescue::RescueRoom;
-use crate::slab::Slab;
 use crate::vacate::Vacated;
 use crate::{Hot, Links, PRESSED_BEHIND, PRESSED_CLASS, Shortage};
+
+use spare::Renewed;
 
 /// Chunks that are emptied before the class's lock is let go for a moment.
 const DRAIN_STEP: u32 = 512;
@@ -56,13 +59,6 @@ const LOOKS_MAX: usize = 4;
 const RESCUE_WAITS_MAX: u32 = 8;
 /// How often that is repeated for a request that has to have a slab.
 const ANY_ROUNDS_MAX: usize = 4;
-/// Slabs of one class that may be closed at a time.
-const CLOSED_MAX: usize = 4;
-/// Chunks that say what is in a slab: all that were used, where these are few enough that each
-/// matters.
-const LOOK_CHUNKS_MAX: usize = 1024;
-/// Chunks at the front of an order that come up under one lock of the class.
-const NEXT_STEP: usize = 256;
 /// Items that the background evicts from one class before it looks at the others.
 const REFILL_BATCH: usize = 128;
 
@@ -280,109 +276,6 @@ impl Hot {
         (offers, worths)
     }
 
-    /// Spares or closes a slab that was offered, for what is in it, which is so many times as old
-    /// as what would be evicted otherwise. Returns whether it did.
-    fn spare(&self, offer: &Offer, times: f64, looks: &mut usize, links: &dyn Links) -> bool {
-        // What waits in magazines would look like drafts.
-        self.collect(offer.class);
-        let renewed = {
-            let guard = self.epochs.pin();
-            let zone = self.zone();
-            let mut class = lock(self.class(offer.class));
-            if !class.is_oldest(zone, offer.slab) {
-                return true;
-            }
-            let is_only = class.staying() == 1;
-            // A size that is rare needs no more than its only slab, and would need it back at once.
-            if is_only && std::mem::take(&mut class.stores) {
-                class.spare(zone, offer.slab, links.mutations());
-                return true;
-            }
-            *looks += 1;
-            let look = self.look(&guard, &mut class, offer.slab, times, links);
-            let was_used = look.was_used_lately();
-            if !was_used && !look.has_newest() {
-                return false;
-            }
-            let renewed = self.judge(&guard, &mut class, offer.slab);
-            if was_used || is_only || class.closed.len() == CLOSED_MAX {
-                class.spare(zone, offer.slab, links.mutations());
-            } else {
-                class.close(zone, offer.slab, links.mutations());
-            }
-            renewed
-        };
-        self.judge_next(offer, renewed, links);
-        true
-    }
-
-    /// Has what comes up next in a slab come up now, if its class keeps an order: the slab stays,
-    /// and if that stayed at the front, it would for as long as nothing is stored in the class, and
-    /// all other slabs would look young beside it. What was read is renewed; what was not goes,
-    /// since it is much older than what would go otherwise. Where the class has little else, what
-    /// this look `renewed` comes up again, without its mark by now: that is where it ends.
-    fn judge_next(&self, offer: &Offer, mut renewed: Renewed, links: &dyn Links) {
-        let mut left = self.zone().slab(offer.slab).touched() as usize;
-        while left > 0 {
-            let (looks, unread) = {
-                let guard = self.epochs.pin();
-                let mut class = lock(self.class(offer.class));
-                self.renew_next(&guard, &mut class, offer.slab, &mut renewed)
-            };
-            if looks == 0 {
-                break;
-            }
-            left = left.saturating_sub(looks);
-            if unread > 0 {
-                self.push_out(offer.class, Wish::of_unread(unread), links);
-            }
-        }
-    }
-
-    /// Takes what comes up next away from the front of an order, if it lies in this slab, but for
-    /// what nobody read, until it comes to what was `renewed` before. Returns how many chunks it
-    /// looked at, and how many those items have that stay at the front.
-    fn renew_next(
-        &self,
-        guard: &Guard<'_>,
-        class: &mut Class,
-        slab_id: SlabId,
-        renewed: &mut Renewed,
-    ) -> (usize, usize) {
-        let (zone, slab) = (self.zone(), self.zone().slab(slab_id));
-        class.keeper.enter_waiting(zone);
-        let mut ahead = [Place(0); NEXT_STEP];
-        let count = class.keeper.order().map_or(0, |order| order.ahead(zone, &mut ahead));
-        let is_there = |&&place: &&Place| zone.arena.locate(place).0 == slab_id;
-        let (mut looks, mut unread) = (0, 0);
-        for &place in ahead[..count].iter().take_while(is_there) {
-            let number = slab.number(&self.arena, place);
-            if renewed.has(number) {
-                break;
-            }
-            looks += 1;
-            let comes_up = self.published(guard, place);
-            if comes_up.is_some() && !class.is_for_hand(slab, slab_id) {
-                class.keeper.leave(zone, place);
-                continue;
-            }
-            match self.judged_here(guard, class.id, place) {
-                Some((item, _)) if !class.keeper.spares(item) => {
-                    unread += item.layout().pieces().max(1);
-                    continue;
-                }
-                Some((item, owner)) if self.has_its_mark(item, owner, place) => {
-                    class.keeper.judge(item);
-                }
-                _ => {}
-            }
-            class.keeper.leave(zone, place);
-            class.keeper.renew(zone, place);
-            renewed.note(number);
-        }
-        (looks, unread)
-    }
-
     /// Evicts what is in a slab, but for what is rescued; the slab leaves its class then. Unless it
     /// has to go it waits until there is room for what should be rescued.
     fn drain(&self, offer: &Offer, must: bool, links: &dyn Links) -> Drained {
@@ -479,66 +372,6 @@ impl Hot {
             Some(_) => alone.min(self.victim_age(guard, class, links)),
             None => alone,
         }
-    }
-
-    /// Takes from the chunks that a look at a slab sees what spared their items, as a hand does. In
-    /// an order they are renewed, as if they had come up. Returns which ones were.
-    fn judge(&self, guard: &Guard<'_>, class: &mut Class, slab_id: SlabId) -> Renewed {
-        let (zone, slab) = (self.zone(), self.zone().slab(slab_id));
-        let mut renewed = Renewed::default();
-        for number in (0..slab.touched()).step_by(look_step(slab)) {
-            let place = slab.place(&self.arena, slab_id, number);
-            if let Some((item, owner)) = self.published(guard, place)
-                && self.has_its_mark(item, owner, place)
-                && class.keeper.spares(item)
-            {
-                class.keeper.judge(item);
-                class.keeper.leave(zone, place);
-                class.keeper.renew(zone, place);
-                renewed.note(number);
-            }
-        }
-        renewed
-    }
-
-    /// What is in a slab, by some of its chunks. In an order by costs, what is dear counts as read
-    /// lately if it would stay even though inflation had come as far as where the other victims
-    /// are: `times` as far.
-    fn look(
-        &self,
-        guard: &Guard<'_>,
-        class: &mut Class,
-        slab_id: SlabId,
-        times: f64,
-        links: &dyn Links,
-    ) -> Look {
-        let slab = self.zone().slab(slab_id);
-        let slab_age = self.slab_age(guard, class, slab_id, links);
-        let step = look_step(slab);
-        let mut look = Look { chunks: class.chunks_per_slab / step, ..Look::default() };
-        let mut published = 0;
-        for number in (0..slab.touched()).step_by(step) {
-            let place = slab.place(&self.arena, slab_id, number);
-            let Some((item, owner)) = self.published(guard, place) else {
-                continue;
-            };
-            published += 1;
-            if links.is_gone(item) {
-                continue;
-            }
-            let is_spared = class.keeper.spares(item);
-            let order = class.keeper.order();
-            let is_dear = order.is_some_and(|order| order.stays(self.zone(), place, times));
-            // With its first chunk an item in pieces loses them all; for a piece it is rescued.
-            let begins = owner == place && item.layout().is_chained();
-            let chunks = if begins { item.layout().total_bytes() / class.cut.bytes } else { 1 };
-            look.add(links.age(item), slab_age, is_spared || is_dear, chunks);
-        }
-        if step == 1 {
-            // What is used and not published is a draft, newer than all else, or in limbo.
-            look.add_drafts(class.used_in(self.zone(), slab_id).saturating_sub(published));
-        }
-        look
     }
 
     /// Frees what readers have left behind in every class.
@@ -727,27 +560,6 @@ impl Hot {
         for (_, place) in numbers.filter_map(victim) {
             self.unlink(guard, class, links, place, chained);
         }
-    }
-}
-
-/// A look at a slab is at one in so many chunks.
-pub(crate) fn look_step(slab: &Slab) -> usize {
-    (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1)
-}
-
-/// Which chunks of a slab, by their numbers, were renewed in one look at it.
-#[derive(Debug, Default)]
-struct Renewed(Vec<bool>);
-
-impl Renewed {
-    fn note(&mut self, number: u32) {
-        let number = number as usize;
-        self.0.resize(self.0.len().max(number + 1), false);
-        self.0[number] = true;
-    }
-
-    fn has(&self, number: u32) -> bool {
-        self.0.get(number as usize).is_some_and(|&is_renewed| is_renewed)
     }
 }
 
