@@ -21,11 +21,10 @@ use stdx::sync::lock;
 use crate::class::Class;
 use crate::evict::{GROUP, Victim, Wish};
 use crate::mark::KEPT;
-use crate::rescue::RESCUES_MAX;
 use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS};
 
-/// Chunks that a store hands down of a slab: what it rescues of one takes as long.
-const HANDED_MAX: usize = RESCUES_MAX;
+/// Chunks that a store hands down of a slab.
+const HANDED_MAX: usize = 2048;
 
 /// Times that an item of a slab that leaves is offered to the tier below, if it changes each time:
 /// nothing of the slab can stay.

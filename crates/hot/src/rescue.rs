@@ -27,8 +27,9 @@ use crate::{Hot, Links};
 const LOOK_STEP: u32 = 256;
 /// Items that go at once to make more room for what is rescued, if others took what was made.
 const ROOM_BATCH: usize = 32;
-/// Chunks of items that are rescued from one slab at the most: a store may be waiting for it.
-pub(crate) const RESCUES_MAX: usize = 2048;
+/// Chunks of items that are rescued from one slab at the most, where its own are fewer: those of
+/// items in pieces lie in other slabs, too.
+const RESCUES_MAX: usize = 2048;
 /// An item in pieces is rescued if it has at most one in so many of the chunks of their class:
 /// others would have to go for too much of it.
 const PIECES_SHARE: usize = 4;
@@ -62,8 +63,10 @@ impl Rescues {
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.chunks.iter().map(|(_, chunks)| chunks).sum::<usize>() >= RESCUES_MAX
+    /// Whether that is enough for a slab of so many chunks.
+    fn is_enough(&self, slab_chunks: usize) -> bool {
+        let chunks: usize = self.chunks.iter().map(|(_, chunks)| chunks).sum();
+        chunks >= slab_chunks.max(RESCUES_MAX)
     }
 }
 
@@ -72,8 +75,9 @@ impl Hot {
     pub(crate) fn rescues(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) -> Rescues {
         let pieces_max = lock(self.class(self.largest_class())).chunks() / PIECES_SHARE;
         let slab_age = self.zone().slab(slab_id).age(links.mutations());
+        let slab_chunks = lock(self.class(id)).chunks_per_slab;
         let (mut rescues, mut begin) = (Rescues::default(), 0);
-        while !rescues.is_full() {
+        while !rescues.is_enough(slab_chunks) {
             let (guard, mut found) = (self.epochs.pin(), Vec::new());
             let end = self.find_rescues(&guard, id, slab_id, begin, links, &mut found);
             for (item, owner, is_spared) in found {
@@ -278,3 +282,6 @@ impl Hot {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,11 +17,10 @@ use stdx::sync::lock;
 
 use crate::class::{Class, Taken, Zone};
 use crate::evict::GROUP;
-use crate::rescue::RESCUES_MAX;
 use crate::{Hot, ItemRef, Links};
 
 /// Chunks of items that move before a store, or the background, looks after other things.
-const MOVES_MAX: usize = RESCUES_MAX;
+const MOVES_MAX: usize = 2048;
 /// What lies in pieces moves if it has no more bytes: a store may be waiting while it is copied,
 /// and a slab may have several.
 const PIECED_BYTES_MAX: usize = 1 << 20;

@@ -1,0 +1,81 @@
+//! What is read lately in slabs of many small items.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use memory::{Arena, Epochs, SizeClasses};
+
+use super::*;
+use crate::mark::hit_mark;
+use crate::order::hammer::Map;
+use crate::{ChunkLayout, Replacement, Shortage, TEST_ARENA_BYTES};
+
+const ALL: [Replacement; 4] =
+    [Replacement::Clock, Replacement::CostClock, Replacement::Lru, Replacement::GdWheel];
+/// Slabs that are used.
+const SLABS: usize = 12;
+/// Of the small items, which come first: a slab holds some 20,000.
+const SMALL_BYTES: usize = 70;
+/// One in so many of these is read all the time.
+const HOT_EVERY: usize = 3;
+/// Of those that come then, and how many these are.
+const LARGE_BYTES: usize = 900;
+const LARGE: u32 = 20_000;
+/// The hot ones that are read at each store.
+const READ: usize = 30;
+/// Sessions in which a store is tried. A server gives up after 64.
+const TRIES_MAX: usize = 32;
+
+/// A zone that uses a few slabs of 2 MiB.
+fn zone(replacement: Replacement) -> Hot {
+    let arena = Arc::new(Arena::new(0, TEST_ARENA_BYTES, 8).expect("addresses are there"));
+    assert_eq!(arena.slab_bytes(), memory::arena::SLAB_BYTES_MAX);
+    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
+    let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
+    Hot::new(arena, epochs, sizes, layout, replacement, 50, |slabs| slabs - SLABS)
+}
+
+/// Reads an item, if it is there.
+fn read(hot: &Hot, map: &Map, number: u32) -> bool {
+    let guard = hot.epochs.pin();
+    let place = lock(&map.places).get(&number.to_le_bytes()[..]).copied();
+    // SAFETY: the map led to it under this guard.
+    let item = place.map(|place| unsafe { hot.item(&guard, place) });
+    item.inspect(|item| item.mark().store(hit_mark(item.mark().load(Relaxed), 0), Relaxed));
+    item.is_some()
+}
+
+/// Only 2048 were rescued from a slab, and the others that were read went with it.
+#[test]
+#[cfg_attr(miri, ignore = "slabs of 2 MiB")]
+fn what_is_read_all_the_time_is_rescued_however_many_a_slab_has() {
+    for replacement in ALL {
+        let (hot, map) = (zone(replacement), Map::default());
+        let store = |number, bytes| map.store(&hot, number, bytes);
+        let small = (0..).find(|&number| {
+            store(number, SMALL_BYTES).expect("there is a slab");
+            hot.arena.used_slabs() == SLABS - 1
+        });
+        let small = small.expect("memory ends");
+        let read_now: Vec<u32> = (0..small).step_by(HOT_EVERY).collect();
+        let mut next = read_now.iter().cycle();
+        for number in small + 1..=small + LARGE {
+            let tries = (0..TRIES_MAX).find(|_| match store(number, LARGE_BYTES) {
+                Ok(_) => true,
+                Err(shortage) => {
+                    assert_eq!(shortage, Shortage::Pinned);
+                    hot.epochs.try_reach(hot.epochs.latest_tag());
+                    false
+                }
+            });
+            assert!(tries.is_some(), "{replacement:?}: store {number} is refused");
+            next.by_ref().take(READ).for_each(|&number| _ = read(&hot, &map, number));
+        }
+        let lost = read_now.iter().filter(|&&number| !read(&hot, &map, number)).count();
+        let class = lock(hot.class(hot.sizes.class_for(SMALL_BYTES + 12)));
+        let counters = class.counters;
+        assert!(lost * 100 <= read_now.len(), "{replacement:?}: {lost} lost, {counters:?}");
+        assert!(class.chunks_per_slab > 2 * HOT_EVERY * RESCUES_MAX, "{}", class.chunks_per_slab);
+        assert!(counters.slabs_lost >= 2, "{replacement:?}: {counters:?}");
+    }
+}
