@@ -129,6 +129,9 @@ pub(crate) struct Class {
     pub(crate) awaits: Option<Tag>,
     /// How often a store was told to wait for readers since chunks last came free that they left.
     pub(crate) waiting: usize,
+    /// How often in a row a slab of it was to leave, and chunks for what is rescued were to come
+    /// first.
+    pub(crate) rescues_waited: u32,
     /// The background makes chunks free until the reserve is what it should be.
     refills: bool,
     /// Chunks of larger classes that were allocated since the class last got a slab.
@@ -209,6 +212,7 @@ impl Class {
             evicted_since: chunks_per_slab,
             awaits: None,
             waiting: 0,
+            rescues_waited: 0,
             refills: false,
             borrowed: 0,
             stores: false,
@@ -443,6 +447,7 @@ impl Class {
     /// Lets a slab stay for another round, as if the hand had just come by.
     pub(crate) fn spare(&mut self, zone: Zone<'_>, id: SlabId, mutations: u64) {
         zone.slab(id).pass(mutations);
+        self.rescues_waited = 0;
         let Some(at) = self.slabs.iter().position(|&other| other == id) else {
             return;
         };

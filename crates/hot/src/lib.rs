@@ -212,8 +212,6 @@ pub struct Hot {
     pressed: AtomicU8,
     /// Some class had a slab to spare when the background last came by.
     may_vacate: AtomicBool,
-    /// How often in a row a slab was to leave, and chunks for what is rescued were to come first.
-    rescues_waited: AtomicU32,
     /// Only if items move to their columns.
     heat: Option<Box<Heat>>,
     /// Only if there are any.
@@ -288,7 +286,6 @@ impl Hot {
             spare_slabs,
             pressed,
             may_vacate: AtomicBool::new(false),
-            rescues_waited: AtomicU32::new(0),
             heat: None,
             quotas: None,
             magazines: None,

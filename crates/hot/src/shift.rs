@@ -55,7 +55,8 @@ use spare::Renewed;
 const DRAIN_STEP: u32 = 512;
 /// Slabs that are looked at for one request before it goes on without.
 const LOOKS_MAX: usize = 4;
-/// How often in a row slabs stay because chunks for what is rescued of them are to come first.
+/// How often in a row slabs of a class stay because chunks for what is rescued of them are to come
+/// first.
 const RESCUE_WAITS_MAX: u32 = 8;
 /// How often that is repeated for a request that has to have a slab.
 const ANY_ROUNDS_MAX: usize = 4;
@@ -335,12 +336,11 @@ impl Hot {
         if !slab.is_draining() {
             return (Drained::Stays, renewed);
         }
-        let waited = self.rescues_waited.load(Ordering::Relaxed);
         let is_closed = class.closed.contains(&offer.slab);
         let drained = match room {
             // Whoever stores in the class takes of what comes: that is not waited for for ever.
-            RescueRoom::Coming if !must && waited < RESCUE_WAITS_MAX => {
-                self.rescues_waited.store(waited + 1, Ordering::Relaxed);
+            RescueRoom::Coming if !must && class.rescues_waited < RESCUE_WAITS_MAX => {
+                class.rescues_waited += 1;
                 if !is_closed {
                     class.stop_draining(zone, offer.slab);
                 }
@@ -356,7 +356,7 @@ impl Hot {
                 Drained::Stays
             }
             _ => {
-                self.rescues_waited.store(0, Ordering::Relaxed);
+                class.rescues_waited = 0;
                 class.closed.retain(|&other| other != offer.slab);
                 Drained::Leaves
             }
@@ -596,3 +596,6 @@ struct Offer {
     /// The class has no other that stays.
     is_last: bool,
 }
+
+#[cfg(test)]
+mod tests;

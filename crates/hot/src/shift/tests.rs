@@ -1,0 +1,81 @@
+//! Slabs that are to leave while something in them is read.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use memory::{Arena, Epochs, SizeClasses};
+
+use super::*;
+use crate::mark::hit_mark;
+use crate::order::hammer::Map;
+use crate::{ChunkLayout, Replacement};
+
+const ALL: [Replacement; 4] =
+    [Replacement::Clock, Replacement::CostClock, Replacement::Lru, Replacement::GdWheel];
+const MEMORY_BYTES: usize = 4 << 20;
+/// Values of three classes.
+const BYTES: [usize; 3] = [500, 900, 1500];
+
+fn zone(replacement: Replacement) -> Hot {
+    let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
+    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
+    let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
+    Hot::new(arena, epochs, sizes, layout, replacement, 50, |_| 1)
+}
+
+/// Stores items until so many slabs are used and their class has no free chunk. Returns the class,
+/// and where they are.
+fn fill(hot: &Hot, map: &Map, bytes: usize, used_slabs: usize) -> (ClassId, Vec<Place>) {
+    let (first, mut places) = (lock(&map.places).len() as u32, Vec::new());
+    for number in first.. {
+        places.push(map.store(hot, number, bytes).expect("the memory is not full"));
+        let id = hot.class_at(places[0]);
+        if hot.arena.used_slabs() >= used_slabs && lock(hot.class(id)).free == 0 {
+            return (id, places);
+        }
+    }
+    unreachable!("memory ends")
+}
+
+/// Reads the item at a place, where there is one.
+fn read(hot: &Hot, place: Place) {
+    let guard = hot.epochs.pin();
+    // SAFETY: the map leads to it, and nobody unlinks anything.
+    let mark = unsafe { hot.item(&guard, place) }.mark();
+    mark.store(hit_mark(mark.load(Relaxed), 0), Relaxed);
+}
+
+/// Has the slab leave that a class would miss least.
+fn drain_oldest(hot: &Hot, map: &Map, id: ClassId) -> Drained {
+    let offers = hot.offers(map).0;
+    let offer = offers.iter().find(|offer| offer.class == id).expect("it has slabs");
+    hot.drain(offer, false, map)
+}
+
+/// What one class had waited for, long ago perhaps, was not waited for in another: its slab went
+/// before the chunks for what was read there had come.
+#[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
+fn each_class_waits_for_what_is_rescued_and_again_once_a_slab_was_spared() {
+    for replacement in ALL {
+        let (hot, map) = (zone(replacement), Map::default());
+        let (first, of_first) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() / 2);
+        let (second, of_second) = fill(&hot, &map, BYTES[1], hot.arena.limit_slabs() - 1);
+        of_first.iter().chain(&of_second).step_by(10).for_each(|&place| read(&hot, place));
+        let _reader = hot.epochs.pin();
+        for round in 0..RESCUE_WAITS_MAX {
+            assert_eq!(drain_oldest(&hot, &map, first), Drained::Waits, "{replacement:?}, {round}");
+        }
+        assert_eq!(drain_oldest(&hot, &map, second), Drained::Waits, "{replacement:?}");
+        {
+            let mut class = lock(hot.class(first));
+            let mutations = map.mutations.load(Relaxed);
+            let oldest = class.oldest_slab(hot.zone(), mutations).expect("it has slabs");
+            class.spare(hot.zone(), oldest, mutations);
+        }
+        for round in 0..RESCUE_WAITS_MAX {
+            assert_eq!(drain_oldest(&hot, &map, first), Drained::Waits, "{replacement:?}, {round}");
+        }
+        assert_eq!(drain_oldest(&hot, &map, first), Drained::Leaves, "{replacement:?}");
+    }
+}
