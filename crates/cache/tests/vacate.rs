@@ -163,33 +163,3 @@ fn the_background_rests_while_nothing_may_leave_for_a_lower_limit() {
         assert!(rests(), "{:?}", cache.stats());
     }
 }
-
-/// It left at once, and so it was not noticed that it had: another went as well.
-#[test]
-fn when_an_empty_slab_goes_to_another_size_nothing_is_evicted_with_it() {
-    const SMALL: u32 = 100;
-    for policy in [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel] {
-        let builder = Cache::builder().memory_bytes(8 << 20).compress(false).policy(policy);
-        let cache = builder.clock(Arc::new(ManualClock::new(NOW))).build().unwrap();
-        let small = |number: u32| format!("small-{number}").into_bytes();
-        (0..SMALL).for_each(|number| cache.set(&small(number), b"little", Expiry::NEVER).unwrap());
-        (0..SMALL).for_each(|number| assert!(cache.remove(&small(number))));
-        let (mut before, mut table_bytes) = (cache.stats(), 0);
-        // It goes when it is twice as old as what the large ones evict.
-        for number in 0..80_000 {
-            let key = format!("large-{number}");
-            cache.set(key.as_bytes(), &[b'v'; LARGE_BYTES], Expiry::NEVER).unwrap();
-            let after = cache.stats();
-            if after.evicted == 0 || after.table_slab_bytes < table_bytes {
-                table_bytes = after.table_slab_bytes;
-            }
-            // If the index has taken one since it had the fewest, this one is in its place.
-            let is_for_tables = after.table_slab_bytes > table_bytes;
-            if after.slabs_moved > before.slabs_moved && !is_for_tables {
-                assert_eq!(after.evicted, before.evicted, "{policy:?}: {after:?}");
-            }
-            before = after;
-        }
-        assert!(before.slabs_moved == 1 && before.evicted > 60_000, "{policy:?}: {before:?}");
-    }
-}

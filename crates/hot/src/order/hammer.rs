@@ -311,7 +311,7 @@ fn few_classes(slab_bytes: usize, side_bits: usize) -> Option<SizeClasses> {
 }
 
 /// Empties magazines and limbo.
-fn settle(hot: &Hot) {
+pub(crate) fn settle(hot: &Hot) {
     hot.collect_all();
     while hot.classes.iter().any(|class| lock(class).in_limbo() > 0) {
         hot.sweep();

@@ -7,12 +7,14 @@ use memory::{Arena, Epochs, SizeClasses};
 
 use super::*;
 use crate::mark::hit_mark;
-use crate::order::hammer::Map;
+use crate::order::hammer::{Map, settle};
 use crate::{ChunkLayout, Replacement};
 
 const ALL: [Replacement; 4] =
     [Replacement::Clock, Replacement::CostClock, Replacement::Lru, Replacement::GdWheel];
 const MEMORY_BYTES: usize = 4 << 20;
+/// Sessions in which a store is tried. A server gives up after 64.
+const ATTEMPTS: usize = 8;
 /// Values of three classes.
 const BYTES: [usize; 3] = [500, 900, 1500];
 
@@ -77,5 +79,31 @@ fn each_class_waits_for_what_is_rescued_and_again_once_a_slab_was_spared() {
             assert_eq!(drain_oldest(&hot, &map, first), Drained::Waits, "{replacement:?}, {round}");
         }
         assert_eq!(drain_oldest(&hot, &map, first), Drained::Leaves, "{replacement:?}");
+    }
+}
+
+/// It left at once, and so it was not noticed that it had: the class that asked evicted its own.
+#[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
+fn an_empty_slab_goes_to_another_class_and_nothing_with_it() {
+    for replacement in ALL {
+        let (hot, map) = (zone(replacement), Map::default());
+        let (older, of_older) = fill(&hot, &map, BYTES[0], 1);
+        let guard = hot.epochs.pin();
+        lock(&map.places).clear();
+        // SAFETY: the map led to them until just now, under this guard.
+        of_older.into_iter().for_each(|place| unsafe { hot.retire(&guard, place) });
+        drop(guard);
+        settle(&hot);
+        map.mutations.fetch_add(1 << 20, Relaxed);
+        let (newer, of_newer) = fill(&hot, &map, BYTES[1], hot.arena.limit_slabs() - 1);
+        // As if somebody had asked for it before.
+        lock(hot.class(older)).stores = false;
+        let number = of_newer.len() as u32 + 1;
+        let tries = (1..=ATTEMPTS).find(|_| map.store(&hot, number, BYTES[1]).is_ok());
+        assert!(tries.is_some(), "{replacement:?}");
+        let counters = |id| lock(hot.class(id)).counters;
+        let counts = (counters(newer).evicted, counters(older).slabs_lost);
+        assert_eq!(counts, (0, 1), "{replacement:?}, {tries:?} tries");
     }
 }
