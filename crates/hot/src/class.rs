@@ -125,7 +125,8 @@ pub(crate) struct Class {
     pub(crate) stay_mutations: u64,
     /// Chunks evicted since the class last asked for a slab in vain.
     pub(crate) evicted_since: usize,
-    /// A slab that was drained for the class comes when this is safe.
+    /// A slab that was drained for the class comes when this is safe, or what is to be rescued of
+    /// one has chunks then.
     pub(crate) awaits: Option<Tag>,
     /// How often a store was told to wait for readers since chunks last came free that they left.
     pub(crate) waiting: usize,

@@ -120,7 +120,7 @@ impl Hot {
 
     /// Sees to a slab for a class: one that can be vacated, or else, if it `may_drain`, one that is
     /// much older than what the class would evict. Returns whether the class had better wait for
-    /// the slab than evict.
+    /// the slab, or for what has to come before it leaves, than evict.
     pub(crate) fn seek_slab(&self, id: ClassId, may_drain: bool, links: &dyn Links) -> bool {
         let may_ask = {
             let mut class = lock(self.class(id));
@@ -149,7 +149,15 @@ impl Hot {
                 if !may_ask {
                     return false;
                 }
-                if links.may_evict() { self.drain_older(id, links) } else { None }
+                match self.drain_older(id, links) {
+                    (Drained::Leaves, from) => from,
+                    // What comes first does once readers have left. Asked again then.
+                    (Drained::Waits, _) => {
+                        lock(self.class(id)).awaits = Some(self.epochs.latest_tag());
+                        return true;
+                    }
+                    (Drained::Stays, _) => None,
+                }
             }
         };
         let Some(from) = from else {
@@ -167,8 +175,11 @@ impl Hot {
     }
 
     /// Drains a slab that is much older than what a class would evict, for what it keeps. Returns
-    /// whose it was.
-    fn drain_older(&self, id: ClassId, links: &dyn Links) -> Option<ClassId> {
+    /// what became of it, and whose it was.
+    fn drain_older(&self, id: ClassId, links: &dyn Links) -> (Drained, Option<ClassId>) {
+        if !links.may_evict() {
+            return (Drained::Stays, None);
+        }
         let victims = {
             let guard = self.epochs.pin();
             let mut class = lock(self.class(id));
@@ -179,17 +190,13 @@ impl Hot {
         let settled = |offer: &&Offer| offer.is_closed && is_settled(offer.age, victim_age);
         for offer in offers.iter().filter(settled) {
             match self.drain(offer, false, links) {
-                Drained::Leaves => return Some(offer.class),
-                Drained::Waits => return None,
                 Drained::Stays => {}
+                drained => return (drained, Some(offer.class)),
             }
         }
         let older = offers.iter().filter(|offer| !offer.is_closed && offer.class != id);
         let older = older.take_while(|offer| is_much_older(offer.age, victim_age));
-        match self.drain_unless_spared(older, Some(victim_age), links) {
-            (Drained::Leaves, from) => from,
-            _ => None,
-        }
+        self.drain_unless_spared(older, Some(victim_age), links)
     }
 
     /// Vacates a slab, or drains the one that is missed least if anything may be evicted.

