@@ -254,7 +254,8 @@ impl Links for Downward<'_> {
             if let Some(spent_us) = spent_us {
                 spent_us.fetch_add(us * TIMED_SHARE, Ordering::Relaxed);
             }
-            if !*is_hurried {
+            // What nobody had time for is not owed.
+            if !*is_hurried && allowance.has_any() {
                 allowance.spend(us * TIMED_SHARE);
             }
         }
@@ -291,9 +292,11 @@ impl Downward<'_> {
             }
         }
         // What the background had no time for, stores would have to do. The last of its time is for
-        // what was read: all else may never be asked for.
+        // what was read: all else may never be asked for. While most of flash is free nothing has
+        // to leave for want of time.
         let time = &mover.spill_allowance;
-        let has_time = is_straight || (time.has_any() && (is_wanted || !time.is_nearly_spent()));
+        let is_free = self.cache.flash.as_deref().is_some_and(|tier| tier.entrance.takes_all());
+        let has_time = is_free || (time.has_any() && (is_wanted || !time.is_nearly_spent()));
         let goes = (has_time && self.cache.flash_takes(is_wanted))
             || self.cache.has_spare(&self.cache.epochs.pin(), hash);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });

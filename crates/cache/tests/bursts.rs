@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use io::ManualClock;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
+use io::{Clock, ManualClock};
 use larder::{Attributes, Cache, Condition, Expiry, FlashSettings, FlashTierStats, Stats};
 use stdx::random::Xorshift;
 
@@ -26,10 +26,15 @@ fn cache(compress: bool) -> Cache {
 
 /// A cache of 8 MiB beside so many MiB of flash.
 fn cache_beside(flash_mib: usize, compress: bool) -> Cache {
+    cache_by(Arc::new(ManualClock::new(NOW)), flash_mib, compress)
+}
+
+/// The same by this clock.
+fn cache_by(clock: Arc<dyn Clock>, flash_mib: usize, compress: bool) -> Cache {
     let device = FakeDevice::new(((flash_mib << 20) / PAGE_BYTES) as u64, 1, Faults::default());
     let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
     let builder = Cache::builder().memory_bytes(8 << 20).compress(compress).flash(flash);
-    let cache = builder.clock(Arc::new(ManualClock::new(NOW))).build().unwrap();
+    let cache = builder.clock(clock).build().unwrap();
     // The background has come before.
     cache.maintain();
     cache
@@ -88,6 +93,43 @@ fn what_stores_need_room_for_moves_to_flash_while_the_background_is_behind() {
         let flash = flash_of(&stats);
         assert!(flash.handed > u64::from(ITEMS) / 10, "{flash:?}");
         assert_eq!((stats.evicted, flash.refused), (0, 0), "{stats:?}");
+        assert_eq!(found(&cache, ITEMS, 0), u64::from(ITEMS));
+    }
+}
+
+/// The time of a background that has the slowest of processors: whatever it does takes ten
+/// milliseconds of it.
+#[derive(Default)]
+struct Slow(AtomicU64);
+
+impl Clock for Slow {
+    fn unix_seconds(&self) -> u32 {
+        NOW
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn thread_cpu_us(&self) -> u64 {
+        self.0.fetch_add(10_000, Ordering::Relaxed)
+    }
+}
+
+/// Beside other programs it had soon used up its share of the time, and evicted thousands of items
+/// in a row while flash was empty: nobody else was asked.
+#[test]
+fn what_the_background_has_no_time_for_moves_to_flash_while_most_of_that_is_free() {
+    for compress in [true, false] {
+        let cache = cache_by(Arc::new(Slow::default()), 128, compress);
+        for number in 0..ITEMS {
+            put(&cache, number, 0);
+            if number % 16 == 0 {
+                cache.maintain();
+            }
+        }
+        let stats = cache.stats();
+        assert_eq!(stats.evicted, 0, "{stats:?}");
         assert_eq!(found(&cache, ITEMS, 0), u64::from(ITEMS));
     }
 }
