@@ -100,3 +100,23 @@ fn what_is_found_in_a_full_cache_is_what_was_stored() {
         }
     }
 }
+
+/// A long value has pieces in up to three classes. In one of few chunks, which that of its end may
+/// be, the newest item is soon the next to go: it was evicted as soon as the background came by,
+/// while older ones stayed.
+#[test]
+fn what_was_stored_a_moment_ago_is_not_the_next_to_go() {
+    for (layout, policy) in LAYOUTS.iter().flat_map(|&layout| POLICIES.map(|it| (layout, it))) {
+        let builder = builder(layout).memory_bytes(16 << 20).policy(policy).compress(false);
+        let cache = builder.build().unwrap();
+        let (mut random, value) = (Xorshift::seeded(1), vec![7; 1 << 20]);
+        let mut lost = 0;
+        for number in 0..1000_u32 {
+            let value = &value[..500_000 + (random.draw() % 500_000) as usize];
+            cache.set(&number.to_be_bytes(), value, Expiry::NEVER).unwrap();
+            while cache.maintain() {}
+            lost += u32::from(cache.get(&number.to_be_bytes()).is_none());
+        }
+        assert_eq!(lost, 0, "{layout:?}, {policy:?}: {:?}", cache.stats());
+    }
+}

@@ -48,6 +48,8 @@ pub(crate) const VICTIM_LOOKS: usize = 64;
 const AHEAD_SLABS: usize = 3;
 /// An item may take a chunk up to this many times its size when its own class has nothing.
 const BORROW_RATIO: usize = 2;
+/// For so many mutations an item is one of the newest: who stored it may be about to read it.
+const NEWEST_MUTATIONS: u64 = 2;
 /// How often a store makes room that others take before it gives up.
 const ATTEMPTS_MAX: usize = 64;
 
@@ -113,6 +115,12 @@ pub(crate) enum Made {
     Chunks(usize),
     /// There was nothing to be had.
     Nothing,
+}
+
+/// Whether an item was stored a moment ago, by mutations of the whole cache. In a class of which
+/// there are only a few chunks, as of the ends of long values, it may be the oldest all the same.
+pub(crate) fn is_newest(item: ItemRef<'_>, links: &dyn Links) -> bool {
+    links.age(item) < NEWEST_MUTATIONS
 }
 
 impl Hot {
@@ -428,8 +436,10 @@ impl Hot {
             // Stored long after the hand came by, in a chunk that was freed before its turn: it has
             // had no round to itself.
             let young = choosy && is_young(links.age(item), class.hand_found);
-            // Elsewhere than at its mark nothing is taken from an item: it goes in the end.
+            // Elsewhere than at its mark nothing is taken from an item: it goes in the end. So do
+            // the newest, where there are no others.
             let is_last_round = wish.steps + round > steps_max;
+            let young = young || !is_last_round && is_newest(item, links);
             let lets_go = |class: &Class| match self.has_its_mark(item, place, judged_at) {
                 _ if wish.only_unread => !class.keeper.spares(item),
                 true => !choosy || class.keeper.judge(item),

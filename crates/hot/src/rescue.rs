@@ -18,7 +18,7 @@ use policy::rebalance::is_young;
 use stdx::sync::lock;
 
 use crate::draft::Draft;
-use crate::evict::{HAND_PREFETCH, Wish};
+use crate::evict::{HAND_PREFETCH, Wish, is_newest};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
 use crate::{Hot, Links};
@@ -82,11 +82,15 @@ impl Hot {
             let end = self.find_rescues(&guard, id, slab_id, begin, links, &mut found);
             for (item, owner, is_spared) in found {
                 let pieces = item.layout().pieces();
-                if pieces > pieces_max {
+                let is_newest = is_newest(item, links);
+                if pieces > pieces_max && !is_newest {
                     continue;
                 }
                 // Of what lies in pieces other classes know.
-                let is_spared = if pieces == 0 { is_spared } else { self.is_spared(item, owner) };
+                let is_spared = match pieces {
+                    0 => is_spared,
+                    _ => is_newest || self.is_spared(item, owner),
+                };
                 if is_spared || pieces == 0 || self.was_spared(item, owner, slab_age, links) {
                     rescues.has_unjudged |= is_spared;
                     rescues.items.push((owner, item.sequence()));
@@ -137,7 +141,7 @@ impl Hot {
                     || order.is_some_and(|order| order.was_renewed(self.zone(), place)));
             // What is in limbo looks published, and may be reused as soon as the lock is let go.
             // What the index leads to while this guard is pinned stays until it is dropped.
-            let is_spared = class.keeper.spares(item);
+            let is_spared = class.keeper.spares(item) || is_newest(item, links);
             if (is_spared || was_spared)
                 && item.may_move()
                 && self.is_first_in(slab_id, item, place)
