@@ -136,7 +136,7 @@ impl FlashTier {
     /// background takes it out of the index.
     pub(crate) fn end_flush(&self) {
         self.flash.flush();
-        // Release: partner is the acquire in `Cache::purge`.
+        // Release: partner is the acquire in `Cache::begin_purge`.
         self.voided.fetch_add(1, Ordering::Release);
     }
 

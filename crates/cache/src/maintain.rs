@@ -19,6 +19,7 @@ use crate::expire::HotSweep;
 use crate::flush::RENUMBER_MUTATIONS;
 use crate::places::Fate;
 use crate::repartition::Repartitioning;
+use crate::spill::Purge;
 use crate::train::Calm;
 use crate::turn::Turn;
 
@@ -49,6 +50,8 @@ pub(crate) struct Chores {
     /// For what moves below.
     pub(crate) mover: Mover,
     walk: Option<Walk>,
+    /// Of the index, of what leads to flash.
+    pub(crate) purging: Option<Purge>,
     expiry: HotSweep,
     calm: Calm,
     repartitioning: Repartitioning,
@@ -143,7 +146,7 @@ impl Cache {
             self.make_room(room_comes, self)
         };
         chores.mover.turn.end_if_long(&*self.clock);
-        more |= self.maintain_flash(&mut chores.mover.turn);
+        more |= self.maintain_flash(&mut chores.purging, &mut chores.mover.turn);
         chores.mover.turn.end_if_long(&*self.clock);
         // What moves while a walk is under way could come to where the walk has been.
         if chores.walk.is_none() {
