@@ -356,20 +356,29 @@ impl Session<'_> {
     /// since the index was looked at.
     fn find_risen(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
         let found = self.find_present(key, hash);
-        let met_dead = || self.lower.reader.borrow().as_ref().is_some_and(Reader::met_dead);
-        if found.is_some() || !met_dead() {
+        if found.is_some() || !self.met_dead() {
             return found;
         }
-        // Who brings it up, or replaces it, lets the row below die before the index leads to what
-        // comes instead, and holds the lock of its table meanwhile.
-        let is_key = |item: ItemRef<'_>| item.has_key(key);
-        let is_above = self.cache.is_hot_decided(&self.guard, hash, is_key);
-        if is_above { self.find_present(key, hash) } else { None }
+        if self.is_hot_decided(key, hash) { self.find_present(key, hash) } else { None }
     }
 
-    /// Brings the key's item up into the hot zone if it is below; `unread` says what becomes of one
-    /// on flash that cannot be read. One that has become too large for the hot zone goes: with a
-    /// lower limit of an item, or of a quota, it could be read for ever, and not be changed.
+    /// Whether the last look into the compressed zone has passed a dead row that may have been the
+    /// key's.
+    fn met_dead(&self) -> bool {
+        self.lower.reader.borrow().as_ref().is_some_and(Reader::met_dead)
+    }
+
+    /// Whether the hot zone has the key's item when whoever is at it has let go. Who brings one up,
+    /// or replaces it, lets the row below die before the index leads to what comes instead, and
+    /// holds the lock of its table meanwhile.
+    fn is_hot_decided(&self, key: &[u8], hash: Hash) -> bool {
+        self.cache.is_hot_decided(&self.guard, hash, |item: ItemRef<'_>| item.has_key(key))
+    }
+
+    /// Brings the key's item up into the hot zone if it is below; `unread` says who wants it, and
+    /// so what becomes of one on flash that cannot be read. One that has become too large for the
+    /// hot zone goes: with a lower limit of an item, or of a quota, it could be read for ever, and
+    /// not be changed.
     pub(crate) fn raise(&self, key: &[u8], hash: Hash, unread: Unread) -> Result<Raised, Refusal> {
         // Before the item is looked at: a flush from here on must be noticed.
         let flushes = self.cache.moment.flush.settled_count();
@@ -388,11 +397,14 @@ impl Session<'_> {
         if !self.has_lower() {
             return Ok(Raised::Nowhere);
         }
-        // Who brings it up, or replaces it, lets the row below die before the index leads to what
-        // comes instead: for that moment it is in neither.
-        let is_key = |item: ItemRef<'_>| item.has_key(key);
-        let is_above = self.find_present(key, hash).is_some()
-            || self.cache.is_hot_decided(&self.guard, hash, is_key);
+        if self.find_present(key, hash).is_some() {
+            return Ok(Raised::Already);
+        }
+        // A reader waits for who may be bringing it up only where he has met a sign of that, as in
+        // [`Self::find_risen`]. Who is told that there was nothing to change must not find it
+        // afterwards: he waits in any case, for the sign goes where a block is built anew.
+        let waits = unread == Unread::Goes || self.met_dead();
+        let is_above = waits && self.is_hot_decided(key, hash);
         Ok(if is_above { Raised::Already } else { Raised::Nowhere })
     }
 
@@ -643,7 +655,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::types::Expiry;
+    use crate::types::{Expiry, Fetch};
 
     /// A cache, and an item that is in the compressed zone alone.
     fn with_one_below(memory_bytes: usize, key: &[u8], value: &[u8]) -> Cache {
@@ -663,9 +675,16 @@ mod tests {
     #[test]
     fn who_comes_while_an_item_comes_up_finds_it() {
         type Look = fn(&Session<'_>, &[u8], Hash) -> bool;
-        let looks: [Look; 2] = [
+        let looks: [Look; 5] = [
             |session, key, hash| session.get(key, hash).is_some(),
             |session, key, hash| session.peek(key, hash).is_some(),
+            |session, key, hash| session.get_with_cas(key, hash).is_ok_and(|it| it.is_some()),
+            |session, key, hash| {
+                session.fetch(key, hash, &Fetch::default()).is_ok_and(|(it, _)| it.is_some())
+            },
+            |session, key, hash| {
+                session.get_and_touch(key, hash, Expiry::NEVER).is_ok_and(|it| it.is_some())
+            },
         ];
         for look in looks {
             let cache = with_one_below(64 << 20, b"k", b"v");
@@ -690,6 +709,39 @@ mod tests {
                 early.or_else(|| told.recv().ok())
             });
             assert_eq!(found, Some(true));
+        }
+    }
+
+    /// Each miss took the lock of its table, and one of `fetch` looked twice into the zone.
+    #[test]
+    fn a_reader_who_finds_nothing_waits_for_no_lock_and_has_looked_once() {
+        type Look = fn(&Session<'_>, &[u8], Hash) -> bool;
+        let looks: [Look; 3] = [
+            |session, key, hash| session.get(key, hash).is_some(),
+            |session, key, hash| session.get_with_cas(key, hash).is_ok_and(|it| it.is_some()),
+            |session, key, hash| {
+                session.fetch(key, hash, &Fetch::default()).is_ok_and(|(it, _)| it.is_some())
+            },
+        ];
+        let cache = with_one_below(64 << 20, b"k", b"v");
+        let hash = cache.hash(b"absent");
+        let lookups = || cache.stats().compressed.map(|zone| zone.lookups).expect("it has a zone");
+        for look in looks {
+            let ((tell, told), before) = (mpsc::channel(), lookups());
+            let found = thread::scope(|scope| {
+                let guard = cache.epochs.pin();
+                cache.update(
+                    &guard,
+                    hash,
+                    |_| false,
+                    |_| {
+                        let cache = &cache;
+                        scope.spawn(move || tell.send(look(&cache.session(), b"absent", hash)));
+                        (Fate::Keep, told.recv_timeout(Duration::from_secs(10)))
+                    },
+                )
+            });
+            assert_eq!((found, lookups() - before), (Ok(Ok(false)), 1));
         }
     }
 

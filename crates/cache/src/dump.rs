@@ -148,7 +148,7 @@ impl Session<'_> {
                 return;
             }
             let hash = cache.hash(item.key());
-            if let Some(found) = cache.confirm(&self.guard, hash, item, place) {
+            if let Some(found) = cache.find_at(&self.guard, hash, place) {
                 visit(&Item::hot(cache, found, item.mark().load(Ordering::Relaxed)));
             }
         })

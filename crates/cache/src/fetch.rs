@@ -14,6 +14,16 @@ use crate::store::Entered;
 use crate::types::{Condition, Expiry, Fetch, Lookup, Refusal, Tokens, expiry_of};
 use crate::wanted::Unread;
 
+/// What a look for an item below came to.
+enum Fetched<'s> {
+    /// This, and nothing is to be told beside it.
+    Below(Item<'s>),
+    /// It is nowhere, and that is noted.
+    Nothing,
+    /// It is in the hot zone, or belongs there for what is asked.
+    Unsaid,
+}
+
 impl Session<'_> {
     /// The key's item, if it is there, with what `fetch` asks for beside it.
     pub fn fetch(
@@ -24,11 +34,15 @@ impl Session<'_> {
     ) -> Result<(Option<Item<'_>>, Tokens), Refusal> {
         let unread = if fetch.touch.is_some() { Unread::Goes } else { Unread::Stays };
         loop {
-            if let Some(item) = self.fetch_below(key, hash, fetch)? {
-                let tokens = Tokens { expiry_before: item.expiry(), ..Tokens::default() };
-                return Ok((Some(item), tokens));
-            }
-            let Some(found) = self.find_wanted(key, hash, unread)? else {
+            let found = match self.fetch_below(key, hash, fetch)? {
+                Fetched::Below(item) => {
+                    let tokens = Tokens { expiry_before: item.expiry(), ..Tokens::default() };
+                    return Ok((Some(item), tokens));
+                }
+                Fetched::Nothing => None,
+                Fetched::Unsaid => self.find_wanted(key, hash, unread)?,
+            };
+            let Some(found) = found else {
                 let Some(expiry) = fetch.vivify else {
                     return Ok((None, Tokens::default()));
                 };
@@ -57,29 +71,38 @@ impl Session<'_> {
     }
 
     /// The key's item, if it is below and nothing else is asked than to read it.
-    fn fetch_below(
-        &self,
-        key: &[u8],
-        hash: Hash,
-        fetch: &Fetch,
-    ) -> Result<Option<Item<'_>>, Refusal> {
+    fn fetch_below(&self, key: &[u8], hash: Hash, fetch: &Fetch) -> Result<Fetched<'_>, Refusal> {
         let reads_only = fetch.touch.is_none()
             && fetch.recache_before.is_none()
             && !fetch.with_history
             && !fetch.quiet;
-        if !reads_only || !self.has_lower() || self.find_present(key, hash).is_some() {
-            return Ok(None);
+        if !reads_only || !self.has_lower() {
+            return Ok(Fetched::Unsaid);
         }
-        // Whoever comes to a stale item may win it: that is decided above, and counted there.
-        let item = match self.get_below(key, hash, TOKENS) {
-            Some(item) => Some(item),
-            None => match self.get_on_flash(key, hash, TOKENS) {
-                Lookup::Hit(item) => Some(item),
-                Lookup::Pending => return Err(Refusal::Pending),
-                Lookup::Miss => None,
-            },
+        let gone_us = match self.look(key, hash) {
+            Ok(_) => return Ok(Fetched::Unsaid),
+            Err(gone_us) => gone_us,
         };
-        Ok(item.filter(|item| !item.is_in_recache()))
+        // Whoever comes to a stale item may win it: that is decided above, and counted there.
+        let below = match self.get_below(key, hash, TOKENS) {
+            Some(item) => Lookup::Hit(item),
+            None => self.get_on_flash(key, hash, TOKENS),
+        };
+        match below {
+            Lookup::Hit(item) if item.is_in_recache() => Ok(Fetched::Unsaid),
+            Lookup::Hit(item) => Ok(Fetched::Below(item)),
+            Lookup::Pending => Err(Refusal::Pending),
+            // It may have come up since the index was looked at, as in [`Session::look_up`].
+            Lookup::Miss
+                if self.cache.flash.is_some() && self.find_present(key, hash).is_some() =>
+            {
+                Ok(Fetched::Unsaid)
+            }
+            Lookup::Miss => {
+                self.cache.note_miss(hash, gone_us);
+                Ok(Fetched::Nothing)
+            }
+        }
     }
 
     /// The key's item, if it is there, with another expiry. If that has passed, nobody finds the

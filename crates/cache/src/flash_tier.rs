@@ -101,7 +101,8 @@ pub(crate) struct Counters {
     pub(crate) spill_us: AtomicU64,
     /// Items that went up into the hot zone.
     pub(crate) promoted: AtomicU64,
-    /// Reads of the device that were asked for, their pages, and reads without an answer.
+    /// Reads of the device that were asked for, their pages, and those of them that failed, each
+    /// when it is delivered.
     pub(crate) reads: AtomicU64,
     pub(crate) pages_read: AtomicU64,
     pub(crate) reads_failed: AtomicU64,
@@ -136,7 +137,7 @@ impl FlashTier {
     /// background takes it out of the index.
     pub(crate) fn end_flush(&self) {
         self.flash.flush();
-        // Release: partner is the acquire in `Cache::purge`.
+        // Release: partner is the acquire in `Cache::begin_purge`.
         self.voided.fetch_add(1, Ordering::Release);
     }
 

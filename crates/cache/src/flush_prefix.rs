@@ -36,9 +36,12 @@ use std::fmt;
 use crate::cache::Cache;
 use crate::flash_tier::Links;
 use crate::flushed_prefixes::PREFIX_BYTES_MAX;
+use crate::turn::Turn;
 
 /// Leaves of the compressed zone that the walk looks at in one turn: about a millisecond.
 const WALK_LEAVES: usize = 32;
+/// Of these, so many while it is pinned.
+const PINNED_LEAVES: usize = 2;
 
 /// Why a prefix is not flushed. Then nothing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,13 +122,16 @@ impl Cache {
 
     /// Removes what is flushed by prefix from the next part of the compressed zone. Returns whether
     /// there is more of it.
-    pub(crate) fn walk_below(&self, cursor: &mut compressed::Cursor) -> bool {
-        self.below.as_deref().is_some_and(|below| {
-            let guard = self.epochs.pin();
-            below.with_any_reader(|reader| {
-                let takes = |key: &[u8]| self.is_flushed_below(key);
-                below.zone.bury_where(&guard, cursor, WALK_LEAVES, reader, takes)
-            })
+    pub(crate) fn walk_below(&self, cursor: &mut compressed::Cursor, turn: &mut Turn) -> bool {
+        let Some(below) = self.below.as_deref() else { return false };
+        let takes = |key: &[u8]| self.is_flushed_below(key);
+        (0..WALK_LEAVES / PINNED_LEAVES).all(|_| {
+            let more = below.with_any_reader(|reader| {
+                let guard = self.epochs.pin();
+                below.zone.bury_where(&guard, cursor, PINNED_LEAVES, reader, takes)
+            });
+            turn.end_if_long(&*self.clock);
+            more
         })
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hot::walk::Cursor;
 use hot::{ItemRef, Links};
 use index::Hash;
-use memory::Tag;
+use memory::{Guard, Place, Tag};
 use stdx::sync::{Backoff, lock};
 
 use crate::builder::{MemoryLimitError, SLABS_MIN};
@@ -19,12 +19,15 @@ use crate::expire::HotSweep;
 use crate::flush::RENUMBER_MUTATIONS;
 use crate::places::Fate;
 use crate::repartition::Repartitioning;
+use crate::spill::Purge;
 use crate::train::Calm;
+use crate::turn::Turn;
 
 /// Chunks that the walk after a flush looks at in one turn.
 const WALK_CHUNKS: usize = 16 << 10;
-/// Of these, so many while it is pinned.
-const PINNED_CHUNKS: usize = 1 << 10;
+/// Of these, so many while it is pinned, and while it holds the lock of a class, for which stores
+/// wait: some tens of microseconds.
+const PINNED_CHUNKS: usize = 1 << 8;
 /// Tables of the index that are looked at in one turn: some microseconds' worth.
 const TABLES_PER_TURN: usize = 64;
 /// Slabs of the hot zone that an index that is full gets at once.
@@ -47,6 +50,8 @@ pub(crate) struct Chores {
     /// For what moves below.
     pub(crate) mover: Mover,
     walk: Option<Walk>,
+    /// Of the index, of what leads to flash.
+    pub(crate) purging: Option<Purge>,
     expiry: HotSweep,
     calm: Calm,
     repartitioning: Repartitioning,
@@ -141,7 +146,7 @@ impl Cache {
             self.make_room(room_comes, self)
         };
         chores.mover.turn.end_if_long(&*self.clock);
-        more |= self.maintain_flash(&mut chores.mover.turn);
+        more |= self.maintain_flash(&mut chores.purging, &mut chores.mover.turn);
         chores.mover.turn.end_if_long(&*self.clock);
         // What moves while a walk is under way could come to where the walk has been.
         if chores.walk.is_none() {
@@ -284,7 +289,7 @@ impl Cache {
             is_walked: false,
         });
         let may_go_on = self.epochs.try_reach(walk.tag);
-        if may_go_on && !walk.is_walked && !self.walk_on(&mut walk) {
+        if may_go_on && !walk.is_walked && !self.walk_on(&mut walk, &mut chores.mover.turn) {
             (walk.is_walked, walk.tag) = (true, self.epochs.tag());
             chores.walk = Some(walk);
             return true;
@@ -304,39 +309,51 @@ impl Cache {
 
     /// Goes on with a walk, over the hot zone and then the compressed one, if there is anything to
     /// be removed there. Returns whether it goes on.
-    fn walk_on(&self, walk: &mut Walk) -> bool {
+    fn walk_on(&self, walk: &mut Walk, turn: &mut Turn) -> bool {
         if !walk.is_hot_walked {
-            walk.is_hot_walked = !self.walk_some(&mut walk.cursor);
+            walk.is_hot_walked = !self.walk_some(&mut walk.cursor, turn);
             return true;
         }
         let is_for_prefixes = matches!(walk.purpose, Purpose::Flush(_)) && self.flushes_prefixes();
-        is_for_prefixes && self.walk_below(&mut walk.below)
+        is_for_prefixes && self.walk_below(&mut walk.below, turn)
     }
 
     /// Removes what is expired or flushed in the next part of the zone, and renumbers what is old.
-    fn walk_some(&self, cursor: &mut Cursor) -> bool {
-        (0..WALK_CHUNKS / PINNED_CHUNKS).all(|_| self.walk_few(cursor))
+    fn walk_some(&self, cursor: &mut Cursor, turn: &mut Turn) -> bool {
+        (0..WALK_CHUNKS / PINNED_CHUNKS).all(|_| {
+            let more = self.walk_few(cursor);
+            turn.end_if_long(&*self.clock);
+            more
+        })
     }
 
-    /// The same of a few chunks.
+    /// The same of a few chunks, for who may be pinned.
     fn walk_few(&self, cursor: &mut Cursor) -> bool {
         let guard = self.epochs.pin();
         let flushes = self.moment.flush.settled_count();
-        let mut gone: Vec<(Hash, _)> = Vec::new();
-        let mut old: Vec<(Hash, _)> = Vec::new();
+        let mut met: Vec<(Hash, Place)> = Vec::new();
+        // A class's lock is held there, for which stores wait: nothing is looked up before it is
+        // open.
         let more = self.hot.walk(&guard, cursor, PINNED_CHUNKS, |item, place| {
-            let is_gone = self.is_gone(item);
-            if is_gone || self.age(item) > RENUMBER_MUTATIONS {
-                let hash = self.hash(item.key());
-                let found = self.confirm(&guard, hash, item, place).map(|found| (hash, found));
-                if is_gone { gone.extend(found) } else { old.extend(found) }
+            if self.is_gone(item) || self.is_old(item) {
+                met.push((self.hash(item.key()), place));
             }
         });
-        for (hash, found) in gone {
-            self.remove_found(&guard, hash, &found);
+        for met in met {
+            self.settle(&guard, met, flushes);
         }
-        for (hash, found) in old {
-            self.update_found(&guard, hash, &found, || {
+        more
+    }
+
+    /// Removes an item that the walk has met at this place, or renumbers it, unless a flush has
+    /// begun after `flushes`. What it is to be is judged anew: an item that had left the index may
+    /// have been met still, and since then its chunk is open to others.
+    fn settle(&self, guard: &Guard<'_>, (hash, place): (Hash, Place), flushes: u64) {
+        let Some(found) = self.find_at(guard, hash, place) else { return };
+        if self.is_gone(found.item) {
+            self.remove_found(guard, hash, &found);
+        } else if self.is_old(found.item) {
+            self.update_found(guard, hash, &found, || {
                 let sequence = self.next_sequence();
                 if !self.is_gone(found.item) && self.moment.flush.is_unchanged_since(flushes) {
                     found.item.set_sequence(sequence as u32);
@@ -344,7 +361,11 @@ impl Cache {
                 (Fate::Keep, ())
             });
         }
-        more
+    }
+
+    /// Whether the item's number is so old that it is to get another.
+    fn is_old(&self, item: ItemRef<'_>) -> bool {
+        self.age(item) > RENUMBER_MUTATIONS
     }
 
     /// How many mutations there were since the item's.
@@ -372,7 +393,7 @@ impl Cache {
         // The caller is pinned, perhaps for longer than that: then it is done at the next look.
         if self.epochs.try_reach(tag) {
             let mut cursor = Cursor::default();
-            while self.walk_some(&mut cursor) {}
+            while self.walk_few(&mut cursor) {}
             chores.overdue = None;
             self.is_walked.store(chores.walk.is_some(), Ordering::Relaxed);
             chores.renumbered_era = era;
@@ -382,10 +403,102 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use hot::Links;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::{Arc, OnceLock, Weak};
 
-    use crate::cache::Cache;
+    use super::*;
     use crate::types::Expiry;
+
+    /// Whenever it is read it looks how many items the cache has: between two looks the background
+    /// does not let others have the core.
+    #[derive(Default)]
+    struct Watching {
+        cache: OnceLock<Weak<Cache>>,
+        looks: AtomicU64,
+        /// Items at the last look, and the most that were gone from one to the next.
+        items: AtomicU64,
+        most: AtomicU64,
+    }
+
+    impl Watching {
+        /// A cache that goes by it.
+        fn cache(self: &Arc<Self>, compress: bool) -> Arc<Cache> {
+            let builder = Cache::builder().memory_bytes(16 << 20).compress(compress);
+            let cache = Arc::new(builder.clock(self.clone()).build().expect("a small cache"));
+            self.cache.set(Arc::downgrade(&cache)).expect("set once");
+            cache
+        }
+    }
+
+    impl io::Clock for Watching {
+        fn unix_seconds(&self) -> u32 {
+            1_800_000_000
+        }
+
+        fn monotonic_us(&self) -> u64 {
+            if let Some(cache) = self.cache.get().and_then(Weak::upgrade) {
+                let items = cache.stats().items;
+                let before = self.items.swap(items, Ordering::Relaxed);
+                self.most.fetch_max(before.saturating_sub(items), Ordering::Relaxed);
+            }
+            self.looks.fetch_add(1, Ordering::Relaxed)
+        }
+    }
+
+    /// All that was flushed was removed in one go, some milliseconds of it, turn after turn.
+    #[test]
+    fn the_walk_after_a_flush_lets_others_have_the_core_between_its_pieces() {
+        let clock = Arc::new(Watching::default());
+        let cache = clock.cache(false);
+        for number in 0..10_000_u32 {
+            cache.set(&number.to_be_bytes(), b"v", Expiry::NEVER).expect("there is room");
+        }
+        io::Clock::monotonic_us(&*clock);
+        cache.flush(None);
+        while cache.maintain() {}
+        assert_eq!(cache.stats().items, 0);
+        let most = clock.most.load(Ordering::Relaxed);
+        assert!((1..=PINNED_CHUNKS as u64).contains(&most), "{most}");
+    }
+
+    /// The same of the compressed zone, of which each leaf takes tens of microseconds.
+    #[test]
+    fn the_walk_below_lets_others_have_the_core_between_leaves() {
+        let clock = Arc::new(Watching::default());
+        let cache = clock.cache(true);
+        for number in 0..40_000_u32 {
+            let key = number.to_be_bytes();
+            cache.set(&key, &[7; 500], Expiry::NEVER).expect("others give way");
+            assert!(cache.get(&key).is_some(), "what was read is wanted below");
+            while number.is_multiple_of(32) && cache.maintain() {}
+        }
+        let looks = || clock.looks.load(Ordering::Relaxed);
+        let (mut cursor, before) = (compressed::Cursor::default(), looks());
+        assert!(cache.walk_below(&mut cursor, &mut Turn::default()), "there is more of it");
+        assert!(looks() - before >= 8, "{}", looks() - before);
+    }
+
+    /// Where something lay that the walk has met, something else may lie before it looks there
+    /// again.
+    #[test]
+    fn the_walk_leaves_alone_what_is_neither_gone_nor_old() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        let (guard, hash) = (cache.epochs.pin(), cache.hash(b"k"));
+        let settle =
+            |place| cache.settle(&guard, (hash, place), cache.moment.flush.settled_count());
+        let found = cache.find(&guard, b"k", hash).expect("it is there");
+        let number = found.item.sequence();
+        settle(found.place());
+        let still = cache.find(&guard, b"k", hash).expect("it is there still");
+        assert_eq!((still.place(), still.item.sequence()), (found.place(), number));
+        cache.sequence.fetch_add(RENUMBER_MUTATIONS + 1, Ordering::Relaxed);
+        settle(found.place());
+        assert!(cache.find(&guard, b"k", hash).is_some_and(|it| it.item.sequence() != number));
+        cache.flush(None);
+        settle(found.place());
+        assert!(cache.find(&guard, b"k", hash).is_none());
+    }
 
     #[test]
     fn a_flush_is_not_over_while_a_session_may_hold_what_it_took() {

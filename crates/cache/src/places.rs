@@ -549,15 +549,18 @@ impl Cache {
         self.index.contains_exact(guard, hash, location_of(place))
     }
 
-    /// The item at a place where the hot zone's walk has just seen it, if the index agrees.
-    pub(crate) fn confirm<'g>(
+    /// The item at a place where the hot zone's walk has met one with this hash, if the index leads
+    /// there: that one, if the lock of its class is held still, and else perhaps another with the
+    /// same hash, as far as the index keeps that.
+    pub(crate) fn find_at<'g>(
         &self,
         guard: &'g Guard<'_>,
         hash: Hash,
-        item: ItemRef<'g>,
         place: Place,
     ) -> Option<Found<'g>> {
-        self.is_still(guard, hash, place).then(|| Found { location: location_of(place), item })
+        let location = location_of(place);
+        let is_there = self.is_still(guard, hash, place);
+        is_there.then(|| Found { location, item: self.item_at(guard, location) })
     }
 
     /// Does what comes before such a change of a key's word on flash, and returns the change: what

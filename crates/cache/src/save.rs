@@ -33,9 +33,9 @@ use stdx::sync::lock;
 use crate::below::Below;
 use crate::cache::Cache;
 use crate::flash_tier::{FlashTier, Links};
+use crate::maintain::Chores;
 use crate::snapshot::Snapshot;
 use crate::spill::{Haste, Spilled};
-use crate::turn::Turn;
 
 /// Chunks of the hot zone whose items are saved under one guard.
 const CHUNKS_A_STEP: usize = 4096;
@@ -100,7 +100,7 @@ impl Cache {
     /// other threads, but a store has the whole of memory to itself and should wait.
     pub fn save_to_flash(&self, goes_on: impl FnMut() -> bool) -> Saved {
         let Some(tier) = &self.flash else { return Saved::default() };
-        let _chores = lock(&self.chores);
+        let mut chores = lock(&self.chores);
         self.tick();
         let mut saving = Saving {
             cache: self,
@@ -113,7 +113,7 @@ impl Cache {
             key: Vec::new(),
             value: Vec::new(),
         };
-        let ended = saving.run();
+        let ended = saving.run(&mut chores);
         if let ControlFlow::Break(end) = ended {
             saving.saved.end = end;
         }
@@ -127,13 +127,13 @@ impl Cache {
 type Flow = ControlFlow<SaveEnd>;
 
 impl<F: FnMut() -> bool> Saving<'_, F> {
-    fn run(&mut self) -> Flow {
+    fn run(&mut self, chores: &mut Chores) -> Flow {
         // What is not recovered is older than all else: where room is needed, it goes first.
         while !self.tier.is_purged() {
             if !(self.goes_on)() {
                 return Flow::Break(SaveEnd::Interrupted);
             }
-            self.cache.maintain_flash(&mut Turn::default());
+            self.cache.maintain_flash(&mut chores.purging, &mut chores.mover.turn);
         }
         // What is saved may come into the segment that is open, behind what was there.
         self.tier.flash.touch_open();

@@ -212,7 +212,7 @@ impl Session<'_> {
     /// there was one.
     // Always, as [`Self::look_up`].
     #[inline(always)]
-    fn look(&self, key: &[u8], hash: Hash) -> Result<Found<'_>, u32> {
+    pub(crate) fn look(&self, key: &[u8], hash: Hash) -> Result<Found<'_>, u32> {
         let found = self.cache.find(&self.guard, key, hash).ok_or(0_u32)?;
         if self.cache.is_gone(found.item) {
             let cost_us = found.item.cost().us();

@@ -34,6 +34,19 @@ const SCRUB_SHARE_MAX: f64 = 0.5;
 /// Of that so much may be saved up, in microseconds: what an idle background has after a pause.
 const SCRUB_SAVED_US: f64 = 60_000.0;
 
+/// Tables of the index that a purge goes through in one turn of the background: some tenths of a
+/// millisecond.
+const PURGE_TABLES: usize = 8;
+
+/// How far a purge of the index has come.
+#[derive(Debug)]
+pub(crate) struct Purge {
+    /// How often the tier was to be flushed when it began: what it is for.
+    flushed: u64,
+    /// The table that comes next holds this.
+    next: Hash,
+}
+
 /// How much time whoever stages an item has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
@@ -250,10 +263,10 @@ impl Cache {
     }
 
     /// The tier's own work. Returns whether there is more to do at once.
-    pub(crate) fn maintain_flash(&self, turn: &mut Turn) -> bool {
+    pub(crate) fn maintain_flash(&self, purging: &mut Option<Purge>, turn: &mut Turn) -> bool {
         let Some(tier) = &self.flash else { return false };
         if !tier.is_purged() {
-            return self.purge(tier, turn);
+            return self.purge(tier, purging, turn);
         }
         self.keep_reached(false);
         let links = Links::with_turn(self, turn);
@@ -320,26 +333,44 @@ impl Cache {
         self.flash.as_deref().is_none_or(FlashTier::is_purged)
     }
 
-    /// Takes what a flush has made void out of the index. Returns whether it is void.
-    fn purge(&self, tier: &FlashTier, turn: &mut Turn) -> bool {
-        let flushed = tier.flushed.load(Ordering::Relaxed);
-        // Who finds nothing of a key writes no note: all has to be void on the device before.
-        // Acquire: partner is the release in `FlashTier::end_flush`.
-        if tier.voided.load(Ordering::Acquire) < flushed {
+    /// Takes what a flush has made void out of the next tables of the index: all that leads to
+    /// flash, for nothing comes in from the flush on until it is purged. Whatever becomes of tables
+    /// meanwhile, a word stays on its side of the hash that comes next. Another flush that comes
+    /// before the end has a purge of its own behind this one, or none would ever be over where they
+    /// come all the time. Returns whether there may be more to do.
+    fn purge(&self, tier: &FlashTier, purging: &mut Option<Purge>, turn: &mut Turn) -> bool {
+        let Some(Purge { flushed, next }) = purging.take().or_else(|| self.begin_purge(tier))
+        else {
             return false;
-        }
-        // Whoever stages something looks whether this is over, and a store may have looked before.
-        tier.flash.wait_for_stagers();
-        let (mut at, mut count) = (Some(Hash(0)), 0);
-        while let Some(hash) = at {
+        };
+        let (mut at, mut count) = (Some(next), 0);
+        for _ in 0..PURGE_TABLES {
+            let Some(hash) = at else { break };
             at = self.purge_flash(&self.epochs.pin(), hash, |_| true, &mut count);
             turn.end_if_long(&*self.clock);
         }
         tier.counters.items.fetch_sub(count, Ordering::Relaxed);
+        if let Some(next) = at {
+            *purging = Some(Purge { flushed, next });
+            return true;
+        }
         tier.flash.note_emptied();
         // Release: partner is the acquire in `FlashTier::is_purged`.
         tier.purged.store(flushed, Ordering::Release);
         true
+    }
+
+    /// A purge for the flushes so far, if all that was to be is void by now.
+    fn begin_purge(&self, tier: &FlashTier) -> Option<Purge> {
+        let flushed = tier.flushed.load(Ordering::Relaxed);
+        // Who finds nothing of a key writes no note: all has to be void on the device before.
+        // Acquire: partner is the release in `FlashTier::end_flush`.
+        if tier.voided.load(Ordering::Acquire) < flushed {
+            return None;
+        }
+        // Whoever stages something looks whether this is over, and a store may have looked before.
+        tier.flash.wait_for_stagers();
+        Some(Purge { flushed, next: Hash(0) })
     }
 
     /// Writes all that is staged, and closes the tier cleanly: the next process finds everything.

@@ -201,8 +201,16 @@ impl Session<'_> {
     /// Hands over what was read for requests that waited.
     pub fn deliver(&self, arrived: impl IntoIterator<Item = Arrived>) {
         let mut arrived = arrived.into_iter().peekable();
-        if arrived.peek().is_some() {
-            self.flash.view().arrived.borrow_mut().extend(arrived);
+        if arrived.peek().is_none() {
+            return;
+        }
+        let mut all = self.flash.view().arrived.borrow_mut();
+        let before = all.len();
+        all.extend(arrived);
+        // Here, where each read comes by once, however many look at it.
+        let failed = all[before..].iter().filter(|arrived| arrived.pages.is_none()).count();
+        if let Some(tier) = self.cache.flash.as_ref().filter(|_| failed > 0) {
+            tier.counters.reads_failed.fetch_add(failed as u64, Ordering::Relaxed);
         }
     }
 
@@ -284,7 +292,6 @@ impl Session<'_> {
         let arrived = own.map(|own| all.swap_remove(own));
         drop(all);
         if arrived.as_ref().is_some_and(|arrived| arrived.pages.is_none()) {
-            tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
             tier.flash.walk_past(walk);
         }
         let pages = arrived.as_ref().and_then(|arrived| arrived.pages.as_ref());
@@ -375,13 +382,7 @@ impl Session<'_> {
             && let Some(arrived) = view.arrived_for(&ticket)
             && let Some(ticket) = arrived.wanted.ticket
         {
-            let Some(pages) = &arrived.pages else {
-                // Who watches a reader sees what that has counted.
-                if looker != Looker::Watcher {
-                    tier.counters.reads_failed.fetch_add(1, Ordering::Relaxed);
-                }
-                return Seen::Unread(place);
-            };
+            let Some(pages) = &arrived.pages else { return Seen::Unread(place) };
             look = match looker {
                 Looker::Reader => {
                     self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader)

@@ -29,7 +29,8 @@ impl Cursor {
 impl Hot {
     /// Looks at every published item of the zone, slab by slab: `visit` gets each item once, with
     /// its place. `cursor` says where to go on; returns `false` at the end. Items stored or
-    /// removed meanwhile may or may not be seen.
+    /// removed meanwhile may or may not be seen. The lock of the item's class is held in `visit`:
+    /// what has left the index is kept by it alone, and may be read there and no longer.
     pub fn walk<'g>(
         &self,
         guard: &'g memory::Guard<'_>,

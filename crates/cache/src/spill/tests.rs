@@ -11,7 +11,7 @@ use memory::Epochs;
 use stdx::random::Xorshift;
 
 use super::*;
-use crate::{Attributes, Condition, FlashSettings};
+use crate::{Attributes, Condition, Expiry, FlashSettings};
 
 const FLASH_BYTES: usize = 16 << 20;
 const STORES_BETWEEN: u32 = 20;
@@ -309,11 +309,52 @@ impl ::io::Clock for Moving {
 fn who_purges_the_index_lets_others_have_the_core_between_its_tables() {
     let cache = filled(Arc::new(Moving::default()));
     cache.flush(None);
-    let mut turn = Turn::default();
-    assert!(cache.flash_items() > 1000 && cache.maintain_flash(&mut turn));
+    let (mut purging, mut turn) = (None, Turn::default());
+    assert!(cache.flash_items() > 1000 && cache.maintain_flash(&mut purging, &mut turn));
     assert_eq!(cache.flash_items(), 0);
     // From one look at the clock to the next.
     assert!(turn.waited_us() >= 40, "{}", turn.waited_us());
+}
+
+/// It was gone through in one turn, in which nothing else of the background's work was done.
+#[test]
+fn a_large_index_is_purged_over_several_turns_and_nothing_comes_in_before_its_end() {
+    let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
+    for number in 0..60_000_u32 {
+        cache.set(&u64::from(number).to_be_bytes(), b"", Expiry::NEVER).expect("others give way");
+    }
+    let tables = cache.index.stats().tables as usize;
+    assert!(tables > PURGE_TABLES, "{tables}");
+    let tier = cache.flash.as_deref().expect("there is a tier");
+    let stages = || {
+        let (key, value) = (b"another", b"v");
+        let record = ::flash::Record { key, value, fields: ::flash::Fields::default() };
+        cache.spill(&cache.epochs.pin(), &record, cache.hash(key), || true)
+    };
+    cache.flush(None);
+    let (mut purging, mut turn, mut turns) = (None, Turn::default(), 0);
+    for flushes in 1..=2 {
+        // The second flush comes while the first is being purged, and has a purge of its own.
+        while tier.purged.load(Ordering::Relaxed) < flushes {
+            assert_eq!(stages(), Spilled::Purging);
+            assert!(cache.maintain_flash(&mut purging, &mut turn));
+            turns += 1;
+            if turns == 1 {
+                cache.flush(None);
+            }
+        }
+        let (left, mut at) = (Cell::new(0), Some(Hash(0)));
+        let goes = |_| {
+            left.set(left.get() + 1);
+            false
+        };
+        while let Some(hash) = at {
+            at = cache.purge_flash(&cache.epochs.pin(), hash, goes, &mut 0);
+        }
+        assert_eq!((left.get(), cache.flash_items()), (0, 0), "all of the index was gone through");
+    }
+    assert!(tier.is_purged() && turns >= 2 * tables.div_ceil(PURGE_TABLES), "{turns}, {tables}");
+    assert_eq!(stages(), Spilled::There);
 }
 
 /// Those of a segment on flash that nobody can read any more stayed for good.

@@ -100,6 +100,33 @@ fn what_has_arrived_is_not_asked_for_again() {
     }
 }
 
+/// It was counted again by each look at what it was for.
+#[test]
+fn a_read_that_failed_is_counted_once() {
+    let mut fixture = Fixture::new(64 << 20);
+    fixture.fill(FILLERS);
+    let cache = &fixture.cache;
+    let wanted = |pair: &[u32]| {
+        let session = cache.session();
+        pair.iter().for_each(|number| session.want(&key(*number), cache.hash(&key(*number))));
+        session.take_wanted()
+    };
+    let numbers = fillers(2000, |key| is_pending(cache, key));
+    let mut pairs = numbers.windows(2).map(|pair| (pair, wanted(pair)));
+    let (pair, wanted) = pairs.find(|(_, wanted)| wanted.len() == 1).expect("two of a unit");
+    let failed = || cache.stats().flash.unwrap().reads_failed;
+    fixture.device.set_faults(Faults { read_error: 1.0, ..Faults::default() });
+    let arrived = cache.read_wanted_now(wanted);
+    let session = cache.session();
+    session.deliver(arrived);
+    for number in pair {
+        let (key, hash) = (key(*number), cache.hash(&key(*number)));
+        assert!(matches!(session.peek_anywhere(&key, hash), Lookup::Miss));
+        assert!(matches!(session.look_up(&key, hash), Lookup::Miss));
+        assert_eq!(failed(), 1);
+    }
+}
+
 /// What came up and went down to the compressed zone has a word for its row on flash as well: it
 /// used to be read from the device.
 #[test]
