@@ -23,7 +23,8 @@ use codec::image::{Head, Tier, Totals, Writer};
 use hot::mark::FETCHED;
 use hot::walk::Cursor;
 use hot::{ItemRef, Links};
-use memory::{Guard, Place};
+use index::Hash;
+use memory::Place;
 use policy::clock::RECENT;
 use stdx::sync::lock;
 
@@ -116,24 +117,26 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
         let (cache, mut cursor, mut more) = (self.cache, Cursor::default(), true);
         while more {
             let guard = cache.epochs.pin();
-            let mut found: Vec<(ItemRef<'_>, Place)> = Vec::new();
+            let mut met: Vec<(Hash, Place)> = Vec::new();
             // A class's lock is held there, which others may want before the disk is done.
             more = cache.hot.walk(&guard, &mut cursor, CHUNKS_A_STEP, |item, place| {
                 if rank_of(item.mark().load(Ordering::Relaxed)) == rank {
-                    found.push((item, place));
+                    met.push((cache.hash(item.key()), place));
                 }
             });
-            for (item, place) in found {
+            // What the index does not lead to may be overwritten by now.
+            let found = met.into_iter().filter_map(|(hash, at)| cache.find_at(&guard, hash, at));
+            for found in found {
                 self.look()?;
-                written(self.save_item(&guard, item, place))?;
+                written(self.save_item(found.item))?;
             }
         }
         Flow::Continue(())
     }
 
-    fn save_item(&mut self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> io::Result<()> {
+    fn save_item(&mut self, item: ItemRef<'_>) -> io::Result<()> {
         let cache = self.cache;
-        if Links::is_gone(cache, item) || !cache.is_still(guard, cache.hash(item.key()), place) {
+        if Links::is_gone(cache, item) {
             return Ok(());
         }
         let mark = item.mark().load(Ordering::Relaxed);

@@ -17,7 +17,7 @@ use crate::cache::Cache;
 use crate::demote::{Downward, Mover};
 use crate::expire::HotSweep;
 use crate::flush::RENUMBER_MUTATIONS;
-use crate::places::Fate;
+use crate::places::{Fate, Found};
 use crate::repartition::Repartitioning;
 use crate::spill::Purge;
 use crate::train::Calm;
@@ -349,7 +349,10 @@ impl Cache {
     /// begun after `flushes`. What it is to be is judged anew: an item that had left the index may
     /// have been met still, and since then its chunk is open to others.
     fn settle(&self, guard: &Guard<'_>, (hash, place): (Hash, Place), flushes: u64) {
-        let Some(found) = self.find_at(guard, hash, place) else { return };
+        let found = self.find_at(guard, hash, place);
+        // The index may not tell another item there from it.
+        let is_key = |found: &Found<'_>| self.hash(found.item.key()) == hash;
+        let Some(found) = found.filter(is_key) else { return };
         if self.is_gone(found.item) {
             self.remove_found(guard, hash, &found);
         } else if self.is_old(found.item) {

@@ -151,13 +151,15 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
         let (cache, mut cursor, mut more) = (self.cache, Cursor::default(), true);
         while more {
             let guard = cache.epochs.pin();
-            let mut found: Vec<(ItemRef<'_>, Place)> = Vec::new();
+            let mut met: Vec<(Hash, Place)> = Vec::new();
             // A class's lock is held there, which comes after those of the tier.
             more = cache.hot.walk(&guard, &mut cursor, CHUNKS_A_STEP, |item, place| {
-                found.push((item, place));
+                met.push((cache.hash(item.key()), place));
             });
-            for (item, place) in found {
-                self.save_item(&guard, item, place)?;
+            // What the index does not lead to may be overwritten by now.
+            let found = met.into_iter().filter_map(|(hash, at)| cache.find_at(&guard, hash, at));
+            for found in found {
+                self.save_item(&guard, found.item, found.place())?;
             }
         }
         Flow::Continue(())
