@@ -82,6 +82,27 @@ pub enum Goal {
     AtLeast(f64),
     /// This or less.
     AtMost(f64),
+    /// No less than the first and no more than the second.
+    Within(f64, f64),
+}
+
+impl Goal {
+    fn is_met(self, figure: f64) -> bool {
+        match self {
+            Goal::AtLeast(least) => figure >= least,
+            Goal::AtMost(most) => figure <= most,
+            Goal::Within(least, most) => (least..=most).contains(&figure),
+        }
+    }
+
+    /// As a report says it, which may be less than what the paper found.
+    fn in_words(self) -> String {
+        match self {
+            Goal::AtLeast(least) => format!("at least {least}"),
+            Goal::AtMost(most) => format!("at most {most}"),
+            Goal::Within(least, most) => format!("{least} to {most}"),
+        }
+    }
 }
 
 /// A figure that a source gave.
@@ -100,19 +121,19 @@ impl Claim {
         Claim { goal: Some(goal), ..self }
     }
 
-    /// Whether a figure found here is what it is to be.
-    fn met(&self, here: &Cell) -> Cell {
+    /// Whether a figure found here is what it is to be. What is no number neither meets a goal nor
+    /// misses it.
+    fn met(&self, here: &Cell) -> Outcome<Cell> {
         let figure = match here {
             Cell::Number { value, .. } => *value,
             Cell::Spread { spread, .. } => spread.median,
-            Cell::Text(_) | Cell::Nothing => return Cell::Nothing,
+            Cell::Text(_) | Cell::Nothing => return Ok(Cell::Nothing),
         };
-        let is_met = match self.goal {
-            None => return Cell::Nothing,
-            Some(Goal::AtLeast(least)) => figure >= least,
-            Some(Goal::AtMost(most)) => figure <= most,
-        };
-        Cell::text(if is_met { "yes" } else { "no" })
+        if !figure.is_finite() {
+            return Err(Failure::Check(format!("there is no figure of: {}", self.about)));
+        }
+        let in_words = |goal: Goal| if goal.is_met(figure) { "yes" } else { "no" };
+        Ok(self.goal.map_or(Cell::Nothing, |goal| Cell::text(in_words(goal))))
     }
 }
 
@@ -226,7 +247,7 @@ pub fn run(options: &PaperOptions) -> Outcome<()> {
     let mut sections = Vec::new();
     for experiment in wanted {
         progress.set_message(experiment.name);
-        sections.push(experiment.section(paper, (experiment.run)(&scale)?));
+        sections.push(experiment.section(paper, (experiment.run)(&scale)?)?);
         progress.inc(1);
     }
     machine::restore(&before)?;
@@ -273,24 +294,27 @@ impl Paper {
 
 impl Experiment {
     /// What was found, under the paper's figures.
-    fn section(&self, paper: &Paper, found: Findings) -> Section {
+    fn section(&self, paper: &Paper, found: Findings) -> Outcome<Section> {
         assert_eq!(self.claims.len(), found.beside.len(), "{}: a figure a claim", self.name);
         let mut section = Section::new(format!("{}: {}", self.name, self.title), found.text);
         let rows = self.claims.iter().zip(found.beside).map(|(claim, here)| {
             let paper = claim.figure.unwrap_or(NOT_AVAILABLE);
-            let met = claim.met(&here);
-            vec![Cell::text(claim.about), Cell::text(claim.source), Cell::text(paper), here, met]
+            let goal = claim.goal.map_or(Cell::Nothing, |goal| Cell::text(goal.in_words()));
+            let met = claim.met(&here)?;
+            let source = Cell::text(claim.source);
+            Ok(vec![Cell::text(claim.about), source, Cell::text(paper), goal, here, met])
         });
+        let rows = rows.collect::<Outcome<Vec<_>>>()?;
         section.tables.push(Table {
             name: format!("{}-{}-beside", paper.name, self.name),
-            columns: ["what", "source of the paper's figure", "paper", "here", "met"]
+            columns: ["what", "source of the paper's figure", "paper", "goal", "here", "met"]
                 .map(String::from)
                 .to_vec(),
-            rows: rows.collect(),
+            rows,
         });
         section.tables.extend(found.tables);
         section.plots = found.plots;
-        section
+        Ok(section)
     }
 }
 
@@ -301,7 +325,23 @@ fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Findings, PAPERS};
+    use super::{Cell, Findings, Goal, PAPERS, unknown};
+
+    #[test]
+    fn a_goal_can_be_missed_on_each_of_its_sides_and_by_no_number() {
+        let met = |goal, figure| unknown("it").goal(goal).met(&Cell::number(figure, 1));
+        let [yes, no] = ["yes", "no"].map(Cell::text);
+        for (goal, low, middle, high) in [
+            (Goal::AtLeast(2.0), &no, &yes, &yes),
+            (Goal::AtMost(2.0), &yes, &yes, &no),
+            (Goal::Within(1.5, 2.5), &no, &yes, &no),
+        ] {
+            let found = [1.0, 2.0, 3.0].map(|figure| met(goal, figure).expect("it is a number"));
+            assert_eq!(found.each_ref(), [low, middle, high], "{}", goal.in_words());
+        }
+        assert!(met(Goal::AtMost(2.0), f64::NAN).is_err());
+        assert!(met(Goal::AtLeast(2.0), f64::INFINITY).is_err());
+    }
 
     #[test]
     fn names_are_unique_and_every_claim_has_a_source() {
@@ -321,7 +361,8 @@ mod tests {
     fn a_figure_without_a_source_is_not_filled_in() {
         for experiment in PAPERS.iter().flat_map(|paper| paper.experiments) {
             let beside = experiment.claims.iter().map(|_| Cell::count(1)).collect();
-            let section = experiment.section(PAPERS[0], Findings { beside, ..Findings::default() });
+            let found = Findings { beside, ..Findings::default() };
+            let section = experiment.section(PAPERS[0], found).expect("all are figures");
             for (row, claim) in section.tables[0].rows.iter().zip(experiment.claims) {
                 let wanted = claim.figure.unwrap_or("not available here");
                 assert_eq!(row[2], Cell::text(wanted));

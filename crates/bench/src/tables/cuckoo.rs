@@ -26,7 +26,7 @@ const SLOTS: usize = 4;
 /// Stripes of locks and of versions.
 const STRIPES: usize = 4096;
 /// Buckets that one search visits before it gives up, as in the authors' code.
-pub const VISITS_MAX: usize = 500;
+const VISITS_MAX: usize = 500;
 
 /// What a reader does about writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use crate::random::mix;
 
 pub use chaining::Chaining;
 pub use chains::Links;
-pub use cuckoo::{Cuckoo, Locking, Settings, VISITS_MAX};
+pub use cuckoo::{Cuckoo, Locking, Settings};
 pub use larder::LarderIndex;
 pub use lru_cache::{LruCache, VALUE_BYTES, Value};
 

