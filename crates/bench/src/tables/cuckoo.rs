@@ -48,6 +48,8 @@ pub struct Settings {
     pub tags: bool,
     /// Paths that an insertion searches side by side.
     pub paths: usize,
+    /// The seed of what moves.
+    pub seed: u64,
 }
 
 #[derive(Default)]
@@ -91,7 +93,7 @@ impl Cuckoo {
     /// An empty table of so many buckets, a power of two.
     pub fn new(items: Items, buckets: usize, settings: Settings) -> Cuckoo {
         assert!(buckets.is_power_of_two(), "the other bucket is found by xor");
-        let writer = Writer { random: Random::new(1), items: 0, moves: 0 };
+        let writer = Writer { random: Random::new(settings.seed), items: 0, moves: 0 };
         Cuckoo {
             items,
             settings,

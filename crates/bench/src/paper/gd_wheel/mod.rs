@@ -28,6 +28,7 @@ mod throughput;
 mod workloads;
 
 use super::Goal::{AtLeast, AtMost, Within};
+use super::Hears::{Rounds, Trace};
 use super::{Experiment, Goal, Paper, claim, unknown};
 
 const QUOTED: &str = "the paper, second-hand";
@@ -79,6 +80,7 @@ pub const PAPER: Paper = Paper {
                 claim("equal costs, cost beside its CLOCK's, %: engine", "no difference", QUOTED)
                     .goal(SAME),
             ],
+            hears: &[Rounds],
             run: costs::single_size,
         },
         Experiment {
@@ -104,6 +106,7 @@ pub const PAPER: Paper = Paper {
                 unknown("99th percentile saved on average, %: engine, of its CLOCK's"),
                 unknown("equal costs, cost beside its CLOCK's, %: engine"),
             ],
+            hears: &[Rounds],
             run: costs::by_zipf,
         },
         Experiment {
@@ -115,6 +118,7 @@ pub const PAPER: Paper = Paper {
                 unknown("99th percentile saved on average, %: engine"),
                 unknown("cost saved on average against the engine with CLOCK, %"),
             ],
+            hears: &[Rounds],
             run: costs::multiple_sizes,
         },
         Experiment {
@@ -126,6 +130,7 @@ pub const PAPER: Paper = Paper {
                 unknown("time of an operation with ten times the items, x: priority queue"),
                 unknown("time of an operation with ten times the items, x: wheels"),
             ],
+            hears: &[Rounds],
             run: sizes::sizes_of_cache,
         },
         Experiment {
@@ -138,6 +143,7 @@ pub const PAPER: Paper = Paper {
                     .goal(AtLeast(0.9)),
                 claim("the same over a network, x", "0.98", QUOTED),
             ],
+            hears: &[Rounds],
             run: throughput::throughput,
         },
         Experiment {
@@ -146,6 +152,7 @@ pub const PAPER: Paper = Paper {
             claims: &[unknown(
                 "evictions, in caches full, until half of what lied is gone: engine",
             )],
+            hears: &[],
             run: falsehood::false_costs,
         },
         Experiment {
@@ -155,6 +162,7 @@ pub const PAPER: Paper = Paper {
                 unknown("cost saved if half of the costs are known, %: engine"),
                 unknown("the same of its CLOCK's, %: engine"),
             ],
+            hears: &[Rounds],
             run: partial::partial_costs,
         },
         Experiment {
@@ -164,6 +172,7 @@ pub const PAPER: Paper = Paper {
                 // Runs of CLOCK differ by so much.
                 unknown("most cost beside CLOCK's, x: engine").goal(AtMost(1.02)),
             ],
+            hears: &[Rounds, Trace],
             run: real_trace::trace,
         },
     ],

@@ -15,6 +15,8 @@ const PATHS_LARDER: [usize; 6] = [1, 2, 3, 4, 8, 16];
 const BUCKETS: usize = 8192;
 /// More items than either table has slots.
 const ITEMS: usize = 40_000;
+/// Sets of keys of a seed at most: a hundred rounds of twenty.
+const SETS_MAX: u64 = 2_000;
 /// Steps of the load that are looked at alone, in per cent of the slots.
 const LOADS: [u64; 12] = [10, 30, 50, 60, 70, 80, 85, 90, 93, 95, 97, 99];
 
@@ -102,11 +104,13 @@ fn fill_all(times: u64, seed: u64) -> Vec<Filled> {
         .map(|(name, paths)| Filled { name: (*name).into(), paths: *paths, fills: Vec::new() })
         .collect();
     for time in 0..times {
-        let items = items((seed + time) << 32, ITEMS);
+        // No set of keys is another seed's, too; those of the first seed begin with the first.
+        let set = seed.wrapping_sub(1).wrapping_mul(SETS_MAX).wrapping_add(1 + time);
+        let items = items(set << 32, ITEMS);
         for (number, one) in filled.iter_mut().enumerate() {
             one.fills.push(if number < PATHS.len() {
                 let settings =
-                    Settings { locking: Locking::Optimistic, tags: true, paths: one.paths };
+                    Settings { locking: Locking::Optimistic, tags: true, paths: one.paths, seed };
                 fill(&Cuckoo::new(items.clone(), BUCKETS, settings))
             } else {
                 fill(&LarderIndex::fixed(items.clone(), one.paths))
