@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use io::{Clock, SystemClock};
-use larder::{Cache, Expiry, Policy, Stats};
+use larder::{Cache, Expiry, HOT_SLABS_MIN, Policy, Stats};
+use policy::split::HOT_SHARE_MIN;
 
 use super::data::Data;
 use crate::failure::{Failure, Outcome};
@@ -229,6 +230,12 @@ impl<'c> Client<'c> {
             self.background_s += cpu_seconds() - before;
         }
     }
+}
+
+/// What of the memory the hot zone keeps in any case, for a report.
+pub fn hot_at_least() -> String {
+    let percent = 100.0 * HOT_SHARE_MIN;
+    format!("{percent:.0} % of the memory and {HOT_SLABS_MIN} slabs at least")
 }
 
 /// The compressed zone's share of the memory, as it may be at most.
