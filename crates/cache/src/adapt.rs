@@ -18,15 +18,15 @@ use crate::cache::Cache;
 use crate::demote::below_spare_slabs;
 
 /// Mutations in a window: this many, and at least one for so many hot items.
-const WINDOW_MUTATIONS_MIN: u64 = 2048;
+pub const WINDOW_MUTATIONS_MIN: u64 = 2048;
 /// See [`WINDOW_MUTATIONS_MIN`].
-const WINDOW_ITEMS: u64 = 8;
+pub const WINDOW_ITEMS: u64 = 8;
 /// The compressed zone needs some slabs to clean one into another.
 pub(crate) const BUDGET_SLABS_MIN: usize = 4;
 /// Slabs that stay with the hot zone at least, beside those that are kept free: each size class
 /// needs one, and with fewer slabs than sizes they only move from one to the next (decision 0010
 /// has what that costs).
-const HOT_SLABS_MIN: usize = 32;
+pub const HOT_SLABS_MIN: usize = 32;
 /// Ghosts that are remembered.
 const GHOSTS: usize = 16 << 10;
 

@@ -107,6 +107,7 @@ mod wanted;
 pub use ::flash::{CloseError, Doubt as FlashDoubt};
 pub use ::hot::quota::QUOTAS_MAX;
 pub use ::policy::geometry::CacheGeometry;
+pub use adapt::{HOT_SLABS_MIN, WINDOW_ITEMS, WINDOW_MUTATIONS_MIN};
 pub use ahead::Ahead;
 pub use builder::{BuildError, Builder, FLASH_MEMORY_BYTES_MIN, FlashSettings, MemoryLimitError};
 pub use codec::image::{self as image_format, Head as ImageHead, Source as ImageSource};

@@ -61,12 +61,20 @@ impl Data {
         (0..self.keys).map(|object| u64::from(self.value_bytes(object) + KEY_BYTES as u32)).sum()
     }
 
+    /// Objects after which values come again, if they do: a file has so many records.
+    pub fn distinct(&self) -> Option<u32> {
+        match &self.values {
+            Values::Records(records) => Some(records.lengths().count() as u32),
+            _ => None,
+        }
+    }
+
     /// A share of all bytes as a memory limit, or the least limit if that is more.
     pub fn memory(&self, percent: u64) -> u64 {
         (self.bytes() * percent / 100).max(MEMORY_MIN)
     }
 
-    /// Every object once. What is popular does not come first, nor last.
+    /// Every object once. The most popular one is the first, and those after it lie anywhere.
     pub fn all(&self) -> std::ops::Range<u32> {
         0..self.keys
     }

@@ -9,7 +9,8 @@
 //!
 //! What a paper found is quoted with its source. Where no source was at hand, the report says "not
 //! available here": such a figure is never filled in from memory. Counts (bytes, moves, cache
-//! lines) are the same on every machine; times are medians of interleaved rounds with their range.
+//! lines) are the same on every machine. Times and runs of the engine are medians of rounds with
+//! their range where an experiment hears `--rounds`, and of one run where it does not.
 
 pub mod cavast;
 mod data;
@@ -38,6 +39,10 @@ const PAPERS: &[&Paper] =
 const ALL: &str = "all";
 /// The scale with `--quick`.
 const QUICK_SCALE: f64 = 0.002;
+/// The largest scale: at a scale of 1 some experiments take all memory of a large machine.
+const SCALE_MAX: f64 = 10.0;
+/// Rounds where nobody says how many.
+const ROUNDS: u64 = 5;
 /// Rounds with `--quick`.
 const QUICK_ROUNDS: u64 = 2;
 /// What a figure reads as that no source at hand gives.
@@ -60,7 +65,33 @@ pub struct Experiment {
     title: &'static str,
     /// What the paper found.
     claims: &'static [Claim],
+    /// Options that change what it measures, beside those that all hear.
+    hears: &'static [Hears],
     run: fn(&Scale) -> Outcome<Findings>,
+}
+
+/// An option that not every experiment hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hears {
+    /// `--rounds`.
+    Rounds,
+    /// `--threads`.
+    Threads,
+    /// `--trace`.
+    Trace,
+    /// `--values`.
+    Values,
+}
+
+impl Hears {
+    fn option(self) -> &'static str {
+        match self {
+            Hears::Rounds => "--rounds",
+            Hears::Threads => "--threads",
+            Hears::Trace => "--trace",
+            Hears::Values => "--values",
+        }
+    }
 }
 
 /// Something the paper found.
@@ -82,6 +113,27 @@ pub enum Goal {
     AtLeast(f64),
     /// This or less.
     AtMost(f64),
+    /// No less than the first and no more than the second.
+    Within(f64, f64),
+}
+
+impl Goal {
+    fn is_met(self, figure: f64) -> bool {
+        match self {
+            Goal::AtLeast(least) => figure >= least,
+            Goal::AtMost(most) => figure <= most,
+            Goal::Within(least, most) => (least..=most).contains(&figure),
+        }
+    }
+
+    /// As a report says it, which may be less than what the paper found.
+    fn in_words(self) -> String {
+        match self {
+            Goal::AtLeast(least) => format!("at least {least}"),
+            Goal::AtMost(most) => format!("at most {most}"),
+            Goal::Within(least, most) => format!("{least} to {most}"),
+        }
+    }
 }
 
 /// A figure that a source gave.
@@ -100,19 +152,19 @@ impl Claim {
         Claim { goal: Some(goal), ..self }
     }
 
-    /// Whether a figure found here is what it is to be.
-    fn met(&self, here: &Cell) -> Cell {
+    /// Whether a figure found here is what it is to be. What is no number neither meets a goal nor
+    /// misses it.
+    fn met(&self, here: &Cell) -> Outcome<Cell> {
         let figure = match here {
             Cell::Number { value, .. } => *value,
             Cell::Spread { spread, .. } => spread.median,
-            Cell::Text(_) | Cell::Nothing => return Cell::Nothing,
+            Cell::Text(_) | Cell::Nothing => return Ok(Cell::Nothing),
         };
-        let is_met = match self.goal {
-            None => return Cell::Nothing,
-            Some(Goal::AtLeast(least)) => figure >= least,
-            Some(Goal::AtMost(most)) => figure <= most,
-        };
-        Cell::text(if is_met { "yes" } else { "no" })
+        if !figure.is_finite() {
+            return Err(Failure::Check(format!("there is no figure of: {}", self.about)));
+        }
+        let in_words = |goal: Goal| if goal.is_met(figure) { "yes" } else { "no" };
+        Ok(self.goal.map_or(Cell::Nothing, |goal| Cell::text(in_words(goal))))
     }
 }
 
@@ -158,14 +210,16 @@ pub struct PaperOptions {
     /// Its experiments.
     #[arg(value_parser = experiment_names(), default_value = ALL)]
     experiments: Vec<String>,
-    /// Size of tables and number of operations, as a share of the full experiment with a hundred
-    /// million keys.
-    #[arg(long, default_value_t = 0.05)]
+    /// Size of tables and number of operations, as a share of the full experiment (above 0, and at
+    /// most 10).
+    #[arg(long, default_value_t = 0.05, value_parser = share)]
     scale: f64,
-    /// Times that each measurement of time is repeated.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
-    rounds: u64,
-    /// The most threads; by default as many as there are cores.
+    /// Times that what differs from run to run is measured, in the experiments that say so
+    /// [default: 5].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rounds: Option<u64>,
+    /// The most threads, in the experiments that have several; by default as many as there are
+    /// cores.
     #[arg(long)]
     threads: Option<usize>,
     /// The core of the first thread. Further ones have the next of those that this process may use,
@@ -190,6 +244,27 @@ pub struct PaperOptions {
     report: ReportOptions,
 }
 
+/// Reads a share of the full experiment.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= SCALE_MAX => Ok(share),
+        _ => Err(format!("a scale is above 0 and at most {SCALE_MAX}")),
+    }
+}
+
+impl PaperOptions {
+    /// What was given of the options that not every experiment hears.
+    fn given(&self) -> Vec<Hears> {
+        let given = [
+            (Hears::Rounds, self.rounds.is_some()),
+            (Hears::Threads, self.threads.is_some()),
+            (Hears::Trace, self.trace.is_some()),
+            (Hears::Values, self.values.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option).collect()
+    }
+}
+
 fn paper_names() -> PossibleValuesParser {
     PAPERS.iter().map(|paper| paper.name).collect::<Vec<_>>().into()
 }
@@ -210,7 +285,7 @@ pub fn run(options: &PaperOptions) -> Outcome<()> {
     let machine = Machine::describe();
     let scale = Scale {
         share: if options.quick { QUICK_SCALE } else { options.scale },
-        rounds: if options.quick { QUICK_ROUNDS } else { options.rounds },
+        rounds: if options.quick { QUICK_ROUNDS } else { options.rounds.unwrap_or(ROUNDS) },
         threads: options.threads.unwrap_or(machine.cores).max(1),
         cores: measure::cores_from(options.core)?,
         seed: options.seed,
@@ -221,12 +296,15 @@ pub fn run(options: &PaperOptions) -> Outcome<()> {
     let is_wanted = |name: &str| options.experiments.iter().any(|one| one == name || one == ALL);
     let wanted: Vec<&Experiment> =
         paper.experiments.iter().filter(|experiment| is_wanted(experiment.name)).collect();
+    paper.check_heard(&wanted, &options.given())?;
     let progress = report::progress(wanted.len() as u64);
     let before = machine::pin(options.core)?;
     let mut sections = Vec::new();
     for experiment in wanted {
         progress.set_message(experiment.name);
-        sections.push(experiment.section(paper, (experiment.run)(&scale)?));
+        let mut section = experiment.section(paper, (experiment.run)(&scale)?)?;
+        section.text.push(experiment.heard(&scale));
+        sections.push(section);
         progress.inc(1);
     }
     machine::restore(&before)?;
@@ -244,8 +322,6 @@ pub fn run(options: &PaperOptions) -> Outcome<()> {
 fn facts(scale: &Scale) -> Vec<(String, String)> {
     let facts = [
         ("scale", format!("{} of the full experiments", scale.share)),
-        ("rounds", format!("{}, interleaved; medians, with (min..max)", scale.rounds)),
-        ("threads", format!("at most {}", scale.threads)),
         (
             "cores",
             format!(
@@ -269,28 +345,63 @@ impl Paper {
             None => Ok(()),
         }
     }
+
+    /// Refuses an option that none of the wanted experiments hears: whoever gives it believes that
+    /// it changed something.
+    fn check_heard(&self, wanted: &[&Experiment], given: &[Hears]) -> Outcome<()> {
+        let is_deaf = |option: &&Hears| !wanted.iter().any(|one| one.hears.contains(option));
+        let Some(option) = given.iter().find(is_deaf) else { return Ok(()) };
+        let hears = self.experiments.iter().filter(|one| one.hears.contains(option));
+        let names: Vec<&str> = hears.map(|experiment| experiment.name).collect();
+        let hears = if names.is_empty() { "none does".into() } else { names.join(", ") };
+        Err(Failure::Usage(format!(
+            "no experiment that was asked for hears {}; of {}: {hears}",
+            option.option(),
+            self.name
+        )))
+    }
 }
 
 impl Experiment {
+    /// What it heard of the options that not every experiment hears.
+    fn heard(&self, scale: &Scale) -> String {
+        let said = |option: &Hears| match option {
+            Hears::Rounds => format!("{} rounds, medians with (min..max)", scale.rounds),
+            Hears::Threads => format!("{} threads at most", scale.threads),
+            Hears::Trace => "the trace".into(),
+            Hears::Values => "the values".into(),
+        };
+        let said: Vec<String> = self.hears.iter().map(said).collect();
+        let once = match self.hears.contains(&Hears::Rounds) {
+            true => "",
+            false => " Every figure without a range is of one run, times too.",
+        };
+        let said = if said.is_empty() { "nothing".into() } else { said.join("; ") };
+        format!("Of --rounds, --threads, --trace and --values it hears: {said}.{once}")
+    }
+
     /// What was found, under the paper's figures.
-    fn section(&self, paper: &Paper, found: Findings) -> Section {
+    fn section(&self, paper: &Paper, found: Findings) -> Outcome<Section> {
         assert_eq!(self.claims.len(), found.beside.len(), "{}: a figure a claim", self.name);
         let mut section = Section::new(format!("{}: {}", self.name, self.title), found.text);
         let rows = self.claims.iter().zip(found.beside).map(|(claim, here)| {
             let paper = claim.figure.unwrap_or(NOT_AVAILABLE);
-            let met = claim.met(&here);
-            vec![Cell::text(claim.about), Cell::text(claim.source), Cell::text(paper), here, met]
+            let goal = claim.goal.map_or(Cell::Nothing, |goal| Cell::text(goal.in_words()));
+            let met = claim.met(&here)?;
+            let source = Cell::text(claim.source);
+            Ok(vec![Cell::text(claim.about), source, Cell::text(paper), goal, here, met])
         });
+        let rows = rows.collect::<Outcome<Vec<_>>>()?;
         section.tables.push(Table {
             name: format!("{}-{}-beside", paper.name, self.name),
-            columns: ["what", "source of the paper's figure", "paper", "here", "met"]
+            columns: ["what", "source of the paper's figure", "paper", "goal", "here", "met"]
                 .map(String::from)
                 .to_vec(),
-            rows: rows.collect(),
+            rows,
         });
         section.tables.extend(found.tables);
         section.plots = found.plots;
-        section
+        Ok(section)
     }
 }
 
@@ -301,7 +412,48 @@ fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Findings, PAPERS};
+    use super::{Cell, Experiment, Findings, Goal, Hears, PAPERS, Paper, share, unknown};
+
+    #[test]
+    fn an_option_that_no_wanted_experiment_hears_is_refused_with_those_that_do() {
+        let paper = PAPERS[0];
+        let one = |name: &str| -> &Experiment {
+            paper.experiments.iter().find(|one| one.name == name).expect("it is the paper's")
+        };
+        let check = |wanted: &[&str], given: &[Hears]| {
+            let wanted: Vec<&Experiment> = wanted.iter().map(|name| one(name)).collect();
+            Paper::check_heard(paper, &wanted, given).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(check(&["figure-7"], &[Hears::Rounds, Hears::Threads]), Ok(()));
+        assert_eq!(check(&["table-1", "figure-7"], &[Hears::Threads]), Ok(()), "one hears it");
+        let refused = check(&["figure-5"], &[Hears::Rounds, Hears::Threads]).expect_err("deaf");
+        assert!(refused.contains("--threads") && refused.contains("figure-8"), "{refused}");
+        assert!(check(&["figure-5"], &[Hears::Values]).expect_err("deaf").contains("none does"));
+    }
+
+    #[test]
+    fn a_scale_is_a_share_that_can_be_run() {
+        assert_eq!((share("0.05"), share("10")), (Ok(0.05), Ok(10.0)));
+        for text in ["0", "-1", "nan", "inf", "10.1", "x"] {
+            assert!(share(text).is_err_and(|said| said.contains("at most 10")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_goal_can_be_missed_on_each_of_its_sides_and_by_no_number() {
+        let met = |goal, figure| unknown("it").goal(goal).met(&Cell::number(figure, 1));
+        let [yes, no] = ["yes", "no"].map(Cell::text);
+        for (goal, low, middle, high) in [
+            (Goal::AtLeast(2.0), &no, &yes, &yes),
+            (Goal::AtMost(2.0), &yes, &yes, &no),
+            (Goal::Within(1.5, 2.5), &no, &yes, &no),
+        ] {
+            let found = [1.0, 2.0, 3.0].map(|figure| met(goal, figure).expect("it is a number"));
+            assert_eq!(found.each_ref(), [low, middle, high], "{}", goal.in_words());
+        }
+        assert!(met(Goal::AtMost(2.0), f64::NAN).is_err());
+        assert!(met(Goal::AtLeast(2.0), f64::INFINITY).is_err());
+    }
 
     #[test]
     fn names_are_unique_and_every_claim_has_a_source() {
@@ -321,7 +473,8 @@ mod tests {
     fn a_figure_without_a_source_is_not_filled_in() {
         for experiment in PAPERS.iter().flat_map(|paper| paper.experiments) {
             let beside = experiment.claims.iter().map(|_| Cell::count(1)).collect();
-            let section = experiment.section(PAPERS[0], Findings { beside, ..Findings::default() });
+            let found = Findings { beside, ..Findings::default() };
+            let section = experiment.section(PAPERS[0], found).expect("all are figures");
             for (row, claim) in section.tables[0].rows.iter().zip(experiment.claims) {
                 let wanted = claim.figure.unwrap_or("not available here");
                 assert_eq!(row[2], Cell::text(wanted));

@@ -68,6 +68,11 @@ impl Engine {
         Ok(Engine { cache, clock, stores: compresses.then(AtomicU32::default) })
     }
 
+    /// The same with the background's work done after every few stores, rather than by a thread.
+    pub fn in_step(self) -> Engine {
+        Engine { stores: Some(AtomicU32::default()), ..self }
+    }
+
     /// The engine itself, for whoever does without the checks of replaying.
     pub fn cache(&self) -> &larder::Cache {
         &self.cache
@@ -172,6 +177,24 @@ mod tests {
         assert!(engine.set(item));
         engine.remove(item);
         assert_eq!(engine.get(item), Found::Miss);
+    }
+
+    /// What a thread has done by then hangs on when it ran, and so does what was evicted where it
+    /// had not: counts of such a run are the scheduler's.
+    #[test]
+    fn a_background_in_step_has_done_its_work_after_its_turn() {
+        let engine = Engine::new(8 << 20, larder::Policy::CostClock).expect("a small cache");
+        let engine = engine.in_step();
+        let (request, value) = (reads(&[0])[0], [7; 256]);
+        engine.maintained(|| {
+            for number in 0..=16 * 4_000_u32 {
+                let (key, position) = (number.to_le_bytes(), number);
+                let (request, value, compared) = (&request, &value, Compared::Whole);
+                assert!(engine.set(Item { position, request, key: &key, value, compared }));
+            }
+        });
+        assert!(engine.cache().stats().evicted > 0, "it is full");
+        assert!(!engine.cache().maintain(), "the last store was followed by a turn");
     }
 
     #[test]

@@ -26,7 +26,7 @@ const SLOTS: usize = 4;
 /// Stripes of locks and of versions.
 const STRIPES: usize = 4096;
 /// Buckets that one search visits before it gives up, as in the authors' code.
-pub const VISITS_MAX: usize = 500;
+const VISITS_MAX: usize = 500;
 
 /// What a reader does about writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub struct Settings {
     pub tags: bool,
     /// Paths that an insertion searches side by side.
     pub paths: usize,
+    /// The seed of what moves.
+    pub seed: u64,
 }
 
 #[derive(Default)]
@@ -91,7 +93,7 @@ impl Cuckoo {
     /// An empty table of so many buckets, a power of two.
     pub fn new(items: Items, buckets: usize, settings: Settings) -> Cuckoo {
         assert!(buckets.is_power_of_two(), "the other bucket is found by xor");
-        let writer = Writer { random: Random::new(1), items: 0, moves: 0 };
+        let writer = Writer { random: Random::new(settings.seed), items: 0, moves: 0 };
         Cuckoo {
             items,
             settings,

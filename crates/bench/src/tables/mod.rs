@@ -24,7 +24,7 @@ use crate::random::mix;
 
 pub use chaining::Chaining;
 pub use chains::Links;
-pub use cuckoo::{Cuckoo, Locking, Settings, VISITS_MAX};
+pub use cuckoo::{Cuckoo, Locking, Settings};
 pub use larder::LarderIndex;
 pub use lru_cache::{LruCache, VALUE_BYTES, Value};
 
@@ -124,7 +124,7 @@ mod tests {
         ];
         for locking in [Locking::Global, Locking::Striped, Locking::Optimistic] {
             for tags in [false, true] {
-                let settings = Settings { locking, tags, paths: 2 };
+                let settings = Settings { locking, tags, paths: 2, seed: 1 };
                 let table = Cuckoo::new(items.clone(), 1 << 13, settings);
                 tables.push((format!("{settings:?}"), Box::new(table)));
             }
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_cuckoo_table_fills_up_and_then_refuses() {
         for tags in [false, true] {
-            let settings = Settings { locking: Locking::Optimistic, tags, paths: 3 };
+            let settings = Settings { locking: Locking::Optimistic, tags, paths: 3, seed: 1 };
             let table = Cuckoo::new(items(0, 1 << 13), 1 << 10, settings);
             let places = 0..1_u32 << 13;
             let count = places.clone().take_while(|place| table.insert(*place)).count() as u64;

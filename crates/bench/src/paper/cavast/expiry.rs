@@ -27,6 +27,8 @@ pub enum ExpiryKind {
 
 /// Requests for which an item is valid, for each slab of the store, on the average.
 const VALID_REQUESTS: u64 = 2048;
+/// Added to the seed, so that this is a stream of its own.
+const EXPIRY_SEED: u64 = 8;
 /// The four bits know the time in so many steps of the mean.
 const STEPS: u64 = 8;
 
@@ -43,9 +45,9 @@ pub struct Expiries {
 
 impl Expiries {
     /// Of items that have just been stored.
-    pub fn new(kind: ExpiryKind, cells: &Cells, count: u32) -> Expiries {
+    pub fn new(kind: ExpiryKind, cells: &Cells, count: u32, seed: u64) -> Expiries {
         let mean = VALID_REQUESTS * cells.slabs.len() as u64;
-        let mut random = Random::new(9);
+        let mut random = Random::new(seed.wrapping_add(EXPIRY_SEED));
         let expires = kind != ExpiryKind::Never;
         // As if stores had been going on for long, some end soon.
         let ends = (0..if expires { count } else { 0 }).map(|_| 1 + random.below(mean * 3 / 2));

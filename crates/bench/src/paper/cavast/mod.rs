@@ -51,6 +51,7 @@ mod warm_up;
 mod zones;
 
 use super::Goal::{AtLeast, AtMost};
+use super::Hears::{Rounds, Threads};
 use super::{Experiment, Paper, claim, unknown};
 
 const ABSTRACT: &str = "the paper's abstract";
@@ -70,6 +71,7 @@ pub const PAPER: Paper = Paper {
                 unknown("the same for the paper's 15 MiB and 64 GiB, %"),
                 claim("lines of a request: chaining", "21.6", QUOTED),
             ],
+            hears: &[],
             run: stock::stock,
         },
         Experiment {
@@ -85,6 +87,7 @@ pub const PAPER: Paper = Paper {
                 unknown("hits gained by an area, points: hotspot"),
                 unknown("fewer misses with columns, upkeep included, %: zipfian"),
             ],
+            hears: &[],
             run: placement::placement,
         },
         Experiment {
@@ -98,6 +101,7 @@ pub const PAPER: Paper = Paper {
                 unknown("hits gained by turns of huge pages, points: a span of a slab, zipfian"),
                 unknown("hits gained by turns of huge pages, points: a span of a slab, hotspot"),
             ],
+            hears: &[],
             run: colours::colours,
         },
         Experiment {
@@ -109,6 +113,7 @@ pub const PAPER: Paper = Paper {
                 unknown("the same: area"),
                 unknown("the same: all of the paper's, asked for ahead"),
             ],
+            hears: &[],
             run: warm_up::warm_up,
         },
         Experiment {
@@ -119,6 +124,7 @@ pub const PAPER: Paper = Paper {
                 unknown("fewer misses with keys apart, %: SYS, chains of 1.5"),
                 unknown("fewer misses with keys apart, %: ETC, chains of 1.5"),
             ],
+            hears: &[],
             run: separation::separation,
         },
         Experiment {
@@ -126,10 +132,12 @@ pub const PAPER: Paper = Paper {
             title: "lines that a request reads, by index",
             claims: &[
                 claim("lines of a request: chaining", "21.6", QUOTED),
-                claim("lines of a request: list", "11.3", QUOTED).goal(AtMost(11.3)),
-                claim("lines of a request: tree", "10.2", QUOTED).goal(AtMost(10.2)),
+                // The paper counts a server, and this a store: only the order can be compared.
+                claim("lines of a request: list", "11.3", QUOTED),
+                claim("lines of a request: tree", "10.2", QUOTED),
                 unknown("lines of a request: cuckoo"),
             ],
+            hears: &[],
             run: lines::lines,
         },
         Experiment {
@@ -141,6 +149,7 @@ pub const PAPER: Paper = Paper {
                 claim("lines of a request: tree", "10.2", QUOTED),
                 unknown("lines of a request: cuckoo"),
             ],
+            hears: &[Rounds],
             run: index::index,
         },
         Experiment {
@@ -150,6 +159,7 @@ pub const PAPER: Paper = Paper {
                 unknown("times as many lookups as memcached's layout, uniform").goal(AtLeast(3.0)),
                 unknown("times as many lookups as memcached's layout, zipfian").goal(AtLeast(3.0)),
             ],
+            hears: &[Rounds],
             run: staged::staged,
         },
         Experiment {
@@ -160,6 +170,7 @@ pub const PAPER: Paper = Paper {
                 unknown("the same with small pages for both"),
                 unknown("times as many lookups with huge pages as with small ones"),
             ],
+            hears: &[Rounds, Threads],
             run: throughput::throughput,
         },
         Experiment {
@@ -171,6 +182,7 @@ pub const PAPER: Paper = Paper {
                 unknown("times as many lookups with columns, zipfian"),
                 unknown("background, % of a processor, zipfian").goal(AtMost(3.0)),
             ],
+            hears: &[Rounds],
             run: repartition::repartition,
         },
         Experiment {
@@ -183,6 +195,7 @@ pub const PAPER: Paper = Paper {
                 unknown("times as many stores as inline in full memory: APP"),
                 unknown("bytes of memory an item more than inline: APP"),
             ],
+            hears: &[Rounds],
             run: layouts::layouts,
         },
         Experiment {
@@ -194,6 +207,7 @@ pub const PAPER: Paper = Paper {
                 unknown("hits, %: APP, zipfian, cold items past the cache"),
                 unknown("fewer misses of a request by it, %"),
             ],
+            hears: &[],
             run: passing::passing,
         },
         Experiment {
@@ -204,6 +218,7 @@ pub const PAPER: Paper = Paper {
                 unknown("hits, %: Larder's as the server asks, uniform"),
                 unknown("more lines from memory by it, %: zipfian"),
             ],
+            hears: &[],
             run: ahead::ahead,
         },
         Experiment {
@@ -216,6 +231,7 @@ pub const PAPER: Paper = Paper {
                 unknown("fewer misses of a request, %: all of the paper's"),
                 unknown("fewer misses of a request, %: what pays here"),
             ],
+            hears: &[],
             run: together::together,
         },
         Experiment {
@@ -227,6 +243,7 @@ pub const PAPER: Paper = Paper {
                 unknown("more misses of a request: passes, by headers"),
                 unknown("more misses of a request: passes, by four bits"),
             ],
+            hears: &[],
             run: reclaiming::expiry,
         },
         Experiment {
@@ -239,6 +256,7 @@ pub const PAPER: Paper = Paper {
                 unknown("more misses of a request with columns as the server's, %")
                     .goal(AtMost(2.0)),
             ],
+            hears: &[],
             run: overhead::uniform,
         },
         Experiment {
@@ -249,6 +267,7 @@ pub const PAPER: Paper = Paper {
                 unknown("misses of upkeep a request: one in 16"),
                 unknown("misses of upkeep a request: every access, in headers"),
             ],
+            hears: &[],
             run: overhead::sampling,
         },
         Experiment {
@@ -259,12 +278,14 @@ pub const PAPER: Paper = Paper {
                 unknown("bytes moved a request: columns"),
                 unknown("temperatures, % of the slabs"),
             ],
+            hears: &[],
             run: overhead::overhead,
         },
         Experiment {
             name: "cachegrind",
             title: "the cache's model beside valgrind's",
             claims: &[unknown("misses differ at most by, % of the reads").goal(AtMost(0.5))],
+            hears: &[],
             run: cachegrind::cachegrind,
         },
     ],

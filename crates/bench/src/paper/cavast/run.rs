@@ -103,7 +103,7 @@ impl<'l> Load<'l> {
 
     /// The same with so many requests for each item, before those that are counted and of them.
     pub fn run_for(&self, config: Config, [warm, counted]: [f64; 2]) -> Outcome<Figures> {
-        let mut store = Store::new(config, self.population, &self.geometry);
+        let mut store = Store::new(config, self.population, &self.geometry, self.seed);
         let (law, items) = ((&self.choice, self.skew), f64::from(self.population.count()));
         let warming = self.population.requests(law, self.seed, true)?;
         store.get_all(warming.take((items * warm) as usize));

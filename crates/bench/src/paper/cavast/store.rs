@@ -28,6 +28,8 @@ use crate::random::Random;
 /// Items of a bucket of the front, on the average, and its bytes.
 const FRONT_LOAD: f64 = 6.0;
 const LINE_BYTES: u64 = 64;
+/// Added to the seed, so that which accesses are sampled is a stream of its own.
+const SAMPLING_SEED: u64 = 4;
 /// Bytes of an item that are asked for at the most, as in the server: of what is longer the
 /// processor sees where it is going.
 const ASKED_BYTES_MAX: u64 = 16 * LINE_BYTES;
@@ -103,7 +105,12 @@ struct Heat {
 
 impl<'p> Store<'p> {
     /// Stores all items.
-    pub fn new(config: Config, population: &'p Population, geometry: &CacheGeometry) -> Store<'p> {
+    pub fn new(
+        config: Config,
+        population: &'p Population,
+        geometry: &CacheGeometry,
+        seed: u64,
+    ) -> Store<'p> {
         let count = population.count();
         let cells = match config.placement {
             Placement::ByRank => Cells::fill(config.layout, population, population.by_rank()),
@@ -122,12 +129,12 @@ impl<'p> Store<'p> {
             population,
             slabs: slabs.collect(),
             zones: Zones::new(config.placement, &cells, geometry),
-            expiries: Expiries::new(config.expiry, &cells, count),
+            expiries: Expiries::new(config.expiry, &cells, count, seed),
             lookup: Lookup::new(config.index, count),
             memory: Memory::new(geometry, config.pages),
             cells,
             work: Work::default(),
-            sampling: Random::new(5),
+            sampling: Random::new(seed.wrapping_add(SAMPLING_SEED)),
             chooser: Chooser::default(),
             steps: Vec::new(),
             requests: 0,

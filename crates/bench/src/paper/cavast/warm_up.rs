@@ -38,7 +38,7 @@ pub fn warm_up(scale: &Scale) -> Outcome<Findings> {
     let load = Load::zipfian(scale, &app);
     let window = (f64::from(app.count()) * WINDOW_SHARE) as usize;
     let course = |(_, config): &(&str, Config)| -> Outcome<Course> {
-        let mut store = Store::new(*config, &app, &load.geometry);
+        let mut store = Store::new(*config, &app, &load.geometry, scale.seed);
         let mut requests = app.requests((&load.choice, load.skew), scale.seed, true)?;
         let windows = (0..WINDOWS).map(|_| {
             let figures = count(&mut store, &mut requests, window);

@@ -8,13 +8,14 @@ use crate::paper::{Findings, Scale, table};
 use crate::policies::kind::Kind;
 use crate::policies::weight;
 use crate::replay::EnginePolicy;
+use crate::report::Spread;
 use crate::report::model::{Cell, Table};
-use crate::trace::Trace;
+use crate::trace::{Request, Trace};
 use crate::workload::popularity::Choice;
 use crate::workload::sizes::SizeChoice;
 
-use super::matrix::{Column, HIT_US, Matrix, UNIT_US, highest, mean};
-use super::runs::{Contender, ENGINE_ITEM_BYTES, SUBJECT};
+use super::matrix::{Column, Figures, HIT_US, Matrix, UNIT_US, cell, highest, mean};
+use super::runs::{Contender, Counts, ENGINE_ITEM_BYTES, SUBJECT};
 use super::workloads::{self, MULTIPLE, SAME, SINGLE};
 
 /// Values of one size, and of many.
@@ -42,26 +43,37 @@ pub struct Entry {
     pub room: u64,
 }
 
+impl Entry {
+    /// Its column, still without runs.
+    pub fn column(&self) -> Column {
+        Column { name: self.name.clone(), reference: self.reference, runs: Vec::new() }
+    }
+
+    /// What it counts in each of so many rounds, if a store says what `told` says.
+    pub fn runs(
+        &self,
+        trace: &Trace,
+        rounds: u64,
+        told: impl Fn(&Request) -> u32,
+    ) -> Outcome<Vec<Counts>> {
+        let run = |_| self.contender.run(self.room, trace, workloads::warm(trace), &told);
+        (0..self.contender.rounds(rounds)).map(run).collect()
+    }
+}
+
 /// Runs every contender with every configuration of costs.
 fn matrix(
     trace: &mut Trace,
     sizes: &SizeChoice,
     costs: &[&str],
-    seed: u64,
-    entries: Vec<Entry>,
+    scale: &Scale,
+    entries: &[Entry],
 ) -> Outcome<Matrix> {
-    let column = |entry: &Entry| Column {
-        name: entry.name.clone(),
-        reference: entry.reference,
-        runs: Vec::new(),
-    };
-    let mut columns: Vec<Column> = entries.iter().map(column).collect();
-    let warm = workloads::warm(trace);
+    let mut columns: Vec<Column> = entries.iter().map(Entry::column).collect();
     for costs in costs {
-        workloads::price(trace, sizes, costs, seed)?;
+        workloads::price(trace, sizes, costs, scale.seed)?;
         for (entry, column) in entries.iter().zip(&mut columns) {
-            let run = entry.contender.run(entry.room, trace, warm, |request| request.cost_us);
-            column.runs.push(run?);
+            column.runs.push(entry.runs(trace, scale.rounds, |request| request.cost_us)?);
         }
     }
     let rows = costs.iter().map(|costs| (*costs).to_owned()).collect();
@@ -70,12 +82,20 @@ fn matrix(
 }
 
 /// The models with room for so many items, and the engine in as much memory; how much that is.
-pub fn entries(trace: &Trace, items: u64) -> Outcome<(Vec<Entry>, u64)> {
+///
+/// How many items the engine holds is chance, too: the LRU that it is compared with has room for
+/// the median of so many rounds with CLOCK.
+pub fn entries(trace: &Trace, items: u64, rounds: u64) -> Outcome<(Vec<Entry>, u64)> {
     let item_bytes = trace.requests.first().map_or(0, workloads::data_bytes) + ENGINE_ITEM_BYTES;
     let mut memory = items * item_bytes;
     let clock = Contender::Engine(EnginePolicy::Clock);
-    let held = |memory| Ok(clock.run(memory, trace, workloads::warm(trace), |_| 0)?.items);
-    let mut items_held: u64 = held(memory)?;
+    let warm = workloads::warm(trace);
+    let held = |memory| -> Outcome<u64> {
+        let run = |_| Ok(clock.run(memory, trace, warm, |_| 0)?.items as f64);
+        let runs = (0..rounds).map(run).collect::<Outcome<Vec<f64>>>()?;
+        Ok(Spread::of(runs).median as u64)
+    };
+    let mut items_held = held(memory)?;
     // Slabs are coarse and some are the index's: more memory, until it holds as many.
     for _ in 0..MEMORY_STEPS {
         memory = (memory * items / items_held.max(1)).max(memory);
@@ -114,43 +134,41 @@ fn one_size(scale: &Scale, choice: Choice) -> Outcome<Findings> {
     let law = choice.to_string();
     let mut trace = workloads::requests(keys, choice, &ONE_SIZE, scale.seed)?;
     let room = workloads::room(&trace, weight::Scale::Objects);
-    let (entries, memory) = entries(&trace, room)?;
-    let requests = trace.requests.len();
-    let matrix = matrix(&mut trace, &ONE_SIZE, &SINGLE, scale.seed, entries)?;
+    let (entries, memory) = entries(&trace, room, scale.rounds)?;
+    let (requests, rounds) = (trace.requests.len(), scale.rounds);
+    let matrix = matrix(&mut trace, &ONE_SIZE, &SINGLE, scale, &entries)?;
     let mut foreseen = Vec::new();
     for (row, costs) in SINGLE.iter().enumerate() {
         workloads::price(&mut trace, &ONE_SIZE, costs, scale.seed)?;
-        let lru_us = matrix.columns[0].runs[row].tally.missed_cost_us;
+        let lru_us = matrix.columns[0].runs[row][0].tally.missed_cost_us;
         foreseen.push(saved_by_foresight(&trace, room, lru_us));
     }
     let mut tables = tables(&matrix, kind);
     tables.push(foresight(&matrix, &foreseen, kind));
-    let subjects = [Kind::GdWheel.to_string(), SUBJECT.title().to_owned()];
-    let beside = subjects.iter().flat_map(|name| {
-        let column = matrix.column(name);
-        let points = matrix.all(column, |matrix, column, row| matrix.points(column, row).abs());
-        let same = matrix.left_out.map_or(0.0, |row| matrix.saved(column, row));
-        [
-            mean(&matrix.all(column, Matrix::saved)),
-            highest(&matrix.all(column, Matrix::saved)),
-            known(&matrix, column),
-            highest(&points),
-            mean(&matrix.all(column, |matrix, column, row| matrix.tail(column, row, UNIT_US))),
-            100.0 - same,
-        ]
-    });
+    let plots = plots(&matrix, kind, "values of one size");
+    let mut beside = claimed(&matrix, &Kind::GdWheel.to_string()).to_vec();
+    beside.extend(claimed(&matrix, SUBJECT.title()));
+    // Once more beside the engine that knows no costs: what the policy does is told apart from how
+    // many items the engine happens to hold.
+    let engines = matrix.among(&engines());
+    beside.extend(claimed(&engines, SUBJECT.title()));
+    let of_clock = engines.table(&format!("gd-wheel-{kind}-saved-of-clock"), Matrix::saved);
+    tables.insert(1, of_clock);
     Ok(Findings {
-        beside: beside.map(|figure| Cell::number(figure, 2)).collect(),
+        beside: beside.iter().map(|figure| cell(figure, 2)).collect(),
         text: vec![
             format!(
                 "{keys} keys of 16 bytes, values of 256, {requests} requests: a load of each key, \
                  and {law} reads with skew 0.99, of which the first half warms. Models have room \
                  for {room} items, with which LRU hits 95 %, and are compared with LRU; the engine \
                  has {memory} bytes of memory and is compared with an LRU of as many items as it \
-                 holds with CLOCK. Averages leave out `{SAME}`, where there is nothing to save. \
-                 The models' figures are the same on every machine; the engine's hash is seeded \
-                 anew in each run. The last table has what a set of items saves that is chosen \
-                 with the counted reads in hand, and never changed: no policy knows as much."
+                 holds with CLOCK, and in the second table with the engine with CLOCK in the same \
+                 memory. Averages leave out `{SAME}`, where there is nothing to save. The models' \
+                 figures are the same on every machine; the engine's hash is seeded anew in each \
+                 run, and its figures are medians of {rounds} runs, with (min..max), beside the \
+                 median of what they are compared with. The last table has what a set of items \
+                 saves that is chosen with the counted reads in hand, and never changed: no policy \
+                 knows as much."
             ),
             "What the paper's ten configurations are is known of three, gd-1 to gd-3, second-hand; \
              the others are this tool's, so averages are not of the same ten. One line is the \
@@ -159,15 +177,38 @@ fn one_size(scale: &Scale, choice: Choice) -> Outcome<Findings> {
             latency_text(),
         ],
         tables,
-        plots: plots(&matrix, kind, "values of one size"),
+        plots,
     })
 }
 
+/// The engine with each policy, that with CLOCK first.
+pub fn engines() -> Vec<&'static str> {
+    let others = EnginePolicy::value_variants().iter().filter(|one| **one != EnginePolicy::Clock);
+    [EnginePolicy::Clock].iter().chain(others).map(|policy| policy.title()).collect()
+}
+
+/// What the paper claims of a cache, of each of its runs.
+fn claimed(matrix: &Matrix, name: &str) -> [Figures; 6] {
+    let column = matrix.column(name);
+    let points = matrix.all(column, |matrix, column, row| {
+        matrix.points(column, row).iter().map(|points| points.abs()).collect()
+    });
+    let same = matrix.left_out.map(|row| matrix.saved(column, row)).unwrap_or_default();
+    [
+        mean(&matrix.all(column, Matrix::saved)),
+        highest(&matrix.all(column, Matrix::saved)),
+        known(matrix, column),
+        highest(&points),
+        mean(&matrix.all(column, |matrix, column, row| matrix.tail(column, row, UNIT_US))),
+        same.iter().map(|saved| 100.0 - saved).collect(),
+    ]
+}
+
 /// What a column saves on average of the configurations that are the paper's.
-fn known(matrix: &Matrix, column: usize) -> f64 {
+fn known(matrix: &Matrix, column: usize) -> Figures {
     let is_known = |row: &usize| matrix.rows[*row].starts_with("gd-");
     let rows = (0..matrix.rows.len()).filter(is_known);
-    mean(&rows.map(|row| matrix.saved(column, row)).collect::<Vec<f64>>())
+    mean(&rows.map(|row| matrix.saved(column, row)).collect::<Vec<Figures>>())
 }
 
 /// What is saved by keeping the set of items that costs most in the reads that are counted, beside
@@ -177,8 +218,8 @@ fn foresight(matrix: &Matrix, saved: &[f64], kind: &str) -> Table {
     let rows = (0..matrix.rows.len()).map(|row| {
         vec![
             Cell::text(matrix.rows[row].clone()),
-            Cell::number(100.0 - matrix.columns[0].runs[row].hits_percent(), 2),
-            Cell::number(matrix.saved(column, row), 2),
+            Cell::number(100.0 - matrix.columns[0].runs[row][0].hits_percent(), 2),
+            cell(&matrix.saved(column, row), 2),
             Cell::number(saved[row], 2),
         ]
     });
@@ -202,7 +243,7 @@ pub fn multiple_sizes(scale: &Scale) -> Outcome<Findings> {
     let keys = workloads::keys(scale);
     let mut trace = workloads::requests(keys, Choice::Zipfian, &MANY_SIZES, scale.seed)?;
     let memory = workloads::room(&trace, weight::Scale::Memcached);
-    let requests = trace.requests.len();
+    let (requests, rounds) = (trace.requests.len(), scale.rounds);
     let model = |kind: Kind| Entry {
         name: format!("{kind}, memcached's bytes"),
         contender: Contender::Model(kind, weight::Scale::Memcached),
@@ -216,8 +257,8 @@ pub fn multiple_sizes(scale: &Scale) -> Outcome<Findings> {
         reference: 0,
         room: memory,
     });
-    let entries = models.into_iter().chain(engines).collect();
-    let mut matrix = matrix(&mut trace, &MANY_SIZES, &MULTIPLE, scale.seed, entries)?;
+    let entries: Vec<Entry> = models.into_iter().chain(engines).collect();
+    let mut matrix = matrix(&mut trace, &MANY_SIZES, &MULTIPLE, scale, &entries)?;
     let column = matrix.column(SUBJECT.title());
     let saved = matrix.all(column, Matrix::saved);
     let tail = matrix.all(column, |matrix, column, row| matrix.tail(column, row, UNIT_US));
@@ -230,7 +271,7 @@ pub fn multiple_sizes(scale: &Scale) -> Outcome<Findings> {
     tables.insert(1, matrix.table("gd-wheel-multiple-saved-of-clock", Matrix::saved));
     let figures = [mean(&saved), highest(&saved), mean(&tail), against_clock];
     Ok(Findings {
-        beside: figures.map(|figure| Cell::number(figure, 2)).to_vec(),
+        beside: figures.map(|figure| cell(&figure, 2)).to_vec(),
         text: vec![
             format!(
                 "{keys} keys of 16 bytes, values from 64 to 1024 bytes, each doubling as frequent \
@@ -240,7 +281,8 @@ pub fn multiple_sizes(scale: &Scale) -> Outcome<Findings> {
                  memcached: one list over all items, with no slabs that classes hold on to. The \
                  engine's slabs move between its size classes, by age for what it is worth. It \
                  holds more items in the same memory: the second table, beside the engine with \
-                 CLOCK, has the policy's share alone."
+                 CLOCK, has the policy's share alone. The engine's figures are medians of \
+                 {rounds} runs, with (min..max)."
             ),
             latency_text(),
         ],
@@ -278,7 +320,7 @@ fn units(matrix: &Matrix, name: &str) -> Table {
     let row = |unit: &f64| {
         let tail = |column| {
             let all = matrix.all(column, |matrix, column, row| matrix.tail(column, row, *unit));
-            Cell::number(mean(&all), 2)
+            cell(&mean(&all), 2)
         };
         let cells = (0..matrix.columns.len()).map(tail);
         std::iter::once(Cell::number(*unit, 0)).chain(cells).collect()

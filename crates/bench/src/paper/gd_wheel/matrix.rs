@@ -1,6 +1,7 @@
 //! Who did what with which costs, and the tables that say so.
 
 use crate::paper::table;
+use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Plot, Point, Series, Table};
 
 use super::runs::Counts;
@@ -13,14 +14,17 @@ pub const UNIT_US: f64 = 1000.0;
 /// The tail.
 pub const TAIL: f64 = 0.99;
 
+/// A figure of each run.
+pub type Figures = Vec<f64>;
+
 /// One contender's runs.
 pub struct Column {
     /// What it is called.
     pub name: String,
     /// The column whose figures its own are compared with.
     pub reference: usize,
-    /// One for each row.
-    pub runs: Vec<Counts>,
+    /// For each row one of a model, and of the engine as many as there are rounds.
+    pub runs: Vec<Vec<Counts>>,
 }
 
 /// Runs of several contenders with several configurations.
@@ -34,10 +38,12 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// A contender's and its reference's run.
-    fn pair(&self, column: usize, row: usize) -> (&Counts, &Counts) {
-        let reference = &self.columns[self.columns[column].reference];
-        (&self.columns[column].runs[row], &reference.runs[row])
+    /// A figure of each of a contender's runs, and that of its reference, which is the median of
+    /// all its runs: a run is not compared with another one's chance.
+    fn pairs(&self, column: usize, row: usize, figure: impl Fn(&Counts) -> f64) -> (Figures, f64) {
+        let of = |column: &Column| column.runs[row].iter().map(&figure).collect::<Figures>();
+        let own = &self.columns[column];
+        (of(own), Spread::of(of(&self.columns[own.reference])).median)
     }
 
     /// The contender of this name.
@@ -46,45 +52,57 @@ impl Matrix {
         found.expect("the experiment has this contender")
     }
 
+    /// The columns of these names alone, all compared with the first of them.
+    pub fn among(mut self, names: &[&str]) -> Matrix {
+        self.columns.retain(|column| names.contains(&column.name.as_str()));
+        let reference = self.column(names[0]);
+        self.columns.iter_mut().for_each(|column| column.reference = reference);
+        self
+    }
+
     /// Cost saved, in percent.
-    pub fn saved(&self, column: usize, row: usize) -> f64 {
-        let (own, reference) = self.pair(column, row);
-        own.saved_percent(reference)
+    pub fn saved(&self, column: usize, row: usize) -> Figures {
+        let paid_us = |counts: &Counts| counts.tally.missed_cost_us as f64;
+        let (own, reference) = self.pairs(column, row, paid_us);
+        own.iter().map(|paid_us| 100.0 - 100.0 * paid_us / reference.max(1.0)).collect()
     }
 
     /// Percent of all reads that hit and do not with the reference.
-    pub fn points(&self, column: usize, row: usize) -> f64 {
-        let (own, reference) = self.pair(column, row);
-        own.hits_percent() - reference.hits_percent()
+    pub fn points(&self, column: usize, row: usize) -> Figures {
+        let (own, reference) = self.pairs(column, row, Counts::hits_percent);
+        own.iter().map(|hits| hits - reference).collect()
     }
 
     /// The tail's latency saved, in percent, where a unit of cost takes so long.
-    pub fn tail(&self, column: usize, row: usize, unit_us: f64) -> f64 {
-        let (own, reference) = self.pair(column, row);
+    pub fn tail(&self, column: usize, row: usize, unit_us: f64) -> Figures {
         let latency = |counts: &Counts| counts.latency_us(TAIL, HIT_US, unit_us);
-        100.0 - 100.0 * latency(own) / latency(reference)
+        let (own, reference) = self.pairs(column, row, latency);
+        own.iter().map(|own| 100.0 - 100.0 * own / reference).collect()
     }
 
     /// A figure of one contender in all rows that count.
-    pub fn all(&self, column: usize, figure: impl Fn(&Matrix, usize, usize) -> f64) -> Vec<f64> {
+    pub fn all(
+        &self,
+        column: usize,
+        figure: impl Fn(&Matrix, usize, usize) -> Figures,
+    ) -> Vec<Figures> {
         let rows = (0..self.rows.len()).filter(|row| Some(*row) != self.left_out);
         rows.map(|row| figure(self, column, row)).collect()
     }
 
     /// A table of a figure: configurations down, contenders across, then the average and the
     /// highest.
-    pub fn table(&self, name: &str, figure: impl Fn(&Matrix, usize, usize) -> f64) -> Table {
+    pub fn table(&self, name: &str, figure: impl Fn(&Matrix, usize, usize) -> Figures) -> Table {
         let names = self.columns.iter().map(|column| column.name.as_str());
         let columns: Vec<&str> = std::iter::once("costs").chain(names).collect();
-        let cell = |value| Cell::number(value, 2);
         let row = |(row, name): (usize, &String)| {
-            let cells = (0..self.columns.len()).map(|column| cell(figure(self, column, row)));
+            let cells = (0..self.columns.len()).map(|column| cell(&figure(self, column, row), 2));
             std::iter::once(Cell::text(name.clone())).chain(cells).collect()
         };
         let mut rows: Vec<Vec<Cell>> = self.rows.iter().enumerate().map(row).collect();
-        let mut summary = |name: &str, fold: fn(&[f64]) -> f64| {
+        let mut summary = |name: &str, fold: fn(&[Figures]) -> Figures| {
             let cells =
-                (0..self.columns.len()).map(|column| cell(fold(&self.all(column, &figure))));
+                (0..self.columns.len()).map(|column| cell(&fold(&self.all(column, &figure)), 2));
             rows.push(std::iter::once(Cell::text(name)).chain(cells).collect());
         };
         summary("average", mean);
@@ -98,12 +116,12 @@ impl Matrix {
         name: &str,
         title: &str,
         label: &str,
-        figure: impl Fn(&Matrix, usize, usize) -> f64,
+        figure: impl Fn(&Matrix, usize, usize) -> Figures,
     ) -> Plot {
         let series = |(column, one): (usize, &Column)| Series {
             name: one.name.clone(),
             points: (0..self.rows.len())
-                .map(|row| Point::exact(row as f64, figure(self, column, row)))
+                .map(|row| point(row, &figure(self, column, row)))
                 .collect(),
         };
         Plot {
@@ -129,14 +147,16 @@ impl Matrix {
         ];
         let each = rows.iter().flat_map(|row| self.columns.iter().map(move |one| (*row, one)));
         let cells = each.map(|(row, column)| {
-            let run = &column.runs[row];
-            let latency = |share| Cell::number(run.latency_us(share, HIT_US, UNIT_US) / 1e3, 1);
+            let each = |digits: usize, figure: &dyn Fn(&Counts) -> f64| {
+                cell(&column.runs[row].iter().map(figure).collect::<Figures>(), digits)
+            };
+            let latency = |share| each(1, &|run| run.latency_us(share, HIT_US, UNIT_US) / 1e3);
             vec![
                 Cell::text(self.rows[row].clone()),
                 Cell::text(column.name.clone()),
-                Cell::count(run.items),
-                Cell::number(run.hits_percent(), 2),
-                Cell::number(run.latency_mean_us(HIT_US, UNIT_US) / 1e3, 2),
+                each(0, &|run| run.items as f64),
+                each(2, &Counts::hits_percent),
+                each(2, &|run| run.latency_mean_us(HIT_US, UNIT_US) / 1e3),
                 latency(TAIL),
                 latency(0.999),
                 latency(1.0),
@@ -146,21 +166,41 @@ impl Matrix {
     }
 }
 
-/// The mean.
-pub fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
+/// A figure, and where there were several runs the median of them with its range.
+pub fn cell(runs: &[f64], digits: usize) -> Cell {
+    match runs {
+        [only] => Cell::number(*only, digits),
+        _ => Cell::spread(Spread::of(runs.iter().copied()), digits),
+    }
 }
 
-/// The highest.
-pub fn highest(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+fn point(row: usize, runs: &[f64]) -> Point {
+    match runs {
+        [only] => Point::exact(row as f64, *only),
+        _ => Point::spread(row as f64, Spread::of(runs.iter().copied())),
+    }
+}
+
+/// The mean of several rows, of each run by itself.
+pub fn mean(rows: &[Figures]) -> Figures {
+    let runs = rows.first().map_or(0, Vec::len);
+    let sum = |run: usize| rows.iter().map(|row| row[run]).sum::<f64>();
+    (0..runs).map(|run| sum(run) / rows.len() as f64).collect()
+}
+
+/// The row whose median is the highest: the highest of all runs would be the luckiest.
+pub fn highest(rows: &[Figures]) -> Figures {
+    let median = |row: &Figures| Spread::of(row.iter().copied()).median;
+    let highest = rows.iter().max_by(|one, other| median(one).total_cmp(&median(other)));
+    highest.cloned().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Column, Matrix, highest, mean};
+    use super::{Column, Matrix, cell, highest, mean};
     use crate::paper::gd_wheel::runs::Counts;
     use crate::policies::simulate::Tally;
+    use crate::report::Spread;
     use crate::report::model::Cell;
 
     /// A run of a hundred reads with these misses.
@@ -174,7 +214,7 @@ mod tests {
         let column = |name: &str, runs: [&[u32]; 3]| Column {
             name: name.into(),
             reference: 0,
-            runs: runs.iter().map(|run| self::run(run)).collect(),
+            runs: runs.iter().map(|run| vec![self::run(run)]).collect(),
         };
         Matrix {
             rows: ["a", "b", "same"].map(String::from).to_vec(),
@@ -190,9 +230,9 @@ mod tests {
     fn figures_are_beside_the_reference_and_averages_leave_a_row_out() {
         let matrix = matrix();
         assert_eq!(matrix.column("own"), 1);
-        assert_eq!(matrix.all(1, Matrix::saved), [50.0, 75.0]);
-        assert_eq!(matrix.all(1, Matrix::points), [0.0, 1.0]);
-        assert_eq!(matrix.all(0, Matrix::saved), [0.0, 0.0]);
+        assert_eq!(matrix.all(1, Matrix::saved), [[50.0], [75.0]]);
+        assert_eq!(matrix.all(1, Matrix::points), [[0.0], [1.0]]);
+        assert_eq!(matrix.all(0, Matrix::saved), [[0.0], [0.0]]);
         let table = matrix.table("t", Matrix::saved);
         assert_eq!(table.columns, ["costs", "lru", "own"]);
         assert_eq!(table.rows[3][2], Cell::number(62.5, 2));
@@ -203,8 +243,33 @@ mod tests {
     fn the_tail_is_of_hits_and_misses() {
         let matrix = matrix();
         // The 99th of a hundred reads: 10.1 and 5.1 ms, and 20.1 beside a hit of 0.1.
-        assert!((matrix.tail(1, 0, 1000.0) - 49.5).abs() < 0.01);
-        assert!((matrix.tail(1, 1, 1000.0) - 99.5).abs() < 0.01);
-        assert_eq!((mean(&[1.0, 3.0]), highest(&[1.0, 3.0])), (2.0, 3.0));
+        assert!((matrix.tail(1, 0, 1000.0)[0] - 49.5).abs() < 0.01);
+        assert!((matrix.tail(1, 1, 1000.0)[0] - 99.5).abs() < 0.01);
+    }
+
+    /// One run of each was compared before, and a policy that knows no costs saved up to 24 % of
+    /// what another run's items paid for.
+    #[test]
+    fn several_runs_have_a_range_beside_the_median_of_the_reference() {
+        let mut matrix = matrix();
+        let rows = matrix.columns.iter_mut().flat_map(|column| &mut column.runs);
+        rows.for_each(|runs| *runs = vec![runs[0].clone(); 3]);
+        matrix.columns[0].runs[0] = [&[10][..], &[20], &[90]].map(run).to_vec();
+        matrix.columns[1].runs[0] = [&[10][..], &[30], &[20]].map(run).to_vec();
+        assert_eq!(matrix.saved(1, 0), [50.0, -50.0, 0.0]);
+        let found = matrix.table("t", Matrix::saved).rows[0][2].clone();
+        let spread = Spread { median: 0.0, min: -50.0, max: 50.0 };
+        assert_eq!(found, Cell::spread(spread, 2));
+        assert_eq!(cell(&[1.0], 1), Cell::number(1.0, 1));
+        let rows = [vec![9.0, 1.0, 1.0], vec![2.0, 3.0, 4.0]];
+        assert_eq!(mean(&rows), [5.5, 2.0, 2.5]);
+        assert_eq!(highest(&rows), rows[1], "the highest run of all was lucky");
+    }
+
+    #[test]
+    fn columns_alone_are_compared_with_the_first() {
+        let matrix = matrix().among(&["own"]);
+        assert_eq!((matrix.columns.len(), matrix.columns[0].reference), (1, 0));
+        assert_eq!(matrix.saved(0, 1), [0.0]);
     }
 }

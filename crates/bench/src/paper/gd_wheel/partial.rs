@@ -7,13 +7,12 @@ use crate::failure::Outcome;
 use crate::paper::{Findings, Scale};
 use crate::policies::weight;
 use crate::random::Random;
-use crate::report::model::Cell;
 use crate::trace::{Request, Trace};
 use crate::workload::popularity::Choice;
 use crate::workload::sizes::SizeChoice;
 
-use super::costs::entries;
-use super::matrix::{Column, Matrix};
+use super::costs::{Entry, engines, entries};
+use super::matrix::{Column, Matrix, cell};
 use super::runs::SUBJECT;
 use super::workloads;
 
@@ -31,15 +30,13 @@ pub fn partial_costs(scale: &Scale) -> Outcome<Findings> {
     let keys = workloads::keys(scale);
     let mut trace = workloads::requests(keys, Choice::Zipfian, &SIZE, scale.seed)?;
     let room = workloads::room(&trace, weight::Scale::Objects);
-    let (entries, _) = entries(&trace, room)?;
-    let column = |(name, reference): (String, usize)| Column { name, reference, runs: Vec::new() };
-    let names = entries.iter().map(|entry| (entry.name.clone(), entry.reference));
-    let (mut rows, mut columns) = (Vec::new(), names.map(column).collect::<Vec<_>>());
+    let (entries, _) = entries(&trace, room, scale.rounds)?;
+    let mut columns: Vec<Column> = entries.iter().map(Entry::column).collect();
+    let mut rows = Vec::new();
     let mut add = |name: String, trace: &Trace, told: &dyn Fn(&Request) -> u32| -> Outcome<()> {
         rows.push(name);
         for (entry, column) in entries.iter().zip(&mut columns) {
-            let run = entry.contender.run(entry.room, trace, workloads::warm(trace), told);
-            column.runs.push(run?);
+            column.runs.push(entry.runs(trace, scale.rounds, told)?);
         }
         Ok(())
     };
@@ -55,20 +52,28 @@ pub fn partial_costs(scale: &Scale) -> Outcome<Findings> {
     }
     let half = KNOWN.iter().position(|known| *known == HALF).expect("it is among them");
     let matrix = Matrix { rows, columns, left_out: None };
-    let subject = matrix.column(SUBJECT.title());
+    let saved = |matrix: &Matrix| cell(&matrix.saved(matrix.column(SUBJECT.title()), half), 2);
+    let mut beside = vec![saved(&matrix)];
+    let mut tables = vec![
+        matrix.table("gd-wheel-partial-saved", Matrix::saved),
+        matrix.table("gd-wheel-partial-points", Matrix::points),
+    ];
+    let engines = matrix.among(&engines());
+    beside.push(saved(&engines));
+    tables.insert(1, engines.table("gd-wheel-partial-saved-of-clock", Matrix::saved));
     Ok(Findings {
-        beside: vec![Cell::number(matrix.saved(subject, half), 2)],
+        beside,
         text: vec![format!(
             "As in single-size, with {keys} keys. The first rows say of how many of a hundred \
              objects stores tell the cost; of the others nothing is known. With `all claim the \
              most` every store says {CLAIMED_US} microseconds. With `drawn anew` each object gets \
              another cost of the same configuration when the counting begins, and what is in the \
-             cache keeps the one that it was stored with. All of it is paid for at the true cost."
+             cache keeps the one that it was stored with. All of it is paid for at the true cost. \
+             The engine's figures are medians of {} runs, with (min..max); the second table has \
+             them beside the engine with CLOCK in the same memory.",
+            scale.rounds
         )],
-        tables: vec![
-            matrix.table("gd-wheel-partial-saved", Matrix::saved),
-            matrix.table("gd-wheel-partial-points", Matrix::points),
-        ],
+        tables,
         plots: Vec::new(),
     })
 }

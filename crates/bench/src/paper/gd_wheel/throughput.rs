@@ -8,7 +8,7 @@ use policy::gd_wheel::Link;
 
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
-use crate::paper::measure::{Together, in_rounds, maintained, together, waits};
+use crate::paper::measure::{Together, in_rounds, maintained, ratio, together, waits};
 use crate::paper::rounds::{Rounds, cpu, wall};
 use crate::paper::{Findings, Scale, table};
 use crate::policies::weight;
@@ -70,11 +70,14 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
             asked[thread].len()
         };
         let run = || together(&scale.cores, threads, work);
-        let together = maintained(&scale.cores, cache, run)?.0?;
+        let (together, background_s) = maintained(&scale.cores, cache, run)?;
+        let together = together?;
         let (missed, waited) = (missed.into_inner() as f64, waited.into_inner() as f64);
         let seen = Seen {
             missed_percent: 100.0 * missed / (threads * requests) as f64,
             waits_per_thousand: 1000.0 * waited / missed,
+            background_us: 1e6 * background_s / (threads * requests) as f64,
+            both_us: both_us(&together, background_s, threads * requests),
         };
         Ok((together, seen))
     })?;
@@ -143,6 +146,16 @@ struct Seen {
     missed_percent: f64,
     /// How often a thread slept until another one had let go of what it needed, in 1000 stores.
     waits_per_thousand: f64,
+    /// CPU microseconds of the background, for each request.
+    background_us: f64,
+    /// The same of the asking threads and the background together.
+    both_us: f64,
+}
+
+/// CPU microseconds of a request, those of the background for it included: who evicts in the
+/// background takes as much time as who does so in the request.
+fn both_us(together: &Together, background_s: f64, requests: usize) -> f64 {
+    1.0 / together.millions_per_cpu_second + 1e6 * background_s / requests as f64
 }
 
 /// What was missed and waited for, and how many items each engine had at the end.
@@ -152,7 +165,15 @@ fn what_was_seen(
     seen: &[Vec<Seen>],
     items: &[u64],
 ) -> Table {
-    let rows = kinds.iter().zip(seen).map(|(&(subject, threads), seen)| {
+    let both_us = |which: usize| seen[which].iter().map(|seen| seen.both_us).collect::<Vec<_>>();
+    let clock = |threads: usize| {
+        let is_clock = |kind: &(usize, usize)| {
+            subjects[kind.0].policy == EnginePolicy::Clock && kind.1 == threads
+        };
+        kinds.iter().position(is_clock).expect("the engine has this policy")
+    };
+    let rows = kinds.iter().enumerate().map(|(which, &(subject, threads))| {
+        let seen = &seen[which];
         let spread = |value: fn(&Seen) -> f64| Cell::spread(Spread::of(seen.iter().map(value)), 2);
         vec![
             Cell::text(&subjects[subject].title),
@@ -160,9 +181,20 @@ fn what_was_seen(
             spread(|seen| seen.missed_percent),
             spread(|seen| seen.waits_per_thousand),
             Cell::count(items[subject]),
+            Cell::spread(Spread::of(seen.iter().map(|seen| seen.background_us)), 3),
+            // As many requests in the time of both as the other takes longer for one.
+            Cell::spread(ratio(&both_us(clock(threads)), &both_us(which)), 3),
         ]
     });
-    let columns = ["cache", "threads", "missed %", "waits / 1000 stores", "items"];
+    let columns = [
+        "cache",
+        "threads",
+        "missed %",
+        "waits / 1000 stores",
+        "items",
+        "background, us / request",
+        "with it, requests of CLOCK's, x",
+    ];
     table("gd-wheel-throughput-seen", &columns, rows.collect())
 }
 
@@ -194,10 +226,23 @@ fn findings(
             "{keys} keys, values of {VALUE_BYTES} bytes, costs of {COSTS}, {memory} bytes of \
              memory, about 95 % of the reads hit and a miss is stored with its cost; a session a \
              read. A thread does the background's work, on the last core. Ratios are of requests a \
-             CPU second of the asking threads, which other work on the machine disturbs less. \
-             Informative: times of one machine."
+             CPU second of the asking threads, which other work on the machine disturbs less; the \
+             last table has the background's CPU time as well, and the ratio with it: part of an \
+             eviction is its work. Informative: times of one machine."
         )],
         tables: vec![rounds.table(&columns)],
         plots: vec![rounds.plot(title, axes, wall, |threads| threads as f64)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Together, both_us};
+
+    #[test]
+    fn the_backgrounds_time_is_part_of_a_request() {
+        let together = Together { millions_per_second: 9.0, millions_per_cpu_second: 4.0 };
+        assert_eq!(both_us(&together, 0.0, 1_000_000), 0.25);
+        assert_eq!(both_us(&together, 0.5, 1_000_000), 0.75);
     }
 }

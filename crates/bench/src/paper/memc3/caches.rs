@@ -1,5 +1,7 @@
 //! Whole caches, in process: what they hold and hit in the same memory, and how they scale.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use larder::{Cache, Expiry};
 
 use crate::drive::choice::{Choice, draw};
@@ -168,20 +170,35 @@ pub fn figure_7(scale: &Scale) -> Outcome<Findings> {
         steps.iter().flat_map(|threads| [(0, *threads), (1, *threads)]).collect();
     let found = in_rounds(scale.rounds, kinds.len(), |which| {
         let (subject, threads) = kinds[which];
-        let cache = &subjects[subject].1;
-        together(&scale.cores, threads, |thread| requests_of(cache, &keys[thread]))
+        let (name, cache) = &subjects[subject];
+        let missing = AtomicUsize::new(0);
+        let together = together(&scale.cores, threads, |thread| {
+            missing.fetch_add(requests_of(cache, &keys[thread]), Ordering::Relaxed);
+            keys[thread].len()
+        })?;
+        all_fit(name, missing.into_inner())?;
+        Ok(together)
     })?;
     Ok(findings_7(&subjects.map(|(name, _)| name), &kinds, &found, count))
 }
 
-/// One thread's requests; returns how many.
+/// A cache that lost items has less to do.
+fn all_fit(name: &str, missing: usize) -> Outcome<()> {
+    match missing {
+        0 => Ok(()),
+        _ => Err(Failure::Check(format!("{name} lacks {missing} of the items that all fit"))),
+    }
+}
+
+/// One thread's requests; returns how many reads found nothing.
 fn requests_of(cache: &Subject, keys: &[Key]) -> usize {
+    let mut missing = 0;
     for batch in keys.chunks(READS_PER_STORE + 1) {
         let (last, reads) = batch.split_last().expect("a chunk is not empty");
-        cache.read(reads);
+        missing += reads.len() - cache.read(reads);
         cache.store(*last);
     }
-    keys.len()
+    missing
 }
 
 fn findings_7(
@@ -208,5 +225,20 @@ fn findings_7(
         )],
         tables: vec![rounds.table(&columns)],
         plots: vec![rounds.plot(title, axes, wall, |threads| threads as f64)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LruCache, Subject, all_fit, key, requests_of};
+
+    #[test]
+    fn reads_that_find_nothing_are_counted_and_refused() {
+        let keys: Vec<_> = (0..40).map(key).collect();
+        let cache = Subject::Lru(LruCache::of_items(100));
+        assert_eq!(requests_of(&cache, &keys), 38, "two are stored, and nothing was there");
+        keys.iter().for_each(|key| cache.store(*key));
+        assert_eq!(requests_of(&cache, &keys), 0);
+        assert!(all_fit("it", 0).is_ok() && all_fit("it", 1).is_err());
     }
 }

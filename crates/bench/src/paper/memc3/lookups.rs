@@ -20,9 +20,13 @@ const TIMED_MAX: usize = 2_000_000;
 /// Loads at which lines are counted, in per cent.
 const LOADS: [usize; 8] = [10, 25, 50, 60, 70, 80, 90, 95];
 
-fn cuckoo(items: &Items, buckets: usize, locking: Locking, tags: bool) -> Box<dyn Table> {
-    let settings = Settings { locking, tags, paths: 2 };
-    Box::new(Cuckoo::new(items.clone(), buckets, settings))
+fn cuckoo(
+    items: &Items,
+    buckets: usize,
+    (locking, tags): (Locking, bool),
+    seed: u64,
+) -> Box<dyn Table> {
+    Box::new(Cuckoo::new(items.clone(), buckets, Settings { locking, tags, paths: 2, seed }))
 }
 
 fn no_room(name: &str) -> Failure {
@@ -42,8 +46,8 @@ pub fn figure_4(scale: &Scale) -> Outcome<Findings> {
     let items = items(0, count);
     let tables: Vec<(&str, Box<dyn Table>)> = vec![
         ("chaining", Box::new(Chaining::<()>::new(items.clone(), 1))),
-        ("cuckoo", cuckoo(&items, buckets, Locking::Global, false)),
-        ("cuckoo with tags", cuckoo(&items, buckets, Locking::Global, true)),
+        ("cuckoo", cuckoo(&items, buckets, (Locking::Global, false), scale.seed)),
+        ("cuckoo with tags", cuckoo(&items, buckets, (Locking::Global, true), scale.seed)),
         ("larder-index", Box::new(LarderIndex::growing(items.clone(), false))),
     ];
     let (mut rows, mut series) = (Vec::new(), Vec::new());
@@ -117,10 +121,10 @@ pub fn figure_5(scale: &Scale) -> Outcome<Findings> {
     let tables: Vec<(&str, Box<dyn Table>)> = vec![
         ("chaining, LRU, one lock", Box::new(Chaining::<Links>::new(items.clone(), 1))),
         ("chaining, one lock", Box::new(Chaining::<()>::new(items.clone(), 1))),
-        ("cuckoo, one lock", cuckoo(&items, buckets, Locking::Global, false)),
-        ("+ striped locks", cuckoo(&items, buckets, Locking::Striped, false)),
-        ("+ tags", cuckoo(&items, buckets, Locking::Striped, true)),
-        ("+ versions, no locks", cuckoo(&items, buckets, Locking::Optimistic, true)),
+        ("cuckoo, one lock", cuckoo(&items, buckets, (Locking::Global, false), scale.seed)),
+        ("+ striped locks", cuckoo(&items, buckets, (Locking::Striped, false), scale.seed)),
+        ("+ tags", cuckoo(&items, buckets, (Locking::Striped, true), scale.seed)),
+        ("+ versions, no locks", cuckoo(&items, buckets, (Locking::Optimistic, true), scale.seed)),
         ("larder-index", Box::new(LarderIndex::growing(items.clone(), false))),
         ("larder-index, ahead", Box::new(LarderIndex::growing(items.clone(), true))),
     ];

@@ -29,7 +29,8 @@ struct Row {
 pub fn table_1(scale: &Scale) -> Outcome<Findings> {
     let (count, buckets) = nearly_full(scale.items(20_000_000));
     let items = items(0, count);
-    let settings = Settings { locking: Locking::Optimistic, tags: true, paths: 2 };
+    let settings =
+        Settings { locking: Locking::Optimistic, tags: true, paths: 2, seed: scale.seed };
     let plain = Chaining::<()>::new(items.clone(), 1);
     let linked = Chaining::<Links>::new(items.clone(), 1);
     let cuckoo = Cuckoo::new(items.clone(), buckets, settings);

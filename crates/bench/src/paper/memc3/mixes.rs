@@ -20,8 +20,8 @@ const BATCH: usize = 100;
 
 const NAMES: [&str; 3] = ["chaining, LRU, one lock", "cuckoo, tags, versions", "larder-index"];
 
-fn build(which: usize, items: &Items, buckets: usize) -> Box<dyn Table> {
-    let settings = Settings { locking: Locking::Optimistic, tags: true, paths: 2 };
+fn build(which: usize, items: &Items, buckets: usize, seed: u64) -> Box<dyn Table> {
+    let settings = Settings { locking: Locking::Optimistic, tags: true, paths: 2, seed };
     match which {
         0 => Box::new(Chaining::<Links>::new(items.clone(), 1)),
         1 => Box::new(Cuckoo::new(items.clone(), buckets, settings)),
@@ -42,7 +42,7 @@ pub fn figure_8(scale: &Scale) -> Outcome<Findings> {
         SHARES.iter().flat_map(|share| (0..NAMES.len()).map(|which| (which, *share))).collect();
     let found = in_rounds(scale.rounds, kinds.len(), |kind| {
         let (which, share) = kinds[kind];
-        let table = build(which, &items, buckets);
+        let table = build(which, &items, buckets, scale.seed);
         if !(0..present as u32).all(|place| table.insert(place)) {
             return Err(Failure::Check(format!("{} has no room for half its keys", NAMES[which])));
         }

@@ -15,12 +15,12 @@ mod memory;
 mod mixes;
 mod paths;
 
+use super::Hears::{Rounds, Threads};
 use super::{Experiment, Paper, claim, unknown};
 
 const ABSTRACT: &str = "the paper's abstract";
 const DECISION: &str = "quoted in docs/decisions/0001-index-tables-grow-by-twelfths.md";
 const AUTHORS_NOTE: &str = "an author's note, da-data.blogspot.com, March 2013";
-const AUTHORS_CODE: &str = "assoc_cuckoo.c of github.com/efficient/memc3";
 
 /// The paper and its experiments.
 pub const PAPER: Paper = Paper {
@@ -34,6 +34,7 @@ pub const PAPER: Paper = Paper {
                 unknown("bytes of chaining and LRU for an item"),
                 unknown("bytes of cuckoo and CLOCK for an item"),
             ],
+            hears: &[],
             run: memory::table_1,
         },
         Experiment {
@@ -42,32 +43,36 @@ pub const PAPER: Paper = Paper {
             claims: &[
                 claim("occupancy with four slots in a bucket", "95 %", DECISION),
                 claim("the best number of paths", "2", DECISION),
-                claim("steps before an insertion gives up", "500", AUTHORS_CODE),
             ],
+            hears: &[Rounds],
             run: paths::table_2,
         },
         Experiment {
             name: "table-3",
             title: "items and hits of caches in the same memory",
             claims: &[claim("memory for small items, against memcached", "30 % less", ABSTRACT)],
+            hears: &[],
             run: caches::table_3,
         },
         Experiment {
             name: "figure-4",
             title: "cache lines that a lookup reads",
             claims: &[unknown("cache lines of a lookup that finds its key")],
+            hears: &[],
             run: lookups::figure_4,
         },
         Experiment {
             name: "figure-5",
             title: "lookups of one thread, technique by technique",
             claims: &[unknown("lookups of MemC3's table over those of memcached's")],
+            hears: &[Rounds],
             run: lookups::figure_5,
         },
         Experiment {
             name: "figure-6",
             title: "insertions by load, with one to four paths",
             claims: &[claim("updates a second of one thread", "about 2 million", AUTHORS_NOTE)],
+            hears: &[Rounds],
             run: paths::figure_6,
         },
         Experiment {
@@ -78,12 +83,14 @@ pub const PAPER: Paper = Paper {
                 "up to 3",
                 ABSTRACT,
             )],
+            hears: &[Rounds, Threads],
             run: caches::figure_7,
         },
         Experiment {
             name: "figure-8",
             title: "tables under lookups and insertions at once",
             claims: &[unknown("operations of MemC3's table over those of memcached's")],
+            hears: &[Rounds, Threads],
             run: mixes::figure_8,
         },
     ],

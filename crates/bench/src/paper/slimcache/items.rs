@@ -130,16 +130,19 @@ pub fn fill_tier(tier: &mut Tier, data: &Data) -> Outcome<f64> {
 fn fill_log(bytes: u64, data: &Data) -> Outcome<Full> {
     let mut log = FifoLog::in_memory(bytes, settings(bytes).segment_bytes);
     let (mut value, mut cpu) = (Vec::new(), Sampled::default());
+    // Just before its oldest segment goes: then it is full.
+    let mut items = 0;
     for object in data.all() {
         if log.turns() == 2 {
             read_back(&mut log, data, object - 1)?;
             break;
         }
+        items = log.items();
         data.write_value(object, &mut value);
         cpu.take(1, || log.set(object, data, &value))?;
     }
     let (net_percent, store_us) = (100.0, cpu.mean_us());
-    Ok(Full { items: log.items(), net_percent, ratio: 1.0, memory_bytes: 0, store_us })
+    Ok(Full { items, net_percent, ratio: 1.0, memory_bytes: 0, store_us })
 }
 
 /// Checks some values; the last object must be there, the first not any more.
@@ -225,7 +228,7 @@ fn plot(found: &[(ValueChoice, Vec<Full>)]) -> Plot {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kept, fill, objects};
+    use super::{Kept, fill, objects, settings};
     use crate::values::ValueChoice;
 
     #[test]
@@ -236,5 +239,16 @@ mod tests {
         let [units, alone, raw, log] = [Kept::Units, Kept::Alone, Kept::Raw, Kept::Log].map(items);
         assert!(units > 1.5 * log && alone > raw && raw < log, "{units} {alone} {raw} {log}");
         assert!(raw > 0.65 * log, "{raw} {log}");
+    }
+
+    /// With its oldest segment just gone it has a segment less.
+    #[test]
+    fn the_log_is_counted_when_it_is_full() {
+        let bytes = 4 << 20;
+        let data = objects(&ValueChoice::Made(3.0), bytes, 1).expect("no file is needed");
+        let items = fill(Kept::Log, bytes, &data).expect("it fills").items as u64;
+        let held = items * (data.bytes() / u64::from(data.keys) + 8);
+        let least = bytes - settings(bytes).segment_bytes as u64;
+        assert!((least + 1..=bytes).contains(&held), "{held} of {bytes}");
     }
 }

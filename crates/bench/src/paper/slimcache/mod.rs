@@ -36,6 +36,7 @@ mod watermarks;
 mod writes;
 
 use super::Goal::{AtLeast, AtMost};
+use super::Hears::{Rounds, Values};
 use super::{Experiment, Paper, claim, unknown};
 
 const ABSTRACTS: &str = "the papers' abstracts, 2018 and 2020";
@@ -57,6 +58,7 @@ pub const PAPER: Paper = Paper {
                 claim("bytes of memory an item: its word of the index", "44", QUOTED)
                     .goal(AtMost(9.0)),
             ],
+            hears: &[Values],
             run: items::items,
         },
         Experiment {
@@ -68,6 +70,7 @@ pub const PAPER: Paper = Paper {
                 unknown("pages read for a hit: units of a page"),
                 unknown("pages read for a hit: units of four pages"),
             ],
+            hears: &[Values],
             run: granularity::granularity,
         },
         Experiment {
@@ -79,6 +82,7 @@ pub const PAPER: Paper = Paper {
                 unknown("fewer misses than the log with a tenth of the data, %: normal"),
                 unknown("fewer misses than the log with a tenth of the data, %: uniform"),
             ],
+            hears: &[Values],
             run: hit_ratio::hit_ratio,
         },
         Experiment {
@@ -88,6 +92,7 @@ pub const PAPER: Paper = Paper {
                 claim("more throughput than the log at best, %", "255.6, 380.1", ABSTRACTS),
                 claim("less latency than the log at best, %", "78.9, 80.7", ABSTRACTS),
             ],
+            hears: &[Values],
             run: database::database,
         },
         Experiment {
@@ -98,6 +103,7 @@ pub const PAPER: Paper = Paper {
                 unknown("hits gained by an adaptive hot area, points"),
                 unknown("hits gained by a hot area of 5 %, points"),
             ],
+            hears: &[Values],
             run: areas::areas,
         },
         Experiment {
@@ -108,6 +114,7 @@ pub const PAPER: Paper = Paper {
                 unknown("moved, % of writes: at once"),
                 unknown("hits lost by promotion at once, points"),
             ],
+            hears: &[Values],
             run: promotion::promotion,
         },
         Experiment {
@@ -118,6 +125,7 @@ pub const PAPER: Paper = Paper {
                 unknown("hits, %: ours"),
                 unknown("most hits of the watermarks tried, %"),
             ],
+            hears: &[Values],
             run: watermarks::watermarks,
         },
         Experiment {
@@ -128,6 +136,7 @@ pub const PAPER: Paper = Paper {
                 unknown("CPU time of a store saved by recognition, %: none incompressible"),
                 unknown("more bytes stored for recognition, %: half incompressible"),
             ],
+            hears: &[Rounds, Values],
             run: incompressible::incompressible,
         },
         Experiment {
@@ -138,6 +147,7 @@ pub const PAPER: Paper = Paper {
                 unknown("hot area at the end of a fast store's time, % of the segments"),
                 unknown("windows until nine tenths of that"),
             ],
+            hears: &[Values],
             run: adaptation::adaptation,
         },
         Experiment {
@@ -149,6 +159,7 @@ pub const PAPER: Paper = Paper {
                 unknown("the same without a hot area"),
                 unknown("KiB of a write"),
             ],
+            hears: &[Values],
             run: writes::writes,
         },
     ],

@@ -70,9 +70,9 @@ impl Tier {
         Tier::on(Arc::clone(&device) as Arc<dyn Device>, Some(device), settings)
     }
 
-    /// An empty tier on a file, which is made, past the page cache where that is possible.
-    pub fn on_file(path: &Path, bytes: u64, settings: &Settings) -> Outcome<Tier> {
-        Tier::on(file(path, bytes)?, None, settings)
+    /// An empty tier on a file.
+    pub fn on_file(file: Arc<dyn Device>, settings: &Settings) -> Outcome<Tier> {
+        Tier::on(file, None, settings)
     }
 
     fn on(
@@ -212,14 +212,15 @@ impl Store for Tier {
     }
 }
 
-/// A file of so many bytes as a device.
-pub fn file(path: &Path, bytes: u64) -> Outcome<Arc<dyn Device>> {
+/// A file of so many bytes as a device, which is made, past the page cache where that is possible;
+/// and whether it is.
+pub fn file(path: &Path, bytes: u64) -> Outcome<(Arc<dyn Device>, bool)> {
     let bytes = bytes - bytes % PAGE_BYTES as u64;
-    let opened = FileDevice::recreate(path, bytes);
-    let opened = opened.map_err(|error| {
+    let made = FileDevice::recreate(path, bytes);
+    let (device, opened) = made.map_err(|error| {
         Failure::invalid(format!("making {}", path.display()), error.to_string())
     })?;
-    Ok(Arc::new(opened.0))
+    Ok((Arc::new(device), opened.is_direct))
 }
 
 #[cfg(test)]

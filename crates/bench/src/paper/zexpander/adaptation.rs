@@ -1,5 +1,8 @@
 //! How the split follows the workload: reads that are uniform at first and zipfian then.
 
+use larder::{WINDOW_ITEMS, WINDOW_MUTATIONS_MIN};
+use policy::split::STEP_SHARE;
+
 use super::client::{Client, Counts, TARGET, Zones};
 use super::data::{Data, draw};
 use crate::failure::Outcome;
@@ -52,10 +55,11 @@ pub fn adaptation(scale: &Scale) -> Outcome<Findings> {
         text: vec![format!(
             "{}; {memory} bytes of memory; {even} uniform reads, then {skewed} zipfian ones (skew \
              {SKEW}); a miss is stored. A window is {window} reads, and the change comes before \
-             window {change}. The engine looks at the split once in so many stores, as many as an \
-             eighth of the hot items and 2048 at least, and moves 3 % of the memory. Near the \
-             target is within {NEAR_POINTS} points.",
-            data.in_words()
+             window {change}. The engine looks at the split once in so many stores, as many as one \
+             for each {WINDOW_ITEMS} hot items and {WINDOW_MUTATIONS_MIN} at least, and moves \
+             {:.0} % of the memory. Near the target is within {NEAR_POINTS} points.",
+            data.in_words(),
+            100.0 * STEP_SHARE
         )],
         tables: vec![rows(&found, change)],
         plots: vec![

@@ -8,7 +8,7 @@ use larder::Cache;
 use super::client::{Client, HeldClock, TARGET, Zones};
 use super::data::{Data, draw};
 use super::misses;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::paper::{Findings, Scale, table};
 use crate::report::model::Cell;
 use crate::workload::popularity::Choice;
@@ -59,10 +59,15 @@ pub fn latency(scale: &Scale) -> Outcome<Findings> {
         found.push((zones, time(&cache, &data, &timed)));
     }
     let both = &found[1].1;
+    // A percentile of nothing is 0, which meets every goal.
+    served_any(both)?;
     let at = |served: Served, share| both[served as usize].value_at_percentile(share) as f64 / 1e3;
     let memory = data.memory(DEMOTION_PERCENT);
     let moved = misses::settled(Zones::Price, memory, &data, &objects)?;
-    let demotion_us = moved.background_s * 1e6 / moved.demoted.max(1) as f64;
+    if moved.demoted == 0 {
+        return Err(Failure::Check("nothing moved down, so that no demotion is measured".into()));
+    }
+    let demotion_us = moved.background_s * 1e6 / moved.demoted as f64;
     let rows = found.iter().flat_map(|(zones, times)| rows(*zones, times));
     Ok(Findings {
         beside: vec![
@@ -104,6 +109,17 @@ fn rows(zones: Zones, times: &Times) -> Vec<Vec<Cell>> {
     NAMES.into_iter().zip(times).map(row).collect()
 }
 
+/// Refuses times of which one has no percentiles that a verdict is about.
+fn served_any(times: &Times) -> Outcome<()> {
+    for served in [Served::Hot, Served::Compressed] {
+        if times[served as usize].is_empty() {
+            let what = NAMES[served as usize];
+            return Err(Failure::Check(format!("no read of {TIMED} was {what}")));
+        }
+    }
+    Ok(())
+}
+
 /// Times each read by itself.
 fn time(cache: &Cache, data: &Data, objects: &[u32]) -> Times {
     let mut times = [(); 3].map(|()| histogram());
@@ -133,7 +149,7 @@ fn histogram() -> Histogram<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ABSENT_EVERY, Client, Data, Served, Zones, histogram, time};
+    use super::{ABSENT_EVERY, Client, Data, Served, Zones, histogram, served_any, time};
 
     #[test]
     fn long_reads_are_not_cut_to_a_histogram_that_begins_small() {
@@ -141,6 +157,15 @@ mod tests {
         [100, 3_000, 1_000_000_000].into_iter().for_each(|ns| times.saturating_record(ns));
         assert_eq!(times.value_at_percentile(50.0) / 10, 300);
         assert!(times.max() > 999_000_000);
+    }
+
+    #[test]
+    fn no_verdict_is_given_on_reads_that_there_were_none_of() {
+        let mut times = [(); 3].map(|()| histogram());
+        times[Served::Hot as usize].saturating_record(100);
+        assert!(served_any(&times).is_err());
+        times[Served::Compressed as usize].saturating_record(1_000);
+        assert!(served_any(&times).is_ok());
     }
 
     #[test]

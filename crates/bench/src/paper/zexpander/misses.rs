@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::client::{Client, Counts, TARGET, Zones};
+use super::client::{Client, Counts, TARGET, Zones, hot_at_least};
 use super::data::{Data, draw};
 use crate::failure::Outcome;
 use crate::paper::{Findings, Scale, table};
@@ -53,9 +53,9 @@ pub fn misses(scale: &Scale) -> Outcome<Findings> {
              stored, counted in the second half. memcached is a model: LRU over all items with its \
              bytes for each. Clients that wait for replies leave the background time; here it does \
              all its work after every few stores, so nothing is evicted for want of time, and the \
-             price rule knows no bound on the time of compression. The hot zone keeps twenty slabs \
-             at least, which is half of the least memory here.",
-            data.in_words()
+             price rule knows no bound on the time of compression. The hot zone keeps {}.",
+            data.in_words(),
+            hot_at_least()
         )],
         tables: vec![rows(&limits)],
         plots: vec![plot(&limits)],

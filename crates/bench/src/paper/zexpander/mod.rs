@@ -27,6 +27,7 @@ mod splits;
 mod throughput;
 
 use super::Goal::{AtLeast, AtMost};
+use super::Hears::{Rounds, Threads, Values};
 use super::{Experiment, Paper, claim, data, unknown};
 
 const ABSTRACT: &str = "the paper's abstract";
@@ -46,6 +47,7 @@ pub const PAPER: Paper = Paper {
                 unknown("ratio of items one by one: zstd and a dictionary"),
                 unknown("ratio of 1 KiB at a time: zstd and a dictionary"),
             ],
+            hears: &[Values],
             run: ratio::compression_ratio,
         },
         Experiment {
@@ -59,6 +61,7 @@ pub const PAPER: Paper = Paper {
                 unknown("items, of the hot zone's alone, x: both zones, by price"),
                 unknown("lost in slabs of the compressed zone, %"),
             ],
+            hears: &[Values],
             run: memory::memory,
         },
         Experiment {
@@ -74,6 +77,7 @@ pub const PAPER: Paper = Paper {
                 claim("fewer misses than a faster cache's, %: target 0.9", "36", ABSTRACT)
                     .goal(AtLeast(36.0)),
             ],
+            hears: &[Values],
             run: misses::misses,
         },
         Experiment {
@@ -107,6 +111,7 @@ pub const PAPER: Paper = Paper {
                 claim("M requests / s by YCSB, 24 threads there", "32", ABSTRACT),
                 claim("both zones over the hot one over a network, x", "0.96", QUOTED),
             ],
+            hears: &[Rounds, Threads, Values],
             run: throughput::throughput,
         },
         Experiment {
@@ -118,6 +123,7 @@ pub const PAPER: Paper = Paper {
                 unknown("a hit in the compressed zone, 99 %, us"),
                 unknown("a demotion, CPU us with all that follows from it").goal(AtMost(15.0)),
             ],
+            hears: &[Values],
             run: latency::latency,
         },
         Experiment {
@@ -127,6 +133,7 @@ pub const PAPER: Paper = Paper {
                 unknown("lookups of absent keys that decode nothing, %"),
                 unknown("more requests through the filter at 75 % misses, %").goal(AtLeast(25.0)),
             ],
+            hears: &[Rounds, Values],
             run: filters::filters,
         },
         Experiment {
@@ -138,6 +145,7 @@ pub const PAPER: Paper = Paper {
                 unknown("fewer misses than the hot zone alone at the end, %: by price"),
                 unknown("fewer misses than the hot zone alone at the end, %: target 0.9"),
             ],
+            hears: &[Values],
             run: adaptation::adaptation,
         },
         Experiment {
@@ -149,6 +157,7 @@ pub const PAPER: Paper = Paper {
                 unknown("CPU us / read with a target of 0.5"),
                 unknown("CPU us / read with a target of 0.95"),
             ],
+            hears: &[Values],
             run: splits::threshold,
         },
         Experiment {
@@ -158,6 +167,7 @@ pub const PAPER: Paper = Paper {
                 unknown("least that misses are fewer than with the hot zone alone, %: by price"),
                 unknown("least that misses are fewer than with the hot zone alone, %: target 0.9"),
             ],
+            hears: &[Values],
             run: splits::split_rules,
         },
     ],

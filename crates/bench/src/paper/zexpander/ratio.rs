@@ -1,7 +1,8 @@
 //! How far items compress by how many are compressed together.
 //!
 //! Items are taken in the order of their keys' numbers, which says nothing of their values, and as
-//! many as fill a unit are joined. A dictionary is trained from other items than it is judged by.
+//! many as fill a unit are joined. A dictionary is trained from other items than it is judged by:
+//! of a file with few records, one half is judged and the other trained from.
 
 use codec::{DICTIONARY_BYTES_MAX, Decoder, Dictionary, Encoder, Method};
 
@@ -17,7 +18,7 @@ const UNITS: [usize; 6] = [0, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10];
 const SAMPLE_BYTES: usize = 1 << 20;
 /// Samples for a dictionary are as long as what the engine compresses at a time.
 const TRAINED_UNIT: usize = 1 << 10;
-/// As in the engine.
+/// As much as in the engine at most, which takes a 512th of its budget where that is less.
 const DICTIONARY_BYTES: usize = 64 << 10;
 const LEVEL: i32 = 3;
 const _: () = assert!(DICTIONARY_BYTES <= DICTIONARY_BYTES_MAX);
@@ -40,8 +41,7 @@ struct Made {
 /// Ratios and times by unit and method.
 pub fn compression_ratio(scale: &Scale) -> Outcome<Findings> {
     let data = Data::load(scale)?;
-    let (judged, next) = items(&data, 0);
-    let (others, _) = items(&data, next);
+    let (judged, others) = samples(&data)?;
     let dictionary = Dictionary::train(&units(&others, TRAINED_UNIT), DICTIONARY_BYTES, LEVEL);
     let mut rows = Vec::new();
     let mut series = METHODS.map(|(name, ..)| Series { name: name.into(), points: Vec::new() });
@@ -115,11 +115,23 @@ fn row(unit: usize, mean: f64, made: &[Option<Made>]) -> Vec<Cell> {
     row
 }
 
-/// Items from an object on, and the object behind them.
-fn items(data: &Data, from: u32) -> (Vec<Vec<u8>>, u32) {
+type Items = Vec<Vec<u8>>;
+
+/// Items to be judged, and others to train from, of which none has the same value.
+fn samples(data: &Data) -> Outcome<(Items, Items)> {
+    let each = data.distinct().map_or(u32::MAX, |records| records / 2);
+    if each == 0 {
+        return Err(Failure::Usage("a single record cannot be judged and trained from".into()));
+    }
+    let (judged, next) = items(data, 0, each);
+    Ok((judged, items(data, next, each).0))
+}
+
+/// Items from an object on, so many at most, and the object behind them.
+fn items(data: &Data, from: u32, most: u32) -> (Items, u32) {
     let (mut items, mut bytes, mut object) = (Vec::new(), 0, from);
     let (mut key, mut value) = (Vec::new(), Vec::new());
-    while bytes < SAMPLE_BYTES {
+    while bytes < SAMPLE_BYTES && object - from < most {
         data.write_key(object, &mut key);
         data.write_value(object, &mut value);
         let item = [key.as_slice(), &value].concat();
@@ -177,7 +189,23 @@ fn make(units: &[Vec<u8>], method: Method, dictionary: Option<&Dictionary>) -> O
 mod tests {
     use codec::{Dictionary, Method};
 
-    use super::{DICTIONARY_BYTES, Data, LEVEL, items, make, units};
+    use super::{DICTIONARY_BYTES, Data, LEVEL, make, samples, units};
+    use crate::trace::testing::Folder;
+    use crate::values::ValueChoice;
+
+    /// Objects have the records in turn: with a short file, most of the items that a dictionary was
+    /// trained from were those that it was judged by.
+    #[test]
+    fn no_record_is_both_judged_and_trained_from() {
+        let records: Vec<u8> = (0..5_u8).flat_map(|record| [1, 0, 0, 0, record]).collect();
+        let folder = Folder::new();
+        let path = folder.write("values", &records);
+        let data = Data::of(1_000, Some(ValueChoice::Records(path)), 1).expect("a file");
+        let (judged, others) = samples(&data).expect("there are records enough");
+        let values = |items: &[Vec<u8>]| items.iter().map(|item| item[16]).collect::<Vec<u8>>();
+        assert_eq!((values(&judged).len(), values(&others).len()), (2, 2));
+        assert!(values(&judged).iter().all(|value| !values(&others).contains(value)));
+    }
 
     #[test]
     fn units_hold_all_items_and_are_full() {
@@ -191,9 +219,8 @@ mod tests {
     #[test]
     fn more_together_or_a_dictionary_makes_it_smaller() {
         let data = Data::of(40_000, None, 1).expect("no file is needed");
-        let (judged, next) = items(&data, 0);
-        let dictionary =
-            Dictionary::train(&units(&items(&data, next).0, 1024), DICTIONARY_BYTES, LEVEL);
+        let (judged, others) = samples(&data).expect("values never come again");
+        let dictionary = Dictionary::train(&units(&others, 1024), DICTIONARY_BYTES, LEVEL);
         let dictionary = dictionary.expect("the values have phrases in common");
         let ratio = |unit, method, dictionary| {
             make(&units(&judged, unit), method, dictionary).expect("all come back").ratio

@@ -1,7 +1,7 @@
 //! By what rule the zones share the memory: a sweep of the target, and both rules under several
 //! workloads.
 
-use super::client::{Counts, TARGET, Zones};
+use super::client::{Counts, TARGET, Zones, hot_at_least};
 use super::data::{Data, draw};
 use super::misses::{memcached, settled};
 use crate::failure::Outcome;
@@ -80,10 +80,10 @@ pub fn threshold(scale: &Scale) -> Outcome<Findings> {
             cost(TARGETS.len() - 1),
         ],
         text: vec![format!(
-            "{} CPU time is of one run, values made and compared included. The hot zone keeps a \
-             tenth of the memory and twenty slabs at least: a target below what that serves is \
-             not reached.",
-            words(&data, memory)
+            "{} CPU time is of one run, values made and compared included. The hot zone keeps {}: \
+             a target below what that serves is not reached.",
+            words(&data, memory),
+            hot_at_least()
         )],
         tables: vec![table("zexpander-threshold", &COLUMNS, rows)],
         plots: vec![Plot {

@@ -165,11 +165,12 @@ fn findings(
             "{}; zipfian (skew {SKEW}); a session a request; a miss is stored. The hot zone alone \
              has {ample} bytes, which is ample; both zones, target {TARGET}, have {tight} and were \
              settled with as much background work as they had use for. While time is measured, a \
-             thread does the background's work with no more than the engine's quarter of a \
-             thread, on the last core. Ratios are of requests a CPU second of the asking \
-             threads, within a round; the table has the background's time beside them. What is \
-             evicted from the hot zone did not move down, as where a store or a promotion found no \
-             free chunk. Where the share served compressed is not a tenth, the ratio is not for a \
+             thread does the background's work on the last core, of which it may take three \
+             quarters, or one where others want it, as in the server. Ratios are of requests a CPU \
+             second of the asking threads, within a round; the table has the background's time \
+             beside them. What is evicted from the hot zone did not move down, as where a store or \
+             a promotion found no free chunk. Where the share served compressed is not a tenth, \
+             the ratio is not for a \
              tenth.",
             data.in_words()
         )],
