@@ -48,7 +48,7 @@ pub(crate) const VICTIM_LOOKS: usize = 64;
 const AHEAD_SLABS: usize = 3;
 /// An item may take a chunk up to this many times its size when its own class has nothing.
 const BORROW_RATIO: usize = 2;
-/// For so many mutations an item is one of the newest: who stored it may be about to read it.
+/// For so many mutations a long value is one of the newest: who stored it may be about to read it.
 const NEWEST_MUTATIONS: u64 = 2;
 /// How often a store makes room that others take before it gives up.
 const ATTEMPTS_MAX: usize = 64;
@@ -117,10 +117,11 @@ pub(crate) enum Made {
     Nothing,
 }
 
-/// Whether an item was stored a moment ago, by mutations of the whole cache. In a class of which
-/// there are only a few chunks, as of the ends of long values, it may be the oldest all the same.
+/// Whether an item lies in pieces and was stored a moment ago, by mutations of the whole cache. In
+/// a class of which there are only a few chunks, as of the ends of long values, it may be the
+/// oldest all the same.
 pub(crate) fn is_newest(item: ItemRef<'_>, links: &dyn Links) -> bool {
-    links.age(item) < NEWEST_MUTATIONS
+    item.layout().is_chained() && links.age(item) < NEWEST_MUTATIONS
 }
 
 impl Hot {
