@@ -225,7 +225,10 @@ impl Drop for MemoryFile {
 
 /// The image of this name, if there is one. An empty file counts as none.
 fn find(path: &Path) -> Result<Option<(ImageFile, ImageHead)>, Failed> {
-    check_kind(path).map_err(|error| refusal(path, &error))?;
+    check_kind(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => Failed::of_data(refusal(path, &error)),
+        _ => refusal(path, &error).into(),
+    })?;
     let file = match File::open(path) {
         Ok(file) => Opened(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -241,10 +244,12 @@ fn find(path: &Path) -> Result<Option<(ImageFile, ImageHead)>, Failed> {
     Ok(Some((file, head)))
 }
 
-/// Refuses what is no file.
+/// Refuses what is no file, as invalid input.
 fn check_kind(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
-        Ok(found) if !found.is_file() => Err(io::Error::other("it is no regular file")),
+        Ok(found) if !found.is_file() => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+        }
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

@@ -235,6 +235,7 @@ fn restore(
     let Some(file) = file else { return Ok(()) };
     server.phase.set(Phase::Restoring);
     if let Some(bytes) = file.image_bytes() {
+        server.log(0, &format!("restoring {bytes} bytes of the memory file before it listens"));
         supervisor.restoring(server, bytes);
     }
     if let Some(found) = file.restore(&server.cache, server.options.threads)? {

@@ -5,7 +5,9 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
@@ -120,6 +122,27 @@ fn what_was_in_memory_is_there_after_a_clean_stop_and_the_file_is_not() {
         let settings = client.read_to("END\r\n");
         assert!(settings.contains(&format!("STAT memory_file {}\r\n", place.name())));
     }
+}
+
+/// Nobody is answered while it restores, and into little memory that takes long.
+#[test]
+fn a_start_says_that_it_restores_before_it_does() {
+    let place = Place::new();
+    let server = place.start(&[]);
+    store_all(&mut server.connect(), 1);
+    stop(server, "TERM");
+    let (mut log, its_log) = UnixStream::pair().expect("a pair of sockets");
+    let bytes = place.file.metadata().expect("it is there").len();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.args(["-p", "0", "-m", "64", "-e", place.name()]);
+    let server = Server::start_by(command.stderr(OwnedFd::from(its_log)));
+    drop(command);
+    kill(server);
+    let mut said = String::new();
+    log.read_to_string(&mut said).expect("it has ended");
+    let begins = format!("larder: restoring {bytes} bytes of the memory file before it listens\n");
+    let (_, behind) = said.split_once(&begins).expect("it says so");
+    assert!(behind.starts_with(&format!("larder: restored {ITEMS} items")), "{said}");
 }
 
 #[test]
@@ -445,7 +468,9 @@ fn a_start_that_is_refused_leaves_no_file() {
     };
     let before = names();
     assert!(place.refusal(&[]).contains("is left as it is"));
-    assert!(place.refusal(&["-e", folder.to_str().expect("text")]).contains("no regular file"));
+    let folder = ["-e", folder.to_str().expect("text")];
+    assert!(place.refusal(&folder).contains("no regular file"));
+    assert_eq!(place.try_start(&folder).status.code(), Some(65), "it does not go away");
     fs::remove_file(&place.file).expect("it is there");
     assert!(place.refusal(&["-P", "/dev/full"]).contains("--pidfile"));
     assert_eq!(names(), before[1..]);
