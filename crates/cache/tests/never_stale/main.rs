@@ -170,6 +170,10 @@ fn quota((zeros, kib): (usize, u64)) -> Quota {
     Quota { prefix: vec![b'0'; zeros].into(), size: QuotaSize::Bytes(kib << 10) }
 }
 
+fn device(seed: u64) -> Arc<FakeDevice> {
+    Arc::new(FakeDevice::new((FLASH_BYTES / PAGE_BYTES) as u64, seed, Faults::default()))
+}
+
 fn run(
     (policy, tiers, extra): (Policy, Tiers, Extra),
     (index, layout): (IndexKind, ChunkLayout),
@@ -187,17 +191,19 @@ fn run(
         Extra::Columns => builder = builder.repartition(to_columns(tiers)),
         Extra::Quotas => builder = builder.quotas(QUOTAS.map(quota).into()),
     }
+    let device = device(seed);
     if tiers.has_flash() {
-        let pages = (FLASH_BYTES / PAGE_BYTES) as u64;
+        let flash = FlashSettings::new(device.clone(), [1; 16]);
+        let flash = FlashSettings { is_new: true, threads: 2, ..flash };
         // A compressed zone that wants to be small lets go of what it gets.
-        let faults = if extra == Extra::Faults { FAULTS } else { Faults::default() };
-        let device = Arc::new(FakeDevice::new(pages, seed, faults));
-        let flash =
-            FlashSettings { is_new: true, threads: 2, ..FlashSettings::new(device, [1; 16]) };
         builder = builder.hot_target(1.0).flash(flash);
     }
     let cache =
         builder.compress(matches!(tiers, Tiers::Compressed | Tiers::Flash)).build().unwrap();
+    if extra == Extra::Faults {
+        // Not before: a device that fails at the start is refused.
+        device.set_faults(FAULTS);
+    }
     // Each flush is an op of every key that it takes.
     let flushes = operations / FLUSH_OPERATIONS + operations / PREFIX_OPERATIONS;
     // A read of many may remove one, more than once if it waits for flash.
