@@ -295,8 +295,8 @@ impl Downward<'_> {
         // what was read: all else may never be asked for. While most of flash is free nothing has
         // to leave for want of time.
         let time = &mover.spill_allowance;
-        let is_free = self.cache.flash.as_deref().is_some_and(|tier| tier.entrance.takes_all());
-        let has_time = is_free || (time.has_any() && (is_wanted || !time.is_nearly_spent()));
+        let has_time = self.cache.flash_takes_all()
+            || (time.has_any() && (is_wanted || !time.is_nearly_spent()));
         let goes = (has_time && self.cache.flash_takes(is_wanted))
             || self.cache.has_spare(&self.cache.epochs.pin(), hash);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });

@@ -307,8 +307,12 @@ impl Cache {
     /// Whether what leaves the hot zone moves to flash as it is, past the compressed zone: the
     /// background is behind, and there is room.
     pub(crate) fn is_straight_to_flash(&self) -> bool {
-        let takes_all = |tier: &FlashTier| tier.entrance.takes_all();
-        self.hot.is_behind() && self.flash.as_deref().is_some_and(takes_all)
+        self.hot.is_behind() && self.flash_takes_all()
+    }
+
+    /// Whether flash has room for all that leaves the hot zone.
+    pub(crate) fn flash_takes_all(&self) -> bool {
+        self.flash.as_deref().is_some_and(|tier| tier.entrance.takes_all())
     }
 
     /// Writes the segments that are full, and collects one if there is none to open, so that what
