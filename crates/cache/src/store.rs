@@ -50,6 +50,12 @@ impl Draft<'_> {
         self.hot.remaining()
     }
 
+    /// Bytes of memory that it has by now: as much as comes with [`Cache::extend`] later is not
+    /// among them.
+    pub fn held_bytes(&self) -> usize {
+        self.hot.held_bytes()
+    }
+
     /// Whether it needs more memory for the next bytes of the value: [`Cache::extend`].
     pub fn lacks_memory(&self) -> bool {
         self.hot.lacks_piece()

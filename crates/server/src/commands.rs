@@ -98,6 +98,12 @@ impl Context<'_, '_> {
         }
     }
 
+    /// Whether a value of so many bytes, of which a part has come, may have memory.
+    fn admits_unfinished(&self, bytes: usize) -> bool {
+        let server = self.server;
+        server.unfinished.admits(bytes, server.memory_bytes(), server.now())
+    }
+
     /// The condition of a store that compares this CAS unique. 0 fits no item, and without uniques
     /// nothing does.
     fn compared(&self, cas: u64) -> Condition {

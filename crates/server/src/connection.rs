@@ -32,6 +32,7 @@ use crate::dump::Dump;
 use crate::logins::{Attempt, Claim, Verdict};
 use crate::parked::Parked;
 use crate::rights::Rights;
+use crate::unfinished::Unfinished;
 use crate::users::FAILURES_MAX;
 use crate::watch::Log;
 
@@ -101,12 +102,14 @@ pub struct Incoming<'c> {
     pub tail: [u8; 2],
     /// How many of them have come.
     pub tail_bytes: usize,
+    /// Its share of what all such values may have.
+    pub unfinished: Unfinished<'c>,
 }
 
 impl<'c> Incoming<'c> {
     /// A value of which nothing has arrived.
-    pub fn new(wire: Wire, line: &[u8], draft: Draft<'c>) -> Self {
-        Self { line: line.into(), wire, draft, tail: [0; 2], tail_bytes: 0 }
+    pub fn new(wire: Wire, line: &[u8], draft: Draft<'c>, unfinished: Unfinished<'c>) -> Self {
+        Self { line: line.into(), wire, draft, tail: [0; 2], tail_bytes: 0, unfinished }
     }
 
     /// Takes the next bytes; returns how many of them belong to the value and its end. Where the
@@ -168,6 +171,8 @@ pub enum Close {
     Stalled,
     /// The same of a dump, of which others wanted the place.
     StalledDump,
+    /// It sent a part of a value and no more, and others needed the memory.
+    Unfinished,
     /// No TLS session came of it in time.
     Handshake,
     /// Nobody has logged in there in time.
@@ -185,6 +190,7 @@ impl Close {
             | Self::Output
             | Self::Stalled
             | Self::StalledDump
+            | Self::Unfinished
             | Self::Handshake
             | Self::Login => "error",
             Self::Idle => "idle_timeout",

@@ -126,6 +126,8 @@ counters! {
     idle_kicks,
     /// Connections closed because their replies would not fit the output limit.
     output_kicks,
+    /// Connections closed because they sent a part of a value and no more.
+    unfinished_kicks,
     /// Requests for long values that waited until there was room for their replies.
     output_waits,
     /// Bytes that came in.

@@ -63,6 +63,7 @@ mod throttle;
 mod tls;
 mod top;
 mod turn;
+mod unfinished;
 mod users;
 mod watch;
 mod worker;

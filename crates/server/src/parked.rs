@@ -314,6 +314,11 @@ impl Parked {
     }
 
     /// Whose it is.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Says whose it is.
     pub fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
     }

@@ -29,6 +29,7 @@ use crate::parked::ParkedLimit;
 use crate::sampling::Sample;
 use crate::say;
 use crate::tls::Tls;
+use crate::unfinished::UnfinishedLimit;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::Mailbox;
@@ -57,6 +58,8 @@ pub struct Server {
     pub evictions: Arc<EvictionLog>,
     /// What connections have parked.
     pub parked: ParkedLimit,
+    /// What unfinished values have.
+    pub unfinished: UnfinishedLimit,
     /// Everything about the connections as a whole.
     pub connections: Connections,
     /// The threads shall end.
@@ -101,6 +104,11 @@ impl Server {
     /// What the workers have counted since the start or the last `stats reset`.
     pub fn sums(&self) -> Sums {
         self.counters.since(&self.reset)
+    }
+
+    /// The limit of all memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes.load(Ordering::Relaxed)
     }
 
     /// Unix seconds.

@@ -68,6 +68,7 @@ use crate::say;
 use crate::server::{Connections, Phase, PhaseCell, Server};
 use crate::stats::column_pages;
 use crate::tls::Tls;
+use crate::unfinished::UnfinishedLimit;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::{Mailbox, Worker};
@@ -505,6 +506,7 @@ fn build(
         flash_file,
         counters: CounterSets::new(options.threads),
         parked: ParkedLimit::new(memory_bytes, options.item_bytes_max, &mailboxes),
+        unfinished: UnfinishedLimit::new(&mailboxes),
         mailboxes,
         acceptor,
         watchers,

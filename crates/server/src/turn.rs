@@ -49,6 +49,7 @@ use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
 use crate::tls;
+use crate::unfinished::Unfinished;
 use reads::{Waiting, fetch};
 
 /// So much is read at once. Two thousand small requests, which is past the point where more would
@@ -535,7 +536,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();
                 if let Ok(flow) = flow {
                     next += usize::from(!matches!(flow, Flow::Flush));
-                    follow(connection, flow, plan.wire(), step.line);
+                    follow(self.server, connection, flow, plan.wire(), step.line);
                 }
                 let is_last = next == steps.len() || connection.closing.is_some();
                 if must_flush || (is_last && out.is_borrowing()) {
@@ -708,14 +709,24 @@ fn stop_at<'b>(plan: &Plan<'b>, steps: &[Step<'b>], next: usize) -> Ran {
 
 /// Changes the connection as a command asks.
 #[inline(always)]
-fn follow<'c>(connection: &mut Connection<'c>, flow: Flow<'c>, wire: Wire, line: &[u8]) {
+fn follow<'c>(
+    server: &'c Server,
+    connection: &mut Connection<'c>,
+    flow: Flow<'c>,
+    wire: Wire,
+    line: &[u8],
+) {
     connection.state = match flow {
         Flow::Next | Flow::Flush => return,
         Flow::Close(close) => {
             connection.closing = Some(close);
             return;
         }
-        Flow::Stream(draft) => State::Value(Box::new(Incoming::new(wire, line, draft))),
+        Flow::Stream(draft) => {
+            let (limit, owner) = (&server.unfinished, connection.parked.owner());
+            let unfinished = Unfinished::new(limit, owner, &connection.info, &draft);
+            State::Value(Box::new(Incoming::new(wire, line, draft, unfinished)))
+        }
         Flow::Swallow(bytes) => State::Swallow(bytes),
         Flow::Login(login) => State::Login(Box::new(login)),
         Flow::Certificates => State::Certificates,

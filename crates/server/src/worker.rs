@@ -547,6 +547,12 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 let text = why_kicked(close, &self.server.parked);
                 self.server.log(1, &format!("{} is closed: {text}", connection.info.address));
             }
+            Close::Unfinished => {
+                counters.unfinished_kicks.one();
+                let address = &connection.info.address;
+                let text = "it sent a part of a value and no more, and others need the memory";
+                self.server.log(1, &format!("{address} is closed: {text}"));
+            }
             Close::Login => {
                 let address = &connection.info.address;
                 self.server.log(1, &format!("{address} is closed: nobody has logged in there"));

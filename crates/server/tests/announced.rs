@@ -71,3 +71,47 @@ fn a_value_for_which_memory_ends_half_way_is_refused_and_skipped() {
     let found = clients[0].stat("limit_maxbytes");
     assert!(clients[0].stat("bytes") <= found);
 }
+
+/// A hundred clients that sent nine tenths of a megabyte each, and no more, pushed out all that
+/// others had stored.
+#[test]
+fn unfinished_values_leave_half_of_the_memory_to_others_and_make_room_when_they_stall() {
+    const ITEMS: usize = 40_000;
+    const SENT_BYTES: usize = LONG_BYTES / 10 * 9;
+    let server = Server::start(&["-m", "64", "-I", "1m", "--compressed", "off"]);
+    let mut client = server.connect();
+    let value = "v".repeat(1000);
+    for number in 0..ITEMS {
+        client.ask(&format!("set key-{number} 0 0 1000\r\n{value}\r\n"), "STORED\r\n");
+    }
+    let long = "v".repeat(LONG_BYTES);
+    let _stalled: Vec<Client> = (0..100)
+        .map(|number| {
+            let mut client = server.connect();
+            client.send(format!("set long-{number} 0 0 {LONG_BYTES}\r\n").as_bytes());
+            client.send(&long.as_bytes()[..SENT_BYTES]);
+            client
+        })
+        .collect();
+    client.wait_for_stat("bytes_read", |bytes| bytes >= (ITEMS * 1000 + 100 * SENT_BYTES) as u64);
+    let held = client.stat("unfinished_bytes");
+    assert!(held <= (32 << 20) + (1 << 20), "{held} bytes");
+    assert!(client.stat("curr_items") >= ITEMS as u64 / 2, "{}", client.stat("curr_items"));
+    // What is short finds room in any case, and so does what comes whole.
+    let mut other = server.connect();
+    other.send(b"set short 0 0 10\r\nabc");
+    other.ask("defghij\r\n", "STORED\r\n");
+    // Who needs room has it as soon as the others count as stalled.
+    let answer = (0..60).find_map(|_| {
+        let mut client = server.connect();
+        client.send(format!("set new 0 0 {LONG_BYTES}\r\n").as_bytes());
+        client.send(&long.as_bytes()[..SENT_BYTES]);
+        client.send(format!("{}\r\n", &long[SENT_BYTES..]).as_bytes());
+        let answer = client.read_to("\r\n");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        (answer == "STORED\r\n").then_some(answer)
+    });
+    assert!(answer.is_some(), "refused for half a minute");
+    client.wait_for_stat("unfinished_kicks", |count| count > 0);
+    client.wait_for_stat("unfinished_bytes", |bytes| bytes == 0);
+}

@@ -56,6 +56,8 @@ pub struct Snapshot {
     pub threads: u64,
     /// Bytes of replies that clients have not taken.
     pub parked_bytes: u64,
+    /// Bytes of memory that values have of which a part has come.
+    pub unfinished_bytes: u64,
     /// The limit of memory.
     pub limit_bytes: u64,
     /// What the start found in the memory file, if there is one.
@@ -344,7 +346,8 @@ impl Collector {
             connections_max: server.live.connections_max() as u64,
             threads: server.options.threads as u64,
             parked_bytes: server.parked.bytes() as u64,
-            limit_bytes: server.memory_bytes.load(Ordering::Relaxed) as u64,
+            unfinished_bytes: server.unfinished.bytes() as u64,
+            limit_bytes: server.memory_bytes() as u64,
             found: server
                 .options
                 .memory_file

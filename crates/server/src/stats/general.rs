@@ -25,7 +25,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("idle_kicks", sums.idle_kicks),
         ("bytes_read", sums.bytes_read),
         ("bytes_written", sums.bytes_written),
-        ("limit_maxbytes", server.memory_bytes.load(Ordering::Relaxed) as u64),
+        ("limit_maxbytes", server.memory_bytes() as u64),
         ("accepting_conns", u64::from(!server.connections.is_paused.load(Ordering::Relaxed))),
         ("listen_disabled_num", server.connections.pauses.load(Ordering::Relaxed)),
         ("time_in_listen_disabled_us", 0),
@@ -34,6 +34,8 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("output_kicks", sums.output_kicks),
         ("output_waits", sums.output_waits),
         ("output_parked_bytes", server.parked.bytes() as u64),
+        ("unfinished_kicks", sums.unfinished_kicks),
+        ("unfinished_bytes", server.unfinished.bytes() as u64),
     ]);
     if let Some(tls) = &server.tls {
         stats.lines(&[

@@ -69,7 +69,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let (options, live) = (&server.options, &server.live);
     // Once: it walks the tables of the index.
     let cache = server.cache.stats();
-    stats.line("maxbytes", server.memory_bytes.load(Ordering::Relaxed));
+    stats.line("maxbytes", server.memory_bytes());
     stats.line("maxconns", live.connections_max());
     stats.line("tcpport", server.tcp_port().unwrap_or(0));
     stats.line("udpport", 0);

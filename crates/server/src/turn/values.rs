@@ -1,8 +1,8 @@
 //! Values that arrive over several reads: their bytes go straight to where they will lie.
 //!
 //! A long one gets memory piece by piece, as it comes. So what is announced and never sent takes
-//! nothing from others, and a value for which memory ends half-way is refused then, and the rest of
-//! it skipped.
+//! nothing from others, and a value for which memory ends half-way, or what all such values may
+//! have together, is refused then, and the rest of it skipped.
 
 use std::mem;
 
@@ -80,10 +80,17 @@ impl<'c, S: Sampling> Turner<'c, S> {
             return false;
         };
         self.kept.session = None;
-        let cache = &self.server.cache;
+        let (cache, memory_bytes) = (&self.server.cache, self.server.memory_bytes());
+        if !incoming.unfinished.may_grow(memory_bytes, self.server.now()) {
+            self.give_up(connection, Refusal::NoMemory);
+            return false;
+        }
         for _ in 0..SESSIONS_MAX {
             match cache.extend(&mut incoming.draft) {
-                Ok(()) => return true,
+                Ok(()) => {
+                    incoming.unfinished.count(&incoming.draft);
+                    return true;
+                }
                 Err(Refusal::SessionTooLong) => cache.wait_for_memory(),
                 Err(refusal) => {
                     self.give_up(connection, refusal);
@@ -129,7 +136,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         let dialect = self.server.options.dialect();
         let line = incoming.line.clone();
         let action = action_of(&line, incoming.wire, dialect);
-        let Incoming { line: _, wire, mut draft, tail, tail_bytes } = incoming;
+        let Incoming { line: _, wire, mut draft, tail, tail_bytes, unfinished } = incoming;
         self.kept.session = None;
         for tries in 1.. {
             let context = self.context(connection, tries);
@@ -148,7 +155,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
             drop(session);
             if again == Again::Fetch {
                 let line = line.clone();
-                let incoming = Incoming { line, wire, draft, tail, tail_bytes };
+                let incoming = Incoming { line, wire, draft, tail, tail_bytes, unfinished };
                 connection.state = State::Value(Box::new(incoming));
                 fetch(&mut self.reads, connection, wanted);
                 return;

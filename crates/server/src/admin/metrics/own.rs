@@ -154,6 +154,19 @@ pub const METRICS: &[Metric] = &[
         "Connections closed because their replies would not fit the output limit.",
         |now, out| out.one(now.snapshot.sums.output_kicks),
     ),
+    gauge(
+        "larder_unfinished_value_bytes",
+        &[],
+        "Bytes of memory that values have of which a part has come.",
+        |now, out| out.one(now.snapshot.unfinished_bytes),
+    ),
+    counter(
+        "larder_unfinished_values_closed_total",
+        &[],
+        "Connections closed because they sent a part of a value and no more, while others needed \
+         the memory.",
+        |now, out| out.one(now.snapshot.sums.unfinished_kicks),
+    ),
     counter(
         "larder_replies_delayed_total",
         &[],

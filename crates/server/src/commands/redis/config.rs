@@ -1,7 +1,5 @@
 //! CONFIG: what tools look for before they do anything, under Redis' names.
 
-use std::sync::atomic::Ordering;
-
 use protocol::resp::glob::Pattern;
 use protocol::resp::reply;
 
@@ -74,7 +72,7 @@ fn settings(server: &Server) -> Vec<(&'static str, String)> {
         ("databases", "1".to_owned()),
         ("io-threads", options.threads.to_string()),
         ("maxclients", server.live.connections_max().to_string()),
-        ("maxmemory", server.memory_bytes.load(Ordering::Relaxed).to_string()),
+        ("maxmemory", server.memory_bytes().to_string()),
         ("maxmemory-policy", policy(server).to_owned()),
         ("port", options.redis_port.to_string()),
         ("proto-max-bulk-len", value_bytes_max(server).to_string()),

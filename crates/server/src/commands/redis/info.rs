@@ -119,7 +119,7 @@ fn clients(Now { server, .. }: &Now<'_>, lines: &mut Lines) {
 
 fn memory(now: &Now<'_>, lines: &mut Lines) {
     let (server, cache) = (now.server, now.cache());
-    let max_bytes = server.memory_bytes.load(Ordering::Relaxed);
+    let max_bytes = server.memory_bytes();
     lines.line("used_memory", cache.used_bytes);
     lines.line("used_memory_human", human(cache.used_bytes));
     if let Some(bytes) = ::io::process::resident_bytes() {
