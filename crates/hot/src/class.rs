@@ -307,7 +307,12 @@ impl Class {
     /// How many free chunks the background keeps at most: enough for a burst of sets, never much of
     /// a small class. Slabs that are leaving do not count.
     pub(crate) fn reserve_target(&self) -> usize {
-        (self.staying() * self.chunks_per_slab / 32).min(1024)
+        self.reserve_of(self.staying())
+    }
+
+    /// The same if it had so many slabs that stay.
+    pub(crate) fn reserve_of(&self, slabs: usize) -> usize {
+        (slabs * self.chunks_per_slab / 32).min(1024)
     }
 
     /// How many chunks a store hands down at once, if it does: one at least. Where that alone has

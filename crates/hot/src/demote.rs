@@ -165,16 +165,18 @@ impl Hot {
     }
 
     /// Moves a few items of a class down for a store that needs their memory, as far as the tier
-    /// below takes them at once ([`Links::hand_down`]), and evicts the others; perhaps only what
-    /// nobody read. Returns how many chunks are on their way to being free.
-    pub(crate) fn hand_down(&self, id: ClassId, only_unread: bool, links: &dyn Links) -> usize {
+    /// below takes them at once ([`Links::hand_down`]), and evicts the others: a handful for a part
+    /// of the wish, or for more than it. Returns how many chunks are on their way to being free.
+    pub(crate) fn hand_down(&self, id: ClassId, wish: &mut Wish, links: &dyn Links) -> usize {
         self.press(PRESSED_CLASS | PRESSED_BEHIND);
         let guard = self.epochs.pin();
         let mut victims = [Victim::NONE; GROUP];
         let found = {
             let mut class = lock(self.class(id));
-            let mut wish = Wish { only_unread, ..Wish::new(class.handful()) };
-            self.gather(&guard, &mut class, links, &mut victims, &mut wish)
+            let mut handful = Wish { wanted: class.handful(), ..*wish };
+            let found = self.gather(&guard, &mut class, links, &mut victims, &mut handful);
+            wish.steps = handful.steps;
+            found
         };
         let mut left = 0;
         for &Victim { place, came_up } in &victims[..found] {
@@ -185,6 +187,7 @@ impl Hot {
             left += chunks;
         }
         lock(self.class(id)).evicted_since += left;
+        wish.wanted = wish.wanted.saturating_sub(left);
         left
     }
 

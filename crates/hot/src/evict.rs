@@ -299,7 +299,7 @@ impl Hot {
         let (id, is_helped) = (class.id, class.is_helped());
         drop(class);
         if is_helped && links.hands_down() {
-            self.hand_down(id, false, links);
+            self.hand_down(id, &mut Wish::new(1), links);
         }
     }
 
@@ -323,14 +323,20 @@ impl Hot {
         if links.demotes() {
             return self.demote(id, wish, links);
         }
-        let mut left = 0;
-        while left < wish.wanted && links.hands_down_wanted() {
-            match self.hand_down(id, wish.only_unread, links) {
+        let (mut wish, mut left, mut paid) = (wish, 0, 0);
+        while wish.wanted > 0 && links.hands_down_wanted() {
+            // As for what is evicted.
+            if left - paid >= INLINE_BATCH_MAX {
+                (wish.steps, paid) = (0, left);
+            }
+            match self.hand_down(id, &mut wish, links) {
+                0 if left > 0 => return left,
                 0 => break,
                 chunks => left += chunks,
             }
         }
-        if left == 0 { self.evict_for(id, wish, links) } else { left }
+        // It takes no more, or there is nothing that it takes.
+        left + self.evict_for(id, Wish { steps: 0, ..wish }, links)
     }
 
     /// Evicts items of a class until about `wanted` chunks are on their way to being free: they are

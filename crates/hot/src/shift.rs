@@ -195,8 +195,17 @@ impl Hot {
             }
         }
         let older = offers.iter().filter(|offer| !offer.is_closed && offer.class != id);
-        let older = older.take_while(|offer| is_much_older(offer.age, victim_age));
-        self.drain_unless_spared(older, Some(victim_age), links)
+        let mut looks = 0;
+        for offer in older.take_while(|offer| is_much_older(offer.age, victim_age)) {
+            let drained = self.drain_unless_spared(offer, Some(victim_age), &mut looks, links);
+            if drained != Drained::Stays {
+                return (drained, Some(offer.class));
+            }
+            if looks == LOOKS_MAX {
+                break;
+            }
+        }
+        (Drained::Stays, None)
     }
 
     /// Vacates a slab, or drains the one that is missed least if anything may be evicted.
@@ -217,9 +226,21 @@ impl Hot {
             let offers = offers();
             // What was spared meanwhile is not old any more.
             let open = offers.iter().filter(|offer| !offer.is_closed && offer.age > old);
-            match self.drain_unless_spared(open, None, links) {
-                (Drained::Stays, _) => {}
-                (drained, _) => return drained,
+            let mut looks = 0;
+            for offer in open {
+                let drained = self.drain_unless_spared(offer, None, &mut looks, links);
+                if drained != Drained::Stays {
+                    return drained;
+                }
+                // What nobody read in slabs that stay may have made room for what is in one.
+                self.epochs.try_reach(self.epochs.latest_tag());
+                self.sweep();
+                if self.vacate_whole(except, links) {
+                    return Drained::Leaves;
+                }
+                if looks == LOOKS_MAX {
+                    break;
+                }
             }
         }
         // A class with one slab is asked last: without it, it can store nothing.
@@ -229,29 +250,21 @@ impl Hot {
         drained.find(|drained| *drained != Drained::Stays).unwrap_or(Drained::Stays)
     }
 
-    /// Drains the first of these slabs that is not spared for what is in it, when otherwise what is
-    /// of this age would be evicted. Returns whether one leaves, and whose it was.
-    fn drain_unless_spared<'o>(
+    /// Drains a slab that is not spared for what is in it, when otherwise what is of this age would
+    /// be evicted, or half as old as the slab.
+    fn drain_unless_spared(
         &self,
-        offers: impl Iterator<Item = &'o Offer>,
+        offer: &Offer,
         victim_age: Option<u64>,
+        looks: &mut usize,
         links: &dyn Links,
-    ) -> (Drained, Option<ClassId>) {
-        let mut looks = 0;
-        for offer in offers {
-            let least = offer.age / AGE_RATIO_MIN;
-            let times = offer.age as f64 / victim_age.unwrap_or(least).max(1) as f64;
-            if !self.spare(offer, times, &mut looks, links) {
-                match self.drain(offer, false, links) {
-                    Drained::Stays => {}
-                    drained => return (drained, Some(offer.class)),
-                }
-            }
-            if looks == LOOKS_MAX {
-                break;
-            }
+    ) -> Drained {
+        let least = offer.age / AGE_RATIO_MIN;
+        let times = offer.age as f64 / victim_age.unwrap_or(least).max(1) as f64;
+        if self.spare(offer, times, looks, links) {
+            return Drained::Stays;
         }
-        (Drained::Stays, None)
+        self.drain(offer, false, links)
     }
 
     /// The slabs that each class would miss least, the oldest first, and what ages are worth.

@@ -289,10 +289,16 @@ impl Hot {
 impl Class {
     /// Whether it has so many free chunks that the items of a slab find some in others and the
     /// class keeps its reserve, and more than that unless it `must` give up a slab. Whichever slab
-    /// that is: the more free chunks it has itself, the fewer are needed in others.
+    /// that is: the more free chunks it has itself, the fewer are needed in others. If it must, the
+    /// reserve is that of the others: none, where its only slab is empty.
     pub(crate) fn can_spare_slab(&self, must: bool) -> bool {
-        let more = if must { 0 } else { self.chunks_per_slab.div_ceil(KEPT_SHARE) };
-        self.free >= self.chunks_per_slab + self.reserve_target() + more
+        let staying = self.staying();
+        let kept = if must {
+            self.reserve_of(staying.saturating_sub(1))
+        } else {
+            self.reserve_of(staying) + self.chunks_per_slab.div_ceil(KEPT_SHARE)
+        };
+        self.free >= self.chunks_per_slab + kept
     }
 
     /// The slab with the fewest items, and the bytes of these, if the class can spare it.

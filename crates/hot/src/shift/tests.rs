@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use memory::{Arena, Epochs, SizeClasses};
 
 use super::*;
+use crate::evict::Wish;
 use crate::mark::hit_mark;
 use crate::order::hammer::{Map, settle};
 use crate::{ChunkLayout, Replacement};
@@ -105,6 +106,62 @@ fn an_empty_slab_goes_to_another_class_and_nothing_with_it() {
         let counters = |id| lock(hot.class(id)).counters;
         let counts = (counters(newer).evicted, counters(older).slabs_lost);
         assert_eq!(counts, (0, 1), "{replacement:?}, {tries:?} tries");
+    }
+}
+
+/// The only slab of a class stayed however empty it was, since the class would have kept a reserve
+/// in it: what was alive went in its place.
+#[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
+fn whoever_must_have_a_slab_gets_an_empty_one_however_young_it_is() {
+    for replacement in ALL {
+        let (hot, map) = (zone(replacement), Map::default());
+        let (of_living, _) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() - 1);
+        map.mutations.fetch_add(1 << 20, Relaxed);
+        let (of_none, places) = fill(&hot, &map, BYTES[1], hot.arena.limit_slabs());
+        let guard = hot.epochs.pin();
+        // SAFETY: the map has led to them so far, and does not from now on.
+        let forget = |place| unsafe {
+            let item = hot.item(&guard, place);
+            lock(&map.places).remove(item.key());
+            hot.retire(&guard, place);
+        };
+        places.into_iter().for_each(forget);
+        drop(guard);
+        settle(&hot);
+        assert!(hot.give_up_slabs(1, &map), "{replacement:?}");
+        let counters = |id| lock(hot.class(id)).counters;
+        let counts = (counters(of_living).evicted, counters(of_none).slabs_lost);
+        assert_eq!(counts, (0, 1), "{replacement:?}");
+    }
+}
+
+/// Slab after slab was spared, and lost what nobody had read in it, until one left with what it
+/// had: more than twice as much went as was asked for.
+#[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
+fn what_goes_of_slabs_that_are_spared_makes_room_for_one_to_leave() {
+    for replacement in ALL {
+        let (hot, map) = (zone(replacement), Map::default());
+        let (id, places) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() - 1);
+        // 55 % of what is in each slab.
+        let is_read = |&(number, _): &(usize, _)| number % 20 < 11;
+        places.iter().enumerate().filter(is_read).for_each(|(_, &place)| read(&hot, place));
+        map.mutations.fetch_add(1 << 20, Relaxed);
+        let reserve = lock(hot.class(id)).reserve_target();
+        let before = hot.push_out(id, Wish::of_unread(reserve), &map);
+        assert!(before >= reserve, "{replacement:?}");
+        settle(&hot);
+        let came = (0..ATTEMPTS).any(|_| {
+            let comes = hot.give_up_slabs(1, &map);
+            settle(&hot);
+            comes && lock(hot.class(id)).counters.slabs_lost > 0
+        });
+        let class = lock(hot.class(id));
+        let evicted = class.counters.evicted as usize - before;
+        let slab = class.chunks_per_slab;
+        assert!(came && class.counters.slabs_lost == 1, "{replacement:?}");
+        assert!(evicted <= slab + slab / 2, "{replacement:?}: {evicted} of {slab}");
     }
 }
 
