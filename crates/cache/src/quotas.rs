@@ -124,6 +124,12 @@ impl Cache {
         self.hot.quota_stats()
     }
 
+    /// Which quota a key's item is under, if any, by its place among those that were given, and its
+    /// limit in bytes.
+    pub fn quota_of(&self, key: &[u8]) -> Option<(usize, usize)> {
+        self.hot.quota_of(key)
+    }
+
     /// Gives the quotas other sizes: the prefixes are those that the cache was built with, in the
     /// same order. What is beyond a lower one goes over the next turns of [`Cache::maintain`], or
     /// with the next store under it.

@@ -323,6 +323,14 @@ impl Hot {
         self.quotas.as_deref().is_some_and(|quotas| quotas.of(key).is_some())
     }
 
+    /// Which quota a key's item is under, by its place among those that were given, and its limit
+    /// in bytes.
+    pub fn quota_of(&self, key: &[u8]) -> Option<(usize, usize)> {
+        let quotas = self.quotas.as_deref()?;
+        let index = quotas.of(key)?;
+        Some((index, quotas.accounts[index].limit_bytes.load(Relaxed)))
+    }
+
     /// What every quota has and did, in the order in which they were given.
     pub fn quota_stats(&self) -> Vec<QuotaStats> {
         let accounts = self.quotas.as_deref().map_or(&[][..], |quotas| &quotas.accounts);

@@ -93,15 +93,12 @@ impl Context<'_, '_> {
         match refusal {
             Refusal::SessionTooLong if !self.is_patience_over => Err(Again::Session),
             Refusal::Pending => Err(Again::Fetch),
-            Refusal::SessionTooLong => Ok(Refusal::NoMemory),
+            Refusal::SessionTooLong | Refusal::NoMemory => {
+                self.server.unfinished.make_room(self.server.now());
+                Ok(Refusal::NoMemory)
+            }
             other => Ok(other),
         }
-    }
-
-    /// Whether a value of so many bytes, of which a part has come, may have memory.
-    fn admits_unfinished(&self, bytes: usize) -> bool {
-        let server = self.server;
-        server.unfinished.admits(bytes, server.memory_bytes(), server.now())
     }
 
     /// The condition of a store that compares this CAS unique. 0 fits no item, and without uniques

@@ -723,8 +723,8 @@ fn follow<'c>(
             return;
         }
         Flow::Stream(draft) => {
-            let (limit, owner) = (&server.unfinished, connection.parked.owner());
-            let unfinished = Unfinished::new(limit, owner, &connection.info, &draft);
+            let owner = connection.parked.owner();
+            let unfinished = Unfinished::new(server, owner, &connection.info, &draft);
             State::Value(Box::new(Incoming::new(wire, line, draft, unfinished)))
         }
         Flow::Swallow(bytes) => State::Swallow(bytes),

@@ -2,9 +2,10 @@
 //!
 //! Memory follows a long value as it comes, and what an unfinished value has is not evicted. So
 //! clients that send the first part of values and never the rest could push out all that others
-//! stored. What all of them have together is half of the memory, or what one has alone: a value
-//! that would have more is refused. And those whose clients have sent nothing for a while lose
-//! their connections then, so that nobody who sends is refused for long.
+//! stored. What all of them have together is half of the memory, or what one has alone, and those
+//! under a quota half of that: a value that would have more is refused. And those whose clients
+//! have sent nothing for a while lose their connections then, and where anybody finds no memory, so
+//! that nobody who sends is refused for long.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,6 +16,7 @@ use stdx::sync::lock;
 
 use crate::connection::{Close, Info};
 use crate::parked::Owner;
+use crate::server::Server;
 use crate::worker::{Brought, Delivery, Mailbox};
 
 /// A client that has sent nothing of its value for so many seconds makes room for others. A lost
@@ -40,11 +42,28 @@ struct List {
     senders: BTreeMap<u64, Sender>,
 }
 
-/// Who sends one.
+/// Who sends one, and what it has.
 #[derive(Debug)]
 struct Sender {
     owner: Owner,
     info: Arc<Info>,
+    bytes: usize,
+    /// The place of the quota that it counts for.
+    quota: Option<usize>,
+}
+
+/// Of what unfinished values may have half: all memory, and the quota of a key, by its place among
+/// the quotas.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    memory_bytes: usize,
+    quota: Option<(usize, usize)>,
+}
+
+impl Limits {
+    fn of(server: &Server, key: &[u8]) -> Self {
+        Self { memory_bytes: server.memory_bytes(), quota: server.cache.quota_of(key) }
+    }
 }
 
 impl UnfinishedLimit {
@@ -59,27 +78,49 @@ impl UnfinishedLimit {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a value of so many bytes may begin, with this limit of all memory. If not, those
-    /// make room for the next who have sent nothing for long.
-    pub fn admits(&self, value_bytes: usize, memory_bytes: usize, now_s: u32) -> bool {
-        value_bytes <= SHORT_BYTES || self.has_room(0, memory_bytes, now_s)
+    /// Whether a value of so many bytes may begin. If not, those make room for the next who have
+    /// sent nothing for long.
+    pub fn admits(&self, server: &Server, key: &[u8], value_bytes: usize) -> bool {
+        value_bytes <= SHORT_BYTES || self.has_room(server, key, 0)
     }
 
     /// Whether a value that has so many bytes may get more.
-    fn has_room(&self, own_bytes: usize, memory_bytes: usize, now_s: u32) -> bool {
-        let bytes = self.bytes();
-        let has_room = bytes < memory_bytes / 2 || bytes <= own_bytes;
-        if !has_room {
-            self.end_stalled(now_s);
+    fn has_room(&self, server: &Server, key: &[u8], own_bytes: usize) -> bool {
+        let Limits { memory_bytes, quota } = Limits::of(server, key);
+        let fits = |bytes: usize, limit: usize| bytes < limit / 2 || bytes <= own_bytes;
+        if !fits(self.bytes(), memory_bytes) {
+            self.end_stalled(server.now(), None);
+            return false;
         }
-        has_room
+        let Some((index, limit)) = quota else { return true };
+        if !fits(self.bytes_under(index), limit) {
+            self.end_stalled(server.now(), Some(index));
+            return false;
+        }
+        true
     }
 
-    /// Has the connections closed whose clients have sent nothing for long.
+    /// What those have that count for the quota of this place.
+    fn bytes_under(&self, quota: usize) -> usize {
+        let list = lock(&self.list);
+        let under = list.senders.values().filter(|sender| sender.quota == Some(quota));
+        under.map(|sender| sender.bytes).sum()
+    }
+
+    /// Somebody found no memory at all.
+    pub fn make_room(&self, now_s: u32) {
+        if self.bytes() > 0 {
+            self.end_stalled(now_s, None);
+        }
+    }
+
+    /// Has the connections closed whose clients have sent nothing for long, perhaps only of values
+    /// that count for the quota of this place.
     #[cold]
-    fn end_stalled(&self, now_s: u32) {
+    fn end_stalled(&self, now_s: u32, quota: Option<usize>) {
         let is_stalled = |sender: &Sender| {
             now_s.saturating_sub(sender.info.active_s.load(Ordering::Relaxed)) >= STALLED_S
+                && (quota.is_none() || sender.quota == quota)
         };
         let mut stalled = Vec::new();
         lock(&self.list).senders.retain(|_, sender| {
@@ -97,9 +138,8 @@ impl UnfinishedLimit {
 }
 
 /// The share of an unfinished value, until that is stored or given up.
-#[derive(Debug)]
 pub struct Unfinished<'s> {
-    limit: &'s UnfinishedLimit,
+    server: &'s Server,
     number: u64,
     bytes: usize,
 }
@@ -109,38 +149,38 @@ impl<'s> Unfinished<'s> {
     /// are whole.
     #[cold]
     #[inline(never)]
-    pub fn new(
-        limit: &'s UnfinishedLimit,
-        owner: Owner,
-        info: &Arc<Info>,
-        draft: &Draft<'_>,
-    ) -> Self {
-        let mut list = lock(&limit.list);
+    pub fn new(server: &'s Server, owner: Owner, info: &Arc<Info>, draft: &Draft<'_>) -> Self {
+        let quota = Limits::of(server, draft.key()).quota.map(|(index, _)| index);
+        let mut list = lock(&server.unfinished.list);
         let number = list.next_number;
         list.next_number += 1;
-        list.senders.insert(number, Sender { owner, info: Arc::clone(info) });
+        list.senders.insert(number, Sender { owner, info: Arc::clone(info), bytes: 0, quota });
         drop(list);
-        let mut unfinished = Self { limit, number, bytes: 0 };
+        let mut unfinished = Self { server, number, bytes: 0 };
         unfinished.count(draft);
         unfinished
     }
 
-    /// Whether it may get more memory, with this limit of all.
-    pub fn may_grow(&self, memory_bytes: usize, now_s: u32) -> bool {
-        self.limit.has_room(self.bytes, memory_bytes, now_s)
+    /// Whether it may get more memory.
+    pub fn may_grow(&self, draft: &Draft<'_>) -> bool {
+        self.server.unfinished.has_room(self.server, draft.key(), self.bytes)
     }
 
     /// Counts what it has got.
     pub fn count(&mut self, draft: &Draft<'_>) {
-        let bytes = draft.held_bytes();
-        self.limit.bytes.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+        let (limit, bytes) = (&self.server.unfinished, draft.held_bytes());
+        limit.bytes.fetch_add(bytes - self.bytes, Ordering::Relaxed);
         self.bytes = bytes;
+        if let Some(sender) = lock(&limit.list).senders.get_mut(&self.number) {
+            sender.bytes = bytes;
+        }
     }
 }
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        self.limit.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        lock(&self.limit.list).senders.remove(&self.number);
+        let limit = &self.server.unfinished;
+        limit.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        lock(&limit.list).senders.remove(&self.number);
     }
 }

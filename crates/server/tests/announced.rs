@@ -5,6 +5,19 @@ mod common;
 use common::{Client, Server};
 
 const LONG_BYTES: usize = 1_000_000;
+/// What has come of a long value that has yet to come whole.
+const SENT_BYTES: usize = LONG_BYTES / 10 * 9;
+
+/// Clients that have sent most of a long value each, under keys that begin so, and send no more.
+fn stalled(server: &Server, count: usize, prefix: &str) -> Vec<Client> {
+    let sent = "v".repeat(SENT_BYTES);
+    let send = |number| {
+        let mut client = server.connect();
+        client.send(format!("set {prefix}{number} 0 0 {LONG_BYTES}\r\n{sent}").as_bytes());
+        client
+    };
+    (0..count).map(send).collect()
+}
 
 /// Two kilobytes of announcements took all of the memory: most of what others had stored went, and
 /// what they stored from then on was refused.
@@ -42,7 +55,6 @@ fn values_that_are_announced_and_never_sent_take_nothing_from_others() {
 /// connection is served.
 #[test]
 fn a_value_for_which_memory_ends_half_way_is_refused_and_skipped() {
-    const SENT_BYTES: usize = LONG_BYTES / 10 * 9;
     let server = Server::start(&["-m", "16", "-I", "2m"]);
     let value = "v".repeat(LONG_BYTES);
     let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
@@ -77,7 +89,6 @@ fn a_value_for_which_memory_ends_half_way_is_refused_and_skipped() {
 #[test]
 fn unfinished_values_leave_half_of_the_memory_to_others_and_make_room_when_they_stall() {
     const ITEMS: usize = 40_000;
-    const SENT_BYTES: usize = LONG_BYTES / 10 * 9;
     let server = Server::start(&["-m", "64", "-I", "1m", "--compressed", "off"]);
     let mut client = server.connect();
     let value = "v".repeat(1000);
@@ -85,14 +96,7 @@ fn unfinished_values_leave_half_of_the_memory_to_others_and_make_room_when_they_
         client.ask(&format!("set key-{number} 0 0 1000\r\n{value}\r\n"), "STORED\r\n");
     }
     let long = "v".repeat(LONG_BYTES);
-    let _stalled: Vec<Client> = (0..100)
-        .map(|number| {
-            let mut client = server.connect();
-            client.send(format!("set long-{number} 0 0 {LONG_BYTES}\r\n").as_bytes());
-            client.send(&long.as_bytes()[..SENT_BYTES]);
-            client
-        })
-        .collect();
+    let _stalled = stalled(&server, 100, "long-");
     client.wait_for_stat("bytes_read", |bytes| bytes >= (ITEMS * 1000 + 100 * SENT_BYTES) as u64);
     let held = client.stat("unfinished_bytes");
     assert!(held <= (32 << 20) + (1 << 20), "{held} bytes");
@@ -114,4 +118,42 @@ fn unfinished_values_leave_half_of_the_memory_to_others_and_make_room_when_they_
     assert!(answer.is_some(), "refused for half a minute");
     client.wait_for_stat("unfinished_kicks", |count| count > 0);
     client.wait_for_stat("unfinished_bytes", |bytes| bytes == 0);
+}
+
+/// Under a quota they took all that it had.
+#[test]
+fn unfinished_values_leave_half_of_a_quota_to_others_under_it() {
+    const ITEMS: usize = 5000;
+    let server = Server::start(&["-m", "64", "-I", "1m", "--quota", "q:=8m"]);
+    let mut client = server.connect();
+    let value = "v".repeat(1000);
+    for number in 0..ITEMS {
+        client.ask(&format!("set q:{number} 0 0 1000\r\n{value}\r\n"), "STORED\r\n");
+    }
+    let _stalled = stalled(&server, 20, "q:long-");
+    client.wait_for_stat("bytes_read", |bytes| bytes >= (ITEMS * 1000 + 20 * SENT_BYTES) as u64);
+    let (held, left) = (client.stat("unfinished_bytes"), client.stat("curr_items"));
+    assert!(held <= (4 << 20) + (1 << 20), "{held} bytes");
+    assert!(left >= ITEMS as u64 / 2, "{left} items");
+    // Others have nothing to do with it.
+    let long = "v".repeat(LONG_BYTES);
+    client.send(format!("set other 0 0 {LONG_BYTES}\r\n").as_bytes());
+    client.ask(&format!("{long}\r\n"), "STORED\r\n");
+}
+
+/// With less memory than they had, nothing could be stored, however short, until they went.
+#[test]
+fn unfinished_values_that_stall_make_room_for_whoever_finds_no_memory() {
+    let server = Server::start(&["-m", "64", "-I", "1m"]);
+    let _stalled = stalled(&server, 30, "long-");
+    let mut client = server.connect();
+    client.wait_for_stat("bytes_read", |bytes| bytes >= (30 * SENT_BYTES) as u64);
+    client.ask("cache_memlimit 8\r\n", "OK\r\n");
+    let is_stored = |_| {
+        client.send(b"set short 0 0 10\r\nabcdefghij\r\n");
+        let answer = client.read_to("\r\n");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        answer == "STORED\r\n"
+    };
+    assert!((0..60).any(is_stored), "refused for half a minute");
 }

@@ -202,7 +202,9 @@ pub fn store<'s, 'c>(
     let key = command.key.bytes(&mut room);
     let (session, bytes) = (target.session, command.value_bytes);
     let reserved = match payload {
-        Payload::Part if !context.admits_unfinished(bytes) => Err(Refusal::NoMemory),
+        Payload::Part if !context.server.unfinished.admits(context.server, key, bytes) => {
+            Err(Refusal::NoMemory)
+        }
         Payload::Part => session.begin(key, target.hash, attributes, bytes),
         _ => session.reserve(key, target.hash, attributes, bytes),
     };

@@ -80,8 +80,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
             return false;
         };
         self.kept.session = None;
-        let (cache, memory_bytes) = (&self.server.cache, self.server.memory_bytes());
-        if !incoming.unfinished.may_grow(memory_bytes, self.server.now()) {
+        let cache = &self.server.cache;
+        if !incoming.unfinished.may_grow(&incoming.draft) {
             self.give_up(connection, Refusal::NoMemory);
             return false;
         }
