@@ -45,6 +45,11 @@ impl Draft<'_> {
         self.hot.item().cost().us()
     }
 
+    /// Bytes of the whole value.
+    pub fn value_bytes(&self) -> usize {
+        self.hot.layout().value_bytes()
+    }
+
     /// Bytes of the value that are still to be filled in.
     pub fn remaining(&self) -> usize {
         self.hot.remaining()

@@ -4,8 +4,8 @@
 //! clients that send the first part of values and never the rest could push out all that others
 //! stored. What all of them have together is half of the memory, or what one has alone, and those
 //! under a quota half of that: a value that would have more is refused. And those whose clients
-//! have sent nothing for a while lose their connections then, and where anybody finds no memory, so
-//! that nobody who sends is refused for long.
+//! have sent nothing for a while, or next to nothing, lose their connections then, and where
+//! anybody finds no memory, so that nobody who sends is refused for long.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +22,10 @@ use crate::worker::{Brought, Delivery, Mailbox};
 /// A client that has sent nothing of its value for so many seconds makes room for others. A lost
 /// segment is sent again sooner.
 const STALLED_S: u32 = 10;
+
+/// Who sends less than so many bytes a second of what its value has memory for does, too, once
+/// [`STALLED_S`] are over: a byte now and then is as good as none.
+const SLOW_BYTES_PER_S: usize = 16 << 10;
 
 /// A value of no more bytes is taken in any case: there are no more of these than connections.
 const SHORT_BYTES: usize = 16 << 10;
@@ -48,8 +52,19 @@ struct Sender {
     owner: Owner,
     info: Arc<Info>,
     bytes: usize,
+    /// When it last got memory, and how many bytes.
+    grown: (u32, usize),
     /// The place of the quota that it counts for.
     quota: Option<usize>,
+}
+
+impl Sender {
+    fn is_stalled(&self, now_s: u32) -> bool {
+        let silent_s = now_s.saturating_sub(self.info.active_s.load(Ordering::Relaxed));
+        let (grown_s, gained) = self.grown;
+        let patience_s = STALLED_S as usize + gained / SLOW_BYTES_PER_S;
+        silent_s >= STALLED_S || now_s.saturating_sub(grown_s) as usize > patience_s
+    }
 }
 
 /// Of what unfinished values may have half: all memory, and the quota of a key, by its place among
@@ -118,13 +133,9 @@ impl UnfinishedLimit {
     /// that count for the quota of this place.
     #[cold]
     fn end_stalled(&self, now_s: u32, quota: Option<usize>) {
-        let is_stalled = |sender: &Sender| {
-            now_s.saturating_sub(sender.info.active_s.load(Ordering::Relaxed)) >= STALLED_S
-                && (quota.is_none() || sender.quota == quota)
-        };
         let mut stalled = Vec::new();
         lock(&self.list).senders.retain(|_, sender| {
-            let goes = is_stalled(sender);
+            let goes = (quota.is_none() || sender.quota == quota) && sender.is_stalled(now_s);
             stalled.extend(goes.then_some(sender.owner));
             !goes
         });
@@ -154,7 +165,8 @@ impl<'s> Unfinished<'s> {
         let mut list = lock(&server.unfinished.list);
         let number = list.next_number;
         list.next_number += 1;
-        list.senders.insert(number, Sender { owner, info: Arc::clone(info), bytes: 0, quota });
+        let (info, grown) = (Arc::clone(info), (server.now(), 0));
+        list.senders.insert(number, Sender { owner, info, bytes: 0, grown, quota });
         drop(list);
         let mut unfinished = Self { server, number, bytes: 0 };
         unfinished.count(draft);
@@ -163,16 +175,17 @@ impl<'s> Unfinished<'s> {
 
     /// Whether it may get more memory.
     pub fn may_grow(&self, draft: &Draft<'_>) -> bool {
-        self.server.unfinished.has_room(self.server, draft.key(), self.bytes)
+        let is_short = draft.value_bytes() <= SHORT_BYTES;
+        is_short || self.server.unfinished.has_room(self.server, draft.key(), self.bytes)
     }
 
     /// Counts what it has got.
     pub fn count(&mut self, draft: &Draft<'_>) {
         let (limit, bytes) = (&self.server.unfinished, draft.held_bytes());
-        limit.bytes.fetch_add(bytes - self.bytes, Ordering::Relaxed);
-        self.bytes = bytes;
+        let gained = bytes - std::mem::replace(&mut self.bytes, bytes);
+        limit.bytes.fetch_add(gained, Ordering::Relaxed);
         if let Some(sender) = lock(&limit.list).senders.get_mut(&self.number) {
-            sender.bytes = bytes;
+            (sender.bytes, sender.grown) = (bytes, (self.server.now(), gained));
         }
     }
 }

@@ -120,6 +120,31 @@ fn unfinished_values_leave_half_of_the_memory_to_others_and_make_room_when_they_
     client.wait_for_stat("unfinished_bytes", |bytes| bytes == 0);
 }
 
+/// A byte every few seconds kept the room: every long value of others was refused.
+#[test]
+fn who_sends_next_to_nothing_makes_room_as_well() {
+    let server = Server::start(&["-m", "64", "-I", "1m"]);
+    let mut trickling = stalled(&server, 45, "long-");
+    let mut client = server.connect();
+    client.wait_for_stat("bytes_read", |bytes| bytes >= (45 * SENT_BYTES) as u64);
+    let long = "v".repeat(LONG_BYTES);
+    let is_stored = |_| {
+        trickling.iter_mut().for_each(|client| client.try_send(b"v"));
+        client.send(format!("set new 0 0 {LONG_BYTES}\r\n").as_bytes());
+        client.send(&long.as_bytes()[..SENT_BYTES]);
+        client.send(format!("{}\r\n", &long[SENT_BYTES..]).as_bytes());
+        let answer = client.read_to("\r\n");
+        // What is short is taken in any case, however its bytes come.
+        client.send(b"set short 0 0 16000\r\n");
+        client.send(&long.as_bytes()[..10]);
+        client.ask(&format!("{}\r\n", &long[10..16_000]), "STORED\r\n");
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        answer == "STORED\r\n"
+    };
+    assert!((0..60).any(is_stored), "refused for a minute");
+    client.wait_for_stat("unfinished_kicks", |count| count > 0);
+}
+
 /// Under a quota they took all that it had.
 #[test]
 fn unfinished_values_leave_half_of_a_quota_to_others_under_it() {
