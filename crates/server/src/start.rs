@@ -118,7 +118,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     server.users = users;
     server.tls = tls;
     server.config.clone_from(&settings.file);
-    thread::scope(|scope| {
+    let ended = thread::scope(|scope| {
         // Ends its thread when it is dropped, however the rest ends.
         let mut admin = AdminThread::new(admin, &server);
         if !server.options.daemon {
@@ -135,7 +135,13 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
         start_flash(&server)?;
         let asked = (settings, given, signals, supervisor);
         Ok(run(&server, polls, acceptor, (memory_file, pidfile), asked)?)
-    })
+    });
+    if matches!(server.phase.get(), Phase::Starting | Phase::Restoring) {
+        // Nobody was served. Left open, the tier would be void if the machine starts anew now. Of
+        // two errors the first is to be told.
+        let _ = flash_file::close(&server);
+    }
+    ended
 }
 
 /// Starts the threads and waits for the end.

@@ -9,8 +9,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::sync::Arc;
 
 use common::{Client, Server};
+use io::device::FileDevice;
+use larder::FlashSettings;
 use tempfile::TempDir;
 
 const ITEMS: usize = 5000;
@@ -78,6 +81,26 @@ fn what_was_in_memory_is_there_after_a_clean_stop() {
         }
         client.ask("mg key-17 v\r\n", "EN\r\n");
     }
+}
+
+/// The tier was left open: where the machine started anew behind that, it was taken for one that
+/// lost power, and was void.
+#[test]
+fn a_start_that_fails_leaves_the_tier_as_a_clean_stop_does() {
+    let folder = tempfile::tempdir().expect("a folder for the device");
+    let server = start(&folder, &[]);
+    store_all(&mut server.connect());
+    stop(server, "TERM");
+    let path = folder.path().join("flash");
+    let flash = format!("{}:64m", path.display());
+    let options = ["-p", "0", "-m", "64", "--flash", &flash, "-P", "/dev/full"];
+    let ended = Command::new(env!("CARGO_BIN_EXE_larder")).args(options).output();
+    let ended = ended.expect("it runs");
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("cannot write /dev/full"), "{ended:?}");
+    let (device, _) = FileDevice::open(&path, 64 << 20).expect("nobody has it");
+    let settings = FlashSettings::new(Arc::new(device), *b"another boot id.");
+    let cache = larder::Cache::builder().memory_bytes(64 << 20).flash(settings).build();
+    assert_eq!(cache.expect("it fits").flash_doubt(), None);
 }
 
 #[test]
