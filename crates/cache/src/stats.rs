@@ -289,6 +289,14 @@ impl Cache {
         self.arena.used_slabs() * self.arena.slab_bytes()
     }
 
+    /// Bytes of the memory limit that items can take as they were stored: what the index and the
+    /// compressed zone do not have now. Likewise.
+    pub fn items_bytes_max(&self) -> usize {
+        let zone_slabs = self.below.as_ref().map_or(0, |below| below.zone.slabs());
+        let others = self.tables.slabs() + zone_slabs;
+        self.arena.limit_slabs().saturating_sub(others) * self.arena.slab_bytes()
+    }
+
     /// What was measured of costs; likewise.
     pub fn cost_stats(&self) -> Option<CostStats> {
         self.measure.as_deref().map(Measure::stats)

@@ -2,10 +2,15 @@
 //!
 //! Memory follows a long value as it comes, and what an unfinished value has is not evicted. So
 //! clients that send the first part of values and never the rest could push out all that others
-//! stored. What all of them have together is half of the memory, or what one has alone, and those
-//! under a quota half of that: a value that would have more is refused. And those whose clients
-//! have sent nothing for a while, or next to nothing, lose their connections then, and where
-//! anybody finds no memory, so that nobody who sends is refused for long.
+//! stored. So each has a claim: to what it has, and once a quarter of it has come, to all of it.
+//! What all of them claim is half of the memory that there is for items as they were stored, or
+//! what one claims alone; under a quota it is half of that, too. A value that would claim more is
+//! refused; one that has claimed all is not refused later, so that of many that come at once some
+//! are stored, and not the first half of each.
+//!
+//! Where a claim is refused, and where anybody finds no memory, those lose their connections whose
+//! clients have sent nothing for a while, or next to nothing. So nobody who sends is refused for
+//! long.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,8 +32,13 @@ const STALLED_S: u32 = 10;
 /// [`STALLED_S`] are over: a byte now and then is as good as none.
 const SLOW_BYTES_PER_S: usize = 16 << 10;
 
-/// A value of no more bytes is taken in any case: there are no more of these than connections.
+/// A value of no more bytes is taken in any case, and claims nothing: there are no more of these
+/// than connections.
 const SHORT_BYTES: usize = 16 << 10;
+
+/// A value claims all of its bytes once one part in so many has memory: to begin with many costs a
+/// client little.
+const BEGUN_PART: usize = 4;
 
 /// How much memory unfinished values may have, and whose they are.
 #[derive(Debug)]
@@ -51,7 +61,8 @@ struct List {
 struct Sender {
     owner: Owner,
     info: Arc<Info>,
-    bytes: usize,
+    /// Bytes that its value has or will have, unless it is short.
+    claim: usize,
     /// When it last got memory, and how many bytes.
     grown: (u32, usize),
     /// The place of the quota that it counts for.
@@ -67,17 +78,33 @@ impl Sender {
     }
 }
 
-/// Of what unfinished values may have half: all memory, and the quota of a key, by its place among
-/// the quotas.
+/// Of what unfinished values may have half.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    memory_bytes: usize,
+    items_bytes: usize,
+    /// A quota's place among the others, and its bytes.
     quota: Option<(usize, usize)>,
 }
 
 impl Limits {
     fn of(server: &Server, key: &[u8]) -> Self {
-        Self { memory_bytes: server.memory_bytes(), quota: server.cache.quota_of(key) }
+        let cache = &server.cache;
+        Self { items_bytes: cache.items_bytes_max(), quota: cache.quota_of(key) }
+    }
+}
+
+impl List {
+    /// Whether the value of this number may claim so many bytes, of those that there are for items
+    /// and of its quota.
+    fn has_room(&self, number: u64, claim: usize, limits: Limits) -> bool {
+        let others = || self.senders.iter().filter(|(other, _)| **other != number);
+        let fits = |claimed: usize, limit: usize| claimed == 0 || claimed + claim <= limit / 2;
+        let fits_quota = |(index, limit)| {
+            let under = others().filter(|(_, sender)| sender.quota == Some(index));
+            fits(under.map(|(_, sender)| sender.claim).sum(), limit)
+        };
+        fits(others().map(|(_, sender)| sender.claim).sum(), limits.items_bytes)
+            && limits.quota.is_none_or(fits_quota)
     }
 }
 
@@ -93,49 +120,24 @@ impl UnfinishedLimit {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a value of so many bytes may begin. If not, those make room for the next who have
-    /// sent nothing for long.
+    /// Whether a value of so many bytes may begin: whether it would be let on if all of it came now.
     pub fn admits(&self, server: &Server, key: &[u8], value_bytes: usize) -> bool {
-        value_bytes <= SHORT_BYTES || self.has_room(server, key, 0)
-    }
-
-    /// Whether a value that has so many bytes may get more.
-    fn has_room(&self, server: &Server, key: &[u8], own_bytes: usize) -> bool {
-        let Limits { memory_bytes, quota } = Limits::of(server, key);
-        let fits = |bytes: usize, limit: usize| bytes < limit / 2 || bytes <= own_bytes;
-        if !fits(self.bytes(), memory_bytes) {
-            self.end_stalled(server.now(), None);
-            return false;
+        let limits = Limits::of(server, key);
+        let has_room = |list: &List| list.has_room(list.next_number, value_bytes, limits);
+        let may_begin = value_bytes <= SHORT_BYTES || has_room(&lock(&self.list));
+        if !may_begin {
+            self.make_room(server.now());
         }
-        let Some((index, limit)) = quota else { return true };
-        if !fits(self.bytes_under(index), limit) {
-            self.end_stalled(server.now(), Some(index));
-            return false;
-        }
-        true
+        may_begin
     }
 
-    /// What those have that count for the quota of this place.
-    fn bytes_under(&self, quota: usize) -> usize {
-        let list = lock(&self.list);
-        let under = list.senders.values().filter(|sender| sender.quota == Some(quota));
-        under.map(|sender| sender.bytes).sum()
-    }
-
-    /// Somebody found no memory at all.
-    pub fn make_room(&self, now_s: u32) {
-        if self.bytes() > 0 {
-            self.end_stalled(now_s, None);
-        }
-    }
-
-    /// Has the connections closed whose clients have sent nothing for long, perhaps only of values
-    /// that count for the quota of this place.
+    /// Has the connections closed whose clients have sent next to nothing for long: somebody finds
+    /// no memory.
     #[cold]
-    fn end_stalled(&self, now_s: u32, quota: Option<usize>) {
+    pub fn make_room(&self, now_s: u32) {
         let mut stalled = Vec::new();
         lock(&self.list).senders.retain(|_, sender| {
-            let goes = (quota.is_none() || sender.quota == quota) && sender.is_stalled(now_s);
+            let goes = sender.is_stalled(now_s);
             stalled.extend(goes.then_some(sender.owner));
             !goes
         });
@@ -152,7 +154,10 @@ impl UnfinishedLimit {
 pub struct Unfinished<'s> {
     server: &'s Server,
     number: u64,
+    /// Bytes of memory that it has.
     bytes: usize,
+    /// It has claimed all that it will have, or need not.
+    is_sure: bool,
 }
 
 impl<'s> Unfinished<'s> {
@@ -161,22 +166,43 @@ impl<'s> Unfinished<'s> {
     #[cold]
     #[inline(never)]
     pub fn new(server: &'s Server, owner: Owner, info: &Arc<Info>, draft: &Draft<'_>) -> Self {
-        let quota = Limits::of(server, draft.key()).quota.map(|(index, _)| index);
-        let mut list = lock(&server.unfinished.list);
-        let number = list.next_number;
-        list.next_number += 1;
+        let quota = server.cache.quota_of(draft.key()).map(|(index, _)| index);
         let (info, grown) = (Arc::clone(info), (server.now(), 0));
-        list.senders.insert(number, Sender { owner, info, bytes: 0, grown, quota });
-        drop(list);
-        let mut unfinished = Self { server, number, bytes: 0 };
+        let number = {
+            let mut list = lock(&server.unfinished.list);
+            let number = list.next_number;
+            list.next_number += 1;
+            list.senders.insert(number, Sender { owner, info, claim: 0, grown, quota });
+            number
+        };
+        let is_sure = draft.value_bytes() <= SHORT_BYTES;
+        let mut unfinished = Self { server, number, bytes: 0, is_sure };
         unfinished.count(draft);
         unfinished
     }
 
     /// Whether it may get more memory.
-    pub fn may_grow(&self, draft: &Draft<'_>) -> bool {
-        let is_short = draft.value_bytes() <= SHORT_BYTES;
-        is_short || self.server.unfinished.has_room(self.server, draft.key(), self.bytes)
+    pub fn may_grow(&mut self, draft: &Draft<'_>) -> bool {
+        if self.is_sure {
+            return true;
+        }
+        let (limit, limits) = (&self.server.unfinished, Limits::of(self.server, draft.key()));
+        let value_bytes = draft.value_bytes();
+        let claims_all = self.bytes >= value_bytes / BEGUN_PART;
+        let claim = if claims_all { value_bytes } else { self.bytes };
+        let has_room = {
+            let mut list = lock(&limit.list);
+            let has_room = list.has_room(self.number, claim, limits);
+            if has_room && let Some(sender) = list.senders.get_mut(&self.number) {
+                sender.claim = claim;
+            }
+            has_room
+        };
+        if !has_room {
+            limit.make_room(self.server.now());
+        }
+        self.is_sure = has_room && claims_all;
+        has_room
     }
 
     /// Counts what it has got.
@@ -185,7 +211,10 @@ impl<'s> Unfinished<'s> {
         let gained = bytes - std::mem::replace(&mut self.bytes, bytes);
         limit.bytes.fetch_add(gained, Ordering::Relaxed);
         if let Some(sender) = lock(&limit.list).senders.get_mut(&self.number) {
-            (sender.bytes, sender.grown) = (bytes, (self.server.now(), gained));
+            sender.grown = (self.server.now(), gained);
+            if draft.value_bytes() > SHORT_BYTES {
+                sender.claim = sender.claim.max(bytes);
+            }
         }
     }
 }
