@@ -120,7 +120,8 @@ impl UnfinishedLimit {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a value of so many bytes may begin: whether it would be let on if all of it came now.
+    /// Whether a value of so many bytes may begin: whether it would be let on if all of it came
+    /// now.
     pub fn admits(&self, server: &Server, key: &[u8], value_bytes: usize) -> bool {
         let limits = Limits::of(server, key);
         let has_room = |list: &List| list.has_room(list.next_number, value_bytes, limits);
