@@ -40,7 +40,8 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "larder_memory_bytes",
         &["owner"],
-        "Memory by what it is used for; the parts add up to the limit.",
+        "Memory by what it is used for; the parts add up to the limit, with a flash tier in whole \
+         slabs.",
         |now, out| {
             for (owner, bytes) in now.snapshot.memory().parts() {
                 out.put(&[owner], bytes);
