@@ -176,6 +176,35 @@ fn a_size_that_is_overwritten_leaves_room_for_another() {
     }
 }
 
+/// Values that were stored a moment ago went, though what all others would have evicted was a
+/// hundred times as old: in the slabs of these much had been stored since a hand came by.
+#[test]
+fn what_is_stored_anew_all_the_time_stays_beside_a_churn_of_others() {
+    const ROUNDS: u64 = 20_000;
+    for policy in POLICIES {
+        let cache = cache(12 * MIB, policy);
+        let value = vec![7; 50_000];
+        let (mut gone, mut number) = (0, 1000);
+        for round in 0..ROUNDS {
+            // A key of few, longer each time, as if something were appended.
+            let long = key(round % 5);
+            gone += u64::from(round >= 5 && cache.get(&long).is_none());
+            let bytes = 20_000 + round as usize % 30_000;
+            cache.set(&long, &value[..bytes], Expiry::NEVER).expect("old items make room");
+            for _ in 0..15 {
+                number += 1;
+                let key = key(1000 + mixed_bytes(number) as u64 % 30_000);
+                let bytes = 7 + mixed_bytes(number + 7) % 1400;
+                cache.set(&key, &value[..bytes], Expiry::NEVER).expect("old items make room");
+            }
+            if round % 32 == 0 {
+                while cache.maintain() {}
+            }
+        }
+        assert!(gone <= 6, "{policy:?}: {gone} of {ROUNDS}");
+    }
+}
+
 /// Reads, of low numbers mostly, of items of any size and a cost that has nothing to do with it, 1
 /// ms to 0.6 s. Classes that keep an order by costs have dear items in every slab; each slab that
 /// moved took them along, thousands did, and the misses cost as much as without knowing costs.

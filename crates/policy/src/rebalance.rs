@@ -79,6 +79,15 @@ pub fn is_settled(age: u64, victim_age: u64) -> bool {
     age >= victim_age / AGE_RATIO_MIN
 }
 
+/// What the ages of items in a slab are compared with, in mutations.
+#[derive(Debug, Clone, Copy)]
+pub struct Ages {
+    /// Since the hand came by.
+    pub slab: u64,
+    /// Of what would be evicted otherwise.
+    pub victims: u64,
+}
+
 /// What is in a slab that may move, or in some of its chunks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Look {
@@ -94,11 +103,15 @@ pub struct Look {
 }
 
 impl Look {
-    /// Takes note of an item that goes with so many chunks' worth of memory.
-    pub fn add(&mut self, age: u64, slab_age: u64, is_recent: bool, chunks: usize) {
+    /// Takes note of an item that goes with so many chunks' worth of memory, in place of what would
+    /// be evicted otherwise. What is twice as old as that was not stored lately, however long the
+    /// hand has not come by.
+    pub fn add(&mut self, age: u64, ages: Ages, is_recent: bool, chunks: usize) {
+        let Ages { slab: slab_age, victims } = ages;
         self.items += 1;
-        self.newest += usize::from(age < slab_age / NEWEST_RATIO);
-        self.lately += if is_recent || is_young(age, slab_age) { chunks } else { 0 };
+        self.newest += usize::from(age < (slab_age / NEWEST_RATIO).min(victims));
+        let is_young = is_young(age, slab_age) && age < victims.saturating_mul(AGE_RATIO_MIN);
+        self.lately += if is_recent || is_young { chunks } else { 0 };
     }
 
     /// Takes note of drafts, which are newer than all items.
@@ -143,9 +156,11 @@ mod tests {
         assert!(worths.scaled(u64::MAX, Some(4.0)) > u64::MAX / 4);
     }
 
+    const AGES: Ages = Ages { slab: 1600, victims: 800 };
+
     fn look(chunks: usize, items: &[(u64, bool)]) -> Look {
         let mut look = Look { chunks, ..Look::default() };
-        items.iter().for_each(|&(age, is_recent)| look.add(age, 1600, is_recent, 1));
+        items.iter().for_each(|&(age, is_recent)| look.add(age, AGES, is_recent, 1));
         look
     }
 
@@ -167,9 +182,9 @@ mod tests {
     fn what_goes_with_it_counts() {
         for is_recent in [true, false] {
             let mut look = look(1000, &[(1600, false); 20]);
-            look.add(1600, 1600, is_recent, 400);
+            look.add(1600, AGES, is_recent, 400);
             assert!(!look.was_used_lately());
-            look.add(1600, 1600, is_recent, 400);
+            look.add(1600, AGES, is_recent, 400);
             assert_eq!(look.was_used_lately(), is_recent);
         }
     }
@@ -184,6 +199,22 @@ mod tests {
         drafted.add_drafts(1);
         assert!(drafted.has_newest());
         assert!(!is_settled(99, 200) && is_settled(100, 200));
+    }
+
+    /// What was stored a while ago stayed in place of what is stored anew all the time.
+    #[test]
+    fn what_is_older_than_what_would_go_is_neither_young_nor_new() {
+        let ages = Ages { victims: 10, ..AGES };
+        for (age, is_lately, is_newest) in [(9, true, true), (19, true, false), (20, false, false)]
+        {
+            let mut look = Look { chunks: 1, ..Look::default() };
+            look.add(age, ages, false, 1);
+            assert_eq!(
+                (look.was_used_lately(), look.has_newest()),
+                (is_lately, is_newest),
+                "{age}"
+            );
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! becomes of that once its slab is spared.
 
 use memory::{Guard, Place, SlabId};
-use policy::rebalance::Look;
+use policy::rebalance::{Ages, Look};
 use stdx::sync::lock;
 
 use super::Offer;
@@ -162,6 +162,7 @@ impl Hot {
     ) -> Look {
         let slab = self.zone().slab(slab_id);
         let slab_age = self.slab_age(guard, class, slab_id, links);
+        let ages = Ages { slab: slab_age, victims: (slab_age as f64 / times) as u64 };
         let step = look_step(slab);
         let mut look = Look { chunks: class.chunks_per_slab / step, ..Look::default() };
         let mut published = 0;
@@ -180,7 +181,7 @@ impl Hot {
             // With its first chunk an item in pieces loses them all; for a piece it is rescued.
             let begins = owner == place && item.layout().is_chained();
             let chunks = if begins { item.layout().total_bytes() / class.cut.bytes } else { 1 };
-            look.add(links.age(item), slab_age, is_spared || is_dear, chunks);
+            look.add(links.age(item), ages, is_spared || is_dear, chunks);
         }
         if step == 1 {
             // What is used and not published is a draft, newer than all else, or in limbo.
