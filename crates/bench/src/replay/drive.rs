@@ -48,7 +48,7 @@ pub struct Done {
 impl Replay<'_> {
     /// Replays everything.
     pub fn run(&self, cache: &dyn Cache, step: &Step) -> Done {
-        let check = Check::of(self.trace);
+        let check = &Check::of(self.trace);
         let started = Instant::now();
         let mut done = Done::default();
         thread::scope(|scope| {
@@ -66,10 +66,9 @@ impl Replay<'_> {
         done
     }
 
-    fn part(&self, cache: &dyn Cache, check: Check, thread: u32, step: &Step) -> Done {
+    fn part(&self, cache: &dyn Cache, check: &Check, thread: u32, step: &Step) -> Done {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let mut done = Done::default();
-        let compared = Compared::of(check, self.values);
         let mut own = 0;
         for (position, request) in self.trace.iter().enumerate() {
             if request.object % u32::from(self.threads) != thread {
@@ -78,6 +77,7 @@ impl Replay<'_> {
             values::write_key(request.object, request.key_bytes, &mut key);
             value.clear();
             self.values.append(request.object, request.value_bytes, &mut value);
+            let compared = Compared::of(check.known(request.object), self.values);
             let (position, key, value) = (position as u32, &key, &value);
             let item = Item { position, request: &request, key, value, compared };
             ask(cache, item, &mut done);
