@@ -152,12 +152,16 @@ fn hits(rows: &[Row], data_bytes: u64, said: String) -> Section {
 fn work(rows: &[Row]) -> Section {
     let text = [
         "Requests are those of the trace that count. The sets behind misses are none of them: they \
-         stand in a column of their own, and the CPU time is theirs, too. Latency is that of gets.",
+         stand in a column of their own, and the CPU time is theirs, too. Latency is that of gets. \
+         All figures are of those that were timed, until the first connection was done.",
     ];
+    let mut text = vec![text[0].to_owned()];
+    text.extend(rows.iter().filter_map(Row::brevity_in_words));
     let mut section = Section::new("What it takes", text);
     let columns = [
         "server",
         "limit MiB",
+        "timed, %",
         "server CPU s / M requests",
         "client",
         "k requests/s",
@@ -170,6 +174,7 @@ fn work(rows: &[Row]) -> Section {
         vec![
             Cell::text(row.server),
             Cell::count(row.memory_mb),
+            Cell::number(row.spread(|sample| 100.0 * sample.found.timed_share()).median, 1),
             Cell::spread(row.spread(|sample| sample.server_cpu), 3),
             Cell::number(row.spread(|sample| sample.client_cpu).median, 3),
             Cell::spread(row.spread(Sample::thousands_per_second), 0),
@@ -268,6 +273,21 @@ impl Row<'_> {
         ))
     }
 
+    /// Figures of little more than the beginning are named as such.
+    fn brevity_in_words(&self) -> Option<String> {
+        let is_brief = |sample: &&Sample| sample.found.is_briefly_timed();
+        let brief = self.samples.iter().copied().find(is_brief)?;
+        let (server, memory_mb, found) = (self.server, self.memory_mb, &brief.found);
+        Some(format!(
+            "Brief: {server} with {memory_mb} MiB was timed for {:.1} % of the requests in round \
+             {}, {:.3} s, which is less than a third. One connection had much less to send than \
+             the others: take fewer connections, or a --rate.",
+            100.0 * found.timed_share(),
+            brief.round,
+            found.elapsed().as_secs_f64()
+        ))
+    }
+
     /// The median of what not every server tells.
     fn optional(&self, field: impl Fn(&Sample) -> Option<f64>, digits: usize) -> Cell {
         let figures: Vec<f64> = self.samples.iter().filter_map(|sample| field(sample)).collect();
@@ -343,6 +363,17 @@ mod tests {
         assert!(said.contains("left as it is, and 40 of 100 hits were compared"), "{said}");
         samples.iter_mut().for_each(|it| it.found.counts.checked = 50);
         assert!(how_it_was_done(true, &samples).contains("every hit was compared"));
+    }
+
+    /// Figures of a twentieth of the requests stood beside others like any.
+    #[test]
+    fn a_short_time_is_said() {
+        let mut samples = [sample(100, 50), sample(100, 50), sample(100, 50)];
+        assert_eq!(rows(&samples)[0].brevity_in_words(), None);
+        samples[1].found.stop();
+        samples[1].found.counts.gets = 2000;
+        let words = rows(&samples)[0].brevity_in_words().expect("it was short");
+        assert!(words.contains("one with 1 MiB was timed for 5.0 %"), "{words}");
     }
 
     /// Who missed more was said to serve more requests a second, since it was sent more sets.
