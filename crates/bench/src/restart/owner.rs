@@ -132,13 +132,13 @@ impl<'c> Owner<'c> {
             }
             let turn = connection.turn();
             fuse.spend(requests)?;
-            if let Err(failure) = turn {
-                self.leave_open();
-                return Ok(Ended::Cut(failure));
-            }
             while let Some((reply, bytes)) = reply::first(connection.inbox.waiting())? {
                 self.take(reply)?;
                 connection.inbox.take(bytes);
+            }
+            if let Err(failure) = turn {
+                self.leave_open();
+                return Ok(Ended::Cut(failure));
             }
             if !work.fills_misses() {
                 self.missed.clear();
