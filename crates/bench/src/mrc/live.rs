@@ -21,7 +21,7 @@ use crate::policies::simulate::Tally;
 use crate::policies::stack;
 use crate::policies::weight::Scale;
 use crate::random::Random;
-use crate::replay;
+use crate::replay::{self, Done};
 use crate::report;
 use crate::report::ReportOptions;
 use crate::report::model::{Cell, Document, Section, Table};
@@ -85,8 +85,8 @@ pub fn run(options: &LiveOptions) -> Outcome<()> {
     let found: Vec<Found> =
         seeds.map(|seed| estimate(&trace, scale, present, &sizes, seed)).collect();
     let engine = sizes.iter().filter(|_| options.engine);
-    let engine: Vec<Tally> =
-        engine.map(|&size| replay::engine_tally(&trace, &values, size)).collect::<Outcome<_>>()?;
+    let engine: Vec<Done> =
+        engine.map(|&size| replay::engine_done(&trace, &values, size)).collect::<Outcome<_>>()?;
     let section = Section::new(
         format!("Live estimate of {}", trace.name()),
         ["Misses of LRU in percent of reads: exact, and as the estimator predicts them from its \
@@ -158,10 +158,10 @@ fn off_by(exact: &[Tally], found: &Found) -> (f64, f64) {
     (mean, errors.iter().copied().fold(0.0, f64::max))
 }
 
-fn curve_table(sizes: &[u64], exact: &[Tally], found: &Found, engine: &[Tally]) -> Table {
+fn curve_table(sizes: &[u64], exact: &[Tally], found: &Found, engine: &[Done]) -> Table {
     let mut columns = ["MiB", "LRU, exact", "live", "off by", "standard error"].to_vec();
     if !engine.is_empty() {
-        columns.extend(["Larder", "Larder beyond live"]);
+        columns.extend(["Larder", "Larder beyond live", "refused"]);
     }
     let percent = |ratio: f64| Cell::number(100.0 * ratio, 2);
     let rows = (0..sizes.len()).map(|at| {
@@ -173,8 +173,9 @@ fn curve_table(sizes: &[u64], exact: &[Tally], found: &Found, engine: &[Tally]) 
             percent(live - exact),
             percent(found.errors[at]),
         ];
-        if let Some(tally) = engine.get(at) {
+        if let Some(Done { tally, refused, .. }) = engine.get(at) {
             row.extend([percent(tally.miss_ratio()), percent(tally.miss_ratio() - live)]);
+            row.push(Cell::count(*refused));
         }
         row
     });

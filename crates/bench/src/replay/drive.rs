@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::cache::{Cache, Compared, Found, Item};
+use crate::failure::{Failure, Outcome};
 use crate::load::job::Check;
 use crate::policies::simulate::Tally;
 use crate::trace::copies::Copies;
@@ -43,6 +44,21 @@ pub struct Done {
     pub requests: u64,
     /// How long it took.
     pub seconds: f64,
+}
+
+impl Done {
+    /// The same, or an error if any read returned another value than was stored: nobody may take it
+    /// for a hit.
+    pub fn all_right(self) -> Outcome<Done> {
+        let Done { wrong, tally, .. } = self;
+        let hits = tally.gets - tally.misses;
+        match wrong {
+            0 => Ok(self),
+            _ => Err(Failure::Check(format!(
+                "{wrong} of {hits} hits returned another value than was stored"
+            ))),
+        }
+    }
 }
 
 impl Replay<'_> {
@@ -173,6 +189,7 @@ mod tests {
             let replay = Replay { trace: &copies, values: &Values::random(), threads: 1 };
             let done = replay.run(&cache, &|_| ());
             assert_eq!((done.tally.gets, done.tally.misses, done.wrong), (4, 2, wrong));
+            assert_eq!(done.all_right().is_err(), is_confused);
         }
     }
 
