@@ -4,6 +4,7 @@
 use super::MIB;
 use super::requests::RequestsOptions;
 use super::workload::{Name, Sample};
+use crate::drive::encode::Operation;
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
@@ -80,7 +81,12 @@ fn facts(options: &RequestsOptions, servers: &[Server]) -> Vec<(String, String)>
     let items = &options.items;
     let lines = servers.iter().map(|server| ("server".to_owned(), server.command_line.clone()));
     let choice = format!("{:?}", items.choice).to_lowercase();
-    let keys = format!("{} of {} bytes, {choice}", items.key_count, items.key_bytes);
+    let draws = options.keys_pipelined.max(options.requests).min(items.draws_max(Operation::Get));
+    let keys = format!(
+        "{} of {} bytes, {choice}; at most {draws} draws of them are asked for, the same in every \
+         round",
+        items.key_count, items.key_bytes
+    );
     let more = [
         ("keys", keys),
         ("values", format!("{} bytes", items.value_bytes)),
