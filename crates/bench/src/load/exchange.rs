@@ -34,6 +34,9 @@ const TTL_S_MAX: u32 = 30 * 86_400;
 /// Redis's command for a value that becomes longer: it takes no time to live.
 const APPEND: &str = "APPEND";
 
+/// What is spoken to others than memcached's kind.
+const OTHERS: &str = "Redis's, or text commands alone, to who speaks that";
+
 /// What a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -72,8 +75,14 @@ impl Protocol {
     /// What all servers are asked in, as a fact of a report.
     pub fn fact(depth: usize, per_second: Option<f64>) -> (String, String) {
         let words = Protocol::of(Dialect::Text, true, depth, per_second).in_words();
-        let others = "Redis's, or text commands alone, to who speaks that";
-        ("protocol".to_owned(), format!("{words}; {others}"))
+        ("protocol".to_owned(), format!("{words}; {OTHERS}"))
+    }
+
+    /// The same where sets come at a rate, and gets with so many in flight.
+    pub fn fact_of_paced_sets(gets_depth: usize) -> (String, String) {
+        let sets = Protocol::of(Dialect::Text, true, gets_depth, Some(1.0)).in_words();
+        let gets = Protocol::of(Dialect::Text, true, gets_depth, None).in_words();
+        ("protocol".to_owned(), format!("sets in {sets}, gets in {gets}; {OTHERS}"))
     }
 }
 
@@ -376,6 +385,9 @@ mod tests {
         assert_eq!(Protocol::of(Dialect::Text, false, 16, None), Protocol::Text);
         assert_eq!(Protocol::of(Dialect::Resp, false, 16, None), Protocol::Resp);
         assert!(Protocol::fact(16, None).1.contains("meta"));
+        let words = Protocol::fact_of_paced_sets(64).1;
+        let both = "sets in memcached's text commands, gets in memcached's meta commands";
+        assert!(words.starts_with(both), "{words}");
     }
 
     #[test]
