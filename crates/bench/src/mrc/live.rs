@@ -49,7 +49,7 @@ pub struct LiveOptions {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     seeds: u8,
     /// Fail if any point is further off than so many percentage points.
-    #[arg(long, value_name = "POINTS")]
+    #[arg(long, value_name = "POINTS", value_parser = points)]
     within: Option<f64>,
     /// Also replay the trace in the engine at each size.
     #[arg(long)]
@@ -60,6 +60,14 @@ pub struct LiveOptions {
     values: ValueOptions,
     #[command(flatten)]
     report: ReportOptions,
+}
+
+/// Reads a number of percentage points.
+fn points(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(points) if points >= 0.0 && points.is_finite() => Ok(points),
+        _ => Err("points are a number of at least 0".into()),
+    }
 }
 
 /// What one sample says.
@@ -204,13 +212,20 @@ fn error_table(exact: &[Tally], found: &[Found]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{estimate, off_by};
+    use super::{estimate, off_by, points};
     use crate::policies::check::{reads, skewed};
     use crate::policies::stack;
     use crate::policies::weight::Scale;
     use crate::random::Random;
     use crate::trace::Trace;
     use crate::trace::copies::Copies;
+
+    /// No point is further off than what is no number.
+    #[test]
+    fn points_are_a_number() {
+        assert!(["nan", "-1", "inf", "x"].iter().all(|text| points(text).is_err()));
+        assert_eq!((points("0"), points("1.5")), (Ok(0.0), Ok(1.5)));
+    }
 
     /// Skewed reads of objects of very different lengths, in a hundredth of the memory that holds a
     /// quarter of them: within two points of LRU at ten sizes, whichever keys are in the sample.
