@@ -113,13 +113,15 @@ pub struct DriveOptions {
 /// Runs the command.
 pub fn run(options: &DriveOptions) -> Outcome<()> {
     let items = &options.items;
+    if options.operation == Operation::Set && options.keys_per_request > 1 {
+        return Err(Failure::Usage(
+            "a set names one key: --keys-per-request is that of gets".into(),
+        ));
+    }
     if options.fill {
         items.fill(options.address, options.dialect)?;
     }
-    let keys_per_request = match options.operation {
-        Operation::Get => options.keys_per_request as usize,
-        Operation::Set => 1,
-    };
+    let keys_per_request = options.keys_per_request as usize;
     let script =
         items.script(options.dialect, options.operation, keys_per_request, options.requests);
     let (pipeline, connections) = (options.pipeline as usize, options.connections as usize);
