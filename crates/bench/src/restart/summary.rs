@@ -122,6 +122,7 @@ fn total_rows(options: &RestartOptions, rounds: &[Round]) -> Vec<Vec<Cell>> {
         ("requests", sum(|round| round.tally.requests)),
         ("refused", sum(|round| round.tally.refused)),
         ("values checked", sum(|round| round.tally.checked)),
+        ("not found after their end", sum(|round| round.tally.ended)),
         ("stale values", sum(|round| round.tally.stale)),
         ("wrong values", sum(|round| round.tally.wrong)),
         ("on flash before", spread(&|round| Some(round.before.items as f64), 0)),
