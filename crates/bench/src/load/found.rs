@@ -42,11 +42,6 @@ impl Counts {
         self.gets + self.others
     }
 
-    /// The same and the sets behind misses: all that the server has answered.
-    pub fn answers(&self) -> u64 {
-        self.asked() + self.fills
-    }
-
     fn add(&mut self, other: Counts) {
         self.gets += other.gets;
         self.hits += other.hits;
