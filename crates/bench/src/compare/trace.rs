@@ -106,7 +106,7 @@ pub fn run(options: &TraceOptions) -> Outcome<()> {
     let limit = options.pace.limit.unwrap_or(u64::MAX).min(quick_limit);
     let limit = options.copies.limit(limit);
     let mut trace = options.copies.of(options.trace.read_first(Some(limit), None)?)?;
-    let values = Values::attach(&options.values, &mut trace)?;
+    let values = Values::attach(&options.values, &mut trace, options.trace.seed())?;
     let data_bytes = values::data_bytes(trace.iter(), trace.objects());
     let limits_mb = limits_mb(&options.memory, data_bytes);
     machine::check_memory(limits_mb.last().map_or(0, |largest| largest.saturating_mul(1 << 20)))?;

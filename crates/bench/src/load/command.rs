@@ -61,7 +61,7 @@ pub struct LoadOptions {
 pub fn run(options: &LoadOptions) -> Outcome<()> {
     let limit = options.pace.limit.map(|limit| options.copies.limit(limit));
     let mut trace = options.copies.of(options.trace.read_first(limit, None)?)?;
-    let values = Values::attach(&options.values, &mut trace)?;
+    let values = Values::attach(&options.values, &mut trace, options.trace.seed())?;
     let job = Job {
         fills_misses: !options.no_fill && options.trace.fills_misses(),
         ..options.pace.job(options.protocol, &trace, &values, 0.0)

@@ -83,7 +83,7 @@ struct Found {
 /// Runs the command.
 pub fn run(options: &LiveOptions) -> Outcome<()> {
     let mut trace = options.copies.of(options.trace.read_filled()?)?;
-    let values = Values::attach(&options.values, &mut trace)?;
+    let values = Values::attach(&options.values, &mut trace, options.trace.seed())?;
     let data_bytes = values::data_bytes(trace.iter(), trace.objects());
     let sizes = options.memory.resolve(1 << 20, data_bytes);
     let present = *options.present.resolve(1 << 20, data_bytes).first().expect("it has a size");

@@ -142,7 +142,7 @@ struct Subject {
 /// Runs the command.
 pub fn run(options: &ReplayOptions) -> Outcome<()> {
     let mut trace = options.copies.of(options.trace.read_filled()?)?;
-    let values = Values::attach(&options.values, &mut trace)?;
+    let values = Values::attach(&options.values, &mut trace, options.trace.seed())?;
     let data_bytes = values::data_bytes(trace.iter(), trace.objects());
     let limits = options.memory.resolve(1 << 20, data_bytes);
     machine::check_memory(limits.last().copied().unwrap_or(0))?;
