@@ -34,6 +34,8 @@ const BLOCKS_IN_DELAY: u32 = 8;
 /// Bytes of all keys and values, in multiples of the memory limit.
 const KEY_SPACE: f64 = 6.0;
 const QUICK_MEMORY_MB: u64 = 8;
+/// Gets in flight. Stores come at a rate.
+const READS_DEPTH: usize = 64;
 
 /// What to store, and when to read it.
 #[derive(Debug, Args)]
@@ -124,7 +126,7 @@ fn measure(
     let server = Server::start(recipe, memory_mb, &options.servers_options.server_cores)?;
     let stores =
         Pace { connections: 1, depth: 1, per_second: Some(options.rate), fills_misses: false };
-    let reads = Pace { per_second: None, depth: 64, ..stores };
+    let reads = Pace { per_second: None, depth: READS_DEPTH, ..stores };
     let mut found = vec![[0; 2]; delays.len()];
     let block = block_of(delays);
     for begin in (0..subject.keys).step_by(block as usize) {
@@ -210,7 +212,7 @@ fn document(
         ("values".to_owned(), format!("{}, {:.0} bytes each", subject.name, subject.item_bytes)),
         ("load".to_owned(), format!("{} stores/s on one connection", options.rate)),
     ];
-    facts.push(Protocol::fact(1, Some(options.rate)));
+    facts.push(Protocol::fact_of_paced_sets(READS_DEPTH));
     facts.extend(samples.iter().map(|sample| ("server".to_owned(), sample.command.clone())));
     Document { title: "What is read long after".into(), machine, facts, sections: vec![section] }
 }

@@ -39,6 +39,8 @@ const LARGE: u32 = 150;
 /// Lives that each part of the run takes.
 const LIVES: [u32; 3] = [2, 2, 3];
 const QUICK_MEMORY_MB: u64 = 8;
+/// Gets in flight at the end. Sets come at a rate.
+const DEPTH: usize = 64;
 
 /// The servers, and their memory.
 #[derive(Debug, Args)]
@@ -178,7 +180,7 @@ fn measure(
 ) -> Outcome<Sample> {
     let server = Server::start(recipe, plan.memory_mb, &options.servers_options.server_cores)?;
     let ask = |requests: Vec<Request>, per_second| {
-        let pace = Pace { connections: 1, depth: 64, per_second, fills_misses: false };
+        let pace = Pace { connections: 1, depth: DEPTH, per_second, fills_misses: false };
         let (mut requests, limits) = (requests.into_iter(), (u64::MAX, Duration::MAX));
         let phase = send(&server, subject, pace, limits, |count| {
             trace(requests.by_ref().take(count as usize).collect(), stores.len() as u32)
@@ -236,7 +238,7 @@ fn document(machine: Machine, plan: Plan, samples: &[Sample]) -> Document {
         ("small items".to_owned(), format!("{SMALL_BYTES} bytes, {many}/s and then {few}/s")),
         ("large items".to_owned(), format!("{LARGE_BYTES} bytes, {large}/s at the end")),
     ];
-    facts.push(Protocol::fact(1, None));
+    facts.push(Protocol::fact_of_paced_sets(DEPTH));
     facts.extend(samples.iter().map(|sample| ("server".to_owned(), sample.command.clone())));
     Document { title: "Where items expire".into(), machine, facts, sections: vec![section] }
 }

@@ -4,6 +4,7 @@
 use super::MIB;
 use super::requests::RequestsOptions;
 use super::workload::{Name, Sample};
+use crate::drive::encode::Operation;
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
@@ -11,6 +12,9 @@ use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, T
 use crate::server::Server;
 use crate::server::held::Held;
 use crate::server::recipe::Kind;
+
+/// The share of the keys that a server must have found for its CPU time to be judged.
+const FOUND_SHARE_MIN: f64 = 0.999;
 
 /// A ratio of CPU time per key that Larder aims at.
 struct Target {
@@ -59,7 +63,7 @@ pub fn document(
     let ratios = TARGETS.iter().filter_map(|one| Ratio::new(one, samples));
     // What is aimed at is without TLS, most of which costs every server the same.
     let without_aim = |ratio| match options.tls {
-        true => Ratio { target: None, met: None, ..ratio },
+        true => Ratio { target: None, verdict: None, ..ratio },
         false => ratio,
     };
     let ratios: Vec<Ratio> = ratios.map(without_aim).collect();
@@ -67,7 +71,7 @@ pub fn document(
     if !ratios.is_empty() {
         sections.push(aims(&ratios));
     }
-    sections.push(holdings(servers, held));
+    sections.push(holdings(options.items.key_count, servers, held));
     sections.push(rounds(options, servers, samples));
     let title = "Larder, its peers and a null server under the same client".to_owned();
     Document { title, machine, facts: facts(options, servers), sections }
@@ -77,7 +81,12 @@ fn facts(options: &RequestsOptions, servers: &[Server]) -> Vec<(String, String)>
     let items = &options.items;
     let lines = servers.iter().map(|server| ("server".to_owned(), server.command_line.clone()));
     let choice = format!("{:?}", items.choice).to_lowercase();
-    let keys = format!("{} of {} bytes, {choice}", items.key_count, items.key_bytes);
+    let draws = options.keys_pipelined.max(options.requests).min(items.draws_max(Operation::Get));
+    let keys = format!(
+        "{} of {} bytes, {choice}; at most {draws} draws of them are asked for, the same in every \
+         round",
+        items.key_count, items.key_bytes
+    );
     let more = [
         ("keys", keys),
         ("values", format!("{} bytes", items.value_bytes)),
@@ -125,18 +134,29 @@ fn costs(rows: &[Row]) -> Section {
 
 fn aims(ratios: &[Ratio]) -> Section {
     let columns = ["workload", "CPU ratio", "median (min..max)", "target", "met"];
-    let mut section = Section::new("Ratios within a round", Vec::<String>::new());
+    let text = "A target is met if it is in every round, and not if it is in none; else the \
+                rounds do not tell. Nothing is judged where a server did not find the keys.";
+    let mut section = Section::new("Ratios within a round", [text]);
     section.tables.push(Table::new("ratios", &columns, ratios.iter().map(Ratio::cells)));
     section
 }
 
-/// What is resident at the end. Every key fits in, so this is what the servers took for them.
-fn holdings(servers: &[Server], held: &[Held]) -> Section {
-    let text = "At the end: every key of the run, in resident memory that leaves nothing out.";
+/// What is resident at the end: where every key fits in, what the servers took for them.
+fn holdings(keys: u64, servers: &[Server], held: &[Held]) -> Section {
+    let text = held_in_words(keys, held);
     let mut section = Section::new("What the servers hold", [text]);
     let rows = servers.iter().zip(held).map(|(server, held)| (server.name.as_str(), *held));
     section.tables.push(held_table(rows));
     section
+}
+
+fn held_in_words(keys: u64, held: &[Held]) -> &'static str {
+    match held.iter().filter_map(|held| held.counts).all(|counts| counts.items >= keys) {
+        true => "At the end: every key of the run, in resident memory that leaves nothing out.",
+        false => {
+            "At the end: not every key of the run, in resident memory that leaves nothing out."
+        }
+    }
 }
 
 /// What servers hold, a row for each that tells.
@@ -231,7 +251,52 @@ struct Ratio {
     under: Kind,
     spread: Spread,
     target: Option<String>,
-    met: Option<bool>,
+    verdict: Option<Verdict>,
+}
+
+/// Whether a ratio is on the right side of its bound.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Verdict {
+    Met,
+    NotMet,
+    /// The bound lies between the lowest and the highest of the rounds.
+    NotToldApart,
+    /// A server found so small a share of the keys: what it was spared says nothing.
+    NotFound(f64),
+}
+
+impl Aim {
+    fn verdict(self, spread: Spread) -> Option<Verdict> {
+        let (all_met, none_met) = match self {
+            Aim::AtLeast(bound) => (spread.min >= bound, spread.max < bound),
+            Aim::AtMost(bound) => (spread.max <= bound, spread.min > bound),
+            Aim::None => return None,
+        };
+        Some(match (all_met, none_met) {
+            (true, _) => Verdict::Met,
+            (_, true) => Verdict::NotMet,
+            _ => Verdict::NotToldApart,
+        })
+    }
+
+    fn in_words(self) -> Option<String> {
+        match self {
+            Aim::AtLeast(bound) => Some(format!(">= {bound}")),
+            Aim::AtMost(bound) => Some(format!("<= {bound}")),
+            Aim::None => None,
+        }
+    }
+}
+
+impl Verdict {
+    fn in_words(self) -> String {
+        match self {
+            Verdict::Met => "yes".into(),
+            Verdict::NotMet => "no".into(),
+            Verdict::NotToldApart => "not told apart".into(),
+            Verdict::NotFound(share) => format!("not tested: {:.1} % found", 100.0 * share),
+        }
+    }
 }
 
 impl Row {
@@ -240,7 +305,7 @@ impl Row {
         mine().next()?;
         let spread = |field: fn(&Sample) -> f64| Spread::of(mine().map(field));
         let (hits, keys) = mine().fold((0, 0), |(hits, keys), s| (hits + s.hits, keys + s.keys));
-        let reads = !matches!(workload, Name::Set | Name::SetPipelined);
+        let reads = workload.reads();
         Some(Row {
             workload,
             server: server.to_owned(),
@@ -271,6 +336,15 @@ impl Row {
     }
 }
 
+/// Keys found for each that was asked for; sets ask for none.
+fn found_share<'s>(workload: Name, samples: impl Iterator<Item = &'s Sample>) -> f64 {
+    if !workload.reads() {
+        return 1.0;
+    }
+    let (hits, keys) = samples.fold((0, 0), |(hits, keys), s| (hits + s.hits, keys + s.keys));
+    hits as f64 / keys.max(1) as f64
+}
+
 impl Ratio {
     fn new(target: &Target, samples: &[Sample]) -> Option<Ratio> {
         let of = |kind: Kind| {
@@ -290,17 +364,18 @@ impl Ratio {
             return None;
         }
         let spread = Spread::of(per_round);
-        let (text, met) = match target.aim {
-            Aim::AtLeast(bound) => (Some(format!(">= {bound}")), Some(spread.median >= bound)),
-            Aim::AtMost(bound) => (Some(format!("<= {bound}")), Some(spread.median <= bound)),
-            Aim::None => (None, None),
-        };
-        let Target { workload, over, under, .. } = *target;
-        Some(Ratio { workload, over, under, spread, target: text, met })
+        let Target { workload, over, under, aim } = *target;
+        let found = |kind| found_share(workload, samples.iter().filter(of(kind)));
+        let found = found(over).min(found(under));
+        let verdict = aim.verdict(spread).map(|verdict| match found < FOUND_SHARE_MIN {
+            true => Verdict::NotFound(found),
+            false => verdict,
+        });
+        Some(Ratio { workload, over, under, spread, target: aim.in_words(), verdict })
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let met = self.met.map(|met| Cell::text(if met { "yes" } else { "no" }));
+        let met = self.verdict.map(|verdict| Cell::Text(verdict.in_words()));
         vec![
             Cell::text(self.workload.to_string()),
             Cell::Text(format!("{} / {}", self.over, self.under)),
@@ -308,5 +383,78 @@ impl Ratio {
             self.target.clone().map_or(Cell::Nothing, Cell::Text),
             met.unwrap_or(Cell::Nothing),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Aim, Ratio, TARGETS, Target, Verdict, held_in_words};
+    use crate::compare::workload::{Name, Sample};
+    use crate::report::Spread;
+    use crate::server::held::Held;
+    use crate::server::query::Counts;
+
+    fn sample(target: &Target, is_over: bool, round: u64, hits: u64, server_cpu: f64) -> Sample {
+        let server = if is_over { target.over } else { target.under };
+        Sample {
+            workload: target.workload,
+            server: server.to_string(),
+            round,
+            keys: 1000,
+            hits,
+            server_cpu,
+            client_cpu: 1.0,
+            keys_per_second: 1.0,
+            server_busy: 1.0,
+            client_busy: 1.0,
+            latency_us_p50: 1.0,
+            latency_us_p99: 1.0,
+        }
+    }
+
+    /// A server that had lost its keys answered for less, and met its target by that.
+    #[test]
+    fn who_does_not_find_the_keys_is_not_judged() {
+        let target = &TARGETS[0];
+        let verdict = |over_hits, under_hits| {
+            let samples = [
+                sample(target, true, 0, over_hits, 8.0),
+                sample(target, false, 0, under_hits, 1.0),
+            ];
+            Ratio::new(target, &samples).and_then(|ratio| ratio.verdict)
+        };
+        assert_eq!(verdict(1000, 999), Some(Verdict::Met));
+        assert_eq!(verdict(1000, 998), Some(Verdict::NotFound(0.998)));
+        assert_eq!(verdict(70, 1000), Some(Verdict::NotFound(0.07)));
+        let set = TARGETS.iter().find(|it| it.workload == Name::Set).expect("there is one");
+        let samples = [sample(set, true, 0, 0, 1.0), sample(set, false, 0, 0, 1.0)];
+        let ratio = Ratio::new(set, &samples).expect("both were measured");
+        assert_eq!(ratio.verdict, Some(Verdict::Met), "sets find nothing");
+    }
+
+    /// The median of rounds that differed by a third was "yes" or "no" by chance.
+    #[test]
+    fn a_bound_between_the_rounds_is_not_told_apart() {
+        let spread = |min, median, max| Spread { median, min, max };
+        let least = |spread| Aim::AtLeast(4.0).verdict(spread);
+        assert_eq!(least(spread(4.0, 5.0, 6.0)), Some(Verdict::Met));
+        assert_eq!(least(spread(3.9, 5.0, 6.0)), Some(Verdict::NotToldApart));
+        assert_eq!(least(spread(2.0, 3.0, 3.9)), Some(Verdict::NotMet));
+        let most = |spread| Aim::AtMost(1.05).verdict(spread);
+        assert_eq!(most(spread(0.9, 1.0, 1.05)), Some(Verdict::Met));
+        assert_eq!(most(spread(0.74, 1.0, 1.3)), Some(Verdict::NotToldApart));
+        assert_eq!(most(spread(1.06, 1.1, 1.3)), Some(Verdict::NotMet));
+        assert_eq!(Aim::None.verdict(spread(1.0, 1.0, 1.0)), None);
+    }
+
+    #[test]
+    fn every_key_is_held_only_if_it_is() {
+        let held = |items| {
+            let counts = Some(Counts { items, evictions: 0 });
+            Held { counts, resident_bytes: 1 }
+        };
+        let null = Held { counts: None, resident_bytes: 1 };
+        assert!(held_in_words(10, &[held(10), null]).contains("end: every key"));
+        assert!(held_in_words(10, &[held(10), held(9)]).contains("not every key"));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Every server gets the same memory limit, one thread and the same core, and starts empty in every
 //! round, so that only one of them runs at a time. What a get misses is stored at once, as a client
-//! does that keeps a database's results. Every hit is compared with what was stored.
+//! does that keeps a database's results, unless the workload says otherwise. Every hit is compared
+//! with what was stored, but those of objects that the trace changes in place.
 //!
 //! A memory limit does not mean the same to every server: memcached and Redis leave parts of what
 //! they need out of it. So resident memory stands beside the hits.
@@ -88,6 +89,13 @@ pub struct Sample {
     pub client_cpu: f64,
 }
 
+impl TraceOptions {
+    /// Whether what a get misses is stored.
+    pub fn fills_misses(&self) -> bool {
+        self.trace.fills_misses()
+    }
+}
+
 /// Runs the command.
 pub fn run(options: &TraceOptions) -> Outcome<()> {
     if options.servers.contains(&Kind::Null) {
@@ -98,7 +106,7 @@ pub fn run(options: &TraceOptions) -> Outcome<()> {
     let limit = options.pace.limit.unwrap_or(u64::MAX).min(quick_limit);
     let limit = options.copies.limit(limit);
     let mut trace = options.copies.of(options.trace.read_first(Some(limit), None)?)?;
-    let values = Values::attach(&options.values, &mut trace)?;
+    let values = Values::attach(&options.values, &mut trace, options.trace.seed())?;
     let data_bytes = values::data_bytes(trace.iter(), trace.objects());
     let limits_mb = limits_mb(&options.memory, data_bytes);
     machine::check_memory(limits_mb.last().map_or(0, |largest| largest.saturating_mul(1 << 20)))?;
@@ -166,7 +174,7 @@ fn measure(
     let depth = options.pace.depth as usize;
     let protocol = Protocol::of(server.dialect, server.has_meta, depth, options.pace.rate);
     let job = Job {
-        fills_misses: options.trace.fills_misses(),
+        fills_misses: options.fills_misses(),
         ..options.pace.job(protocol, trace, values, WARM_UP)
     };
     let senders = Senders::here(options.pace.connections as usize);

@@ -4,6 +4,7 @@
 use super::MIB;
 use super::trace::{Sample, TraceOptions};
 use crate::load::exchange::Protocol;
+use crate::load::found::Counts;
 use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::misses::{BESIDE_COLUMN, SHARE_COLUMN, beside};
@@ -28,11 +29,12 @@ pub fn document(
     samples: &[Sample],
 ) -> Document {
     let rows = rows(samples);
+    let said = how_it_was_done(options.fills_misses(), samples);
     Document {
         title: format!("{} sent to each server", trace.name()),
         machine,
         facts: facts(options, trace, data_bytes, samples),
-        sections: vec![hits(&rows, data_bytes), work(&rows), rounds(samples)],
+        sections: vec![hits(&rows, data_bytes, said), work(&rows), rounds(samples)],
     }
 }
 
@@ -80,13 +82,31 @@ fn facts(
     lines.chain(more).chain([protocol]).chain(trace.filled_in_words()).collect()
 }
 
-fn hits(rows: &[Row], data_bytes: u64) -> Section {
-    let mut text = vec![
-        "Every get that misses is followed by a set, and every hit was compared with what was \
-         stored. A memory limit does not mean the same to every server: resident memory is what \
-         was really used."
-            .to_owned(),
-    ];
+/// What was done about misses, and what hits were held to.
+fn how_it_was_done(fills_misses: bool, samples: &[Sample]) -> String {
+    let sum = |count: fn(&Counts) -> u64| -> u64 {
+        samples.iter().map(|sample| count(&sample.found.counts)).sum()
+    };
+    let (hits, checked) = (sum(|counts| counts.hits), sum(|counts| counts.checked));
+    let misses = match fills_misses {
+        true => "Every get that misses is followed by a set",
+        false => "What a get misses is left as it is",
+    };
+    let compared = match checked {
+        _ if checked == hits => "every hit was compared with what was stored".to_owned(),
+        0 => "no hit was compared: the trace changes all values in place".to_owned(),
+        _ => format!(
+            "{checked} of {hits} hits were compared with what was stored: the trace changes the \
+             other values in place"
+        ),
+    };
+    format!("{misses}, and {compared}.")
+}
+
+fn hits(rows: &[Row], data_bytes: u64, said: String) -> Section {
+    let limits = "A memory limit does not mean the same to every server: resident memory is what \
+                  was really used.";
+    let mut text = vec![format!("{said} {limits}")];
     text.extend(rows.iter().filter_map(Row::refusal_in_words));
     let mut section = Section::new("Hits at an equal memory limit", text);
     let columns = [
@@ -132,12 +152,16 @@ fn hits(rows: &[Row], data_bytes: u64) -> Section {
 fn work(rows: &[Row]) -> Section {
     let text = [
         "Requests are those of the trace that count. The sets behind misses are none of them: they \
-         stand in a column of their own, and the CPU time is theirs, too. Latency is that of gets.",
+         stand in a column of their own, and the CPU time is theirs, too. Latency is that of gets. \
+         All figures are of those that were timed, until the first connection was done.",
     ];
+    let mut text = vec![text[0].to_owned()];
+    text.extend(rows.iter().filter_map(Row::brevity_in_words));
     let mut section = Section::new("What it takes", text);
     let columns = [
         "server",
         "limit MiB",
+        "timed, %",
         "server CPU s / M requests",
         "client",
         "k requests/s",
@@ -150,6 +174,7 @@ fn work(rows: &[Row]) -> Section {
         vec![
             Cell::text(row.server),
             Cell::count(row.memory_mb),
+            Cell::number(row.spread(|sample| 100.0 * sample.found.timed_share()).median, 1),
             Cell::spread(row.spread(|sample| sample.server_cpu), 3),
             Cell::number(row.spread(|sample| sample.client_cpu).median, 3),
             Cell::spread(row.spread(Sample::thousands_per_second), 0),
@@ -174,6 +199,7 @@ fn rounds(samples: &[Sample]) -> Section {
         "round",
         "gets",
         "hits",
+        "checked",
         "fills",
         "refused",
         "requests timed",
@@ -189,6 +215,7 @@ fn rounds(samples: &[Sample]) -> Section {
             Cell::count(sample.round),
             Cell::count(counts.gets),
             Cell::count(counts.hits),
+            Cell::count(counts.checked),
             Cell::count(counts.fills),
             Cell::count(counts.refused),
             Cell::count(sample.found.timed().asked()),
@@ -246,6 +273,21 @@ impl Row<'_> {
         ))
     }
 
+    /// Figures of little more than the beginning are named as such.
+    fn brevity_in_words(&self) -> Option<String> {
+        let is_brief = |sample: &&Sample| sample.found.is_briefly_timed();
+        let brief = self.samples.iter().copied().find(is_brief)?;
+        let (server, memory_mb, found) = (self.server, self.memory_mb, &brief.found);
+        Some(format!(
+            "Brief: {server} with {memory_mb} MiB was timed for {:.1} % of the requests in round \
+             {}, {:.3} s, which is less than a third. One connection had much less to send than \
+             the others: take fewer connections, or a --rate.",
+            100.0 * found.timed_share(),
+            brief.round,
+            found.elapsed().as_secs_f64()
+        ))
+    }
+
     /// The median of what not every server tells.
     fn optional(&self, field: impl Fn(&Sample) -> Option<f64>, digits: usize) -> Cell {
         let figures: Vec<f64> = self.samples.iter().filter_map(|sample| field(sample)).collect();
@@ -274,7 +316,7 @@ impl Sample {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Sample, rows};
+    use super::{Sample, how_it_was_done, rows};
     use crate::load::found::Found;
     use crate::server::held::Held;
 
@@ -307,6 +349,31 @@ mod tests {
         let rows = rows(&samples);
         let words = rows[0].refusal_in_words().expect("it was refused");
         assert!(words.contains("one with 1 MiB refused 7") && words.contains("no room"), "{words}");
+    }
+
+    /// Where something was appended nothing was compared, and the report said that all was.
+    #[test]
+    fn what_is_said_of_hits_and_misses_is_what_was_done() {
+        let mut samples = [sample(100, 50), sample(100, 50)];
+        samples.iter_mut().for_each(|it| it.found.counts.hits = 50);
+        let said = how_it_was_done(true, &samples);
+        assert!(said.contains("followed by a set, and no hit was compared"), "{said}");
+        samples[0].found.counts.checked = 40;
+        let said = how_it_was_done(false, &samples);
+        assert!(said.contains("left as it is, and 40 of 100 hits were compared"), "{said}");
+        samples.iter_mut().for_each(|it| it.found.counts.checked = 50);
+        assert!(how_it_was_done(true, &samples).contains("every hit was compared"));
+    }
+
+    /// Figures of a twentieth of the requests stood beside others like any.
+    #[test]
+    fn a_short_time_is_said() {
+        let mut samples = [sample(100, 50), sample(100, 50), sample(100, 50)];
+        assert_eq!(rows(&samples)[0].brevity_in_words(), None);
+        samples[1].found.stop();
+        samples[1].found.counts.gets = 2000;
+        let words = rows(&samples)[0].brevity_in_words().expect("it was short");
+        assert!(words.contains("one with 1 MiB was timed for 5.0 %"), "{words}");
     }
 
     /// Who missed more was said to serve more requests a second, since it was sent more sets.

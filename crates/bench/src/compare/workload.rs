@@ -102,6 +102,13 @@ impl Name {
     }
 }
 
+impl Name {
+    /// Whether it asks for keys.
+    pub fn reads(self) -> bool {
+        self.workload().operation == Operation::Get
+    }
+}
+
 impl fmt::Display for Name {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value().expect("no name is hidden");

@@ -16,6 +16,7 @@ use clap::Args;
 
 use crate::drive::fill::Filler;
 use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN, Shape};
+use crate::drive::reply::Tally;
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::Protocol;
 use crate::machine::{self, Machine};
@@ -182,8 +183,7 @@ fn fill(
         next += step;
         let tally = filler.finish(shape)?;
         let counts = query::counts(server.address, dialect)?;
-        let replaced = tally.stored as f64 >= STORED_OVER_HELD * counts.items as f64;
-        if tally.refused > 0 || (counts.evictions > 0 && replaced) {
+        if is_full(server.kind, &server.name, tally, counts)? {
             return Ok((tally.stored, counts));
         }
     }
@@ -192,6 +192,26 @@ fn fill(
         "{} is not full with {BYTES_OVER_MEMORY_MAX} times its memory stored: {counts:?}",
         server.name
     )))
+}
+
+/// Whether a server with these counts is full for good. Redis says so by refusing, which it is told
+/// to; who evicts has no reason to refuse, and is not full because of it.
+fn is_full(kind: Kind, name: &str, tally: Tally, counts: Counts) -> Outcome<bool> {
+    let refuses = match kind {
+        Kind::Redis => true,
+        Kind::Peer => counts.evictions == 0,
+        Kind::Larder | Kind::Memcached | Kind::Null => false,
+    };
+    if tally.refused > 0 && !refuses {
+        let refused = tally.refused;
+        return Err(Failure::Reply(format!("{name} refused {refused} sets, and is to evict")));
+    }
+    let is_replaced = tally.stored as f64 >= STORED_OVER_HELD * counts.items as f64;
+    let is_full = tally.refused > 0 || (counts.evictions > 0 && is_replaced);
+    if is_full && counts.items == 0 {
+        return Err(Failure::Check(format!("{name} is full and holds nothing: {counts:?}")));
+    }
+    Ok(is_full)
 }
 
 /// Sets each row against memcached's of the same size.
@@ -282,7 +302,27 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use super::Lengths;
+    use super::{Counts, Kind, Lengths, Tally, is_full};
+
+    /// One refusal ended the fill of any server, and what it held by then was its density; of
+    /// values that are too long none was held, and there was no error.
+    #[test]
+    fn a_server_that_evicts_is_not_full_because_it_refuses() {
+        let ends = |kind, refused, items, evictions| {
+            let tally = Tally { stored: 130, refused, ..Tally::default() };
+            is_full(kind, "one", tally, Counts { items, evictions }).ok()
+        };
+        assert_eq!(ends(Kind::Redis, 1, 130, 0), Some(true));
+        for kind in [Kind::Larder, Kind::Memcached, Kind::Peer] {
+            assert_eq!(ends(kind, 0, 100, 30), Some(true));
+            assert_eq!(ends(kind, 0, 101, 30), Some(false));
+            assert_eq!(ends(kind, 0, 130, 0), Some(false));
+            assert_eq!(ends(kind, 1, 100, 30), None);
+        }
+        assert_eq!(ends(Kind::Larder, 1, 130, 0), None);
+        assert_eq!(ends(Kind::Peer, 1, 130, 0), Some(true), "it may be one that never evicts");
+        assert_eq!(ends(Kind::Redis, 1, 0, 0), None, "it holds nothing");
+    }
 
     #[test]
     fn lengths_are_two_numbers_in_range() {

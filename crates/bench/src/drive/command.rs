@@ -9,7 +9,7 @@ use crate::drive::choice::{Choice, draw};
 use crate::drive::encode::{Dialect, Operation};
 use crate::drive::fill::Filler;
 use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN, Shape};
-use crate::drive::script::{SCRIPT_KEYS_MAX, Script};
+use crate::drive::script::{SCRIPT_BYTES_MAX, SCRIPT_KEYS_MAX, Script};
 use crate::drive::{CONNECTIONS_MAX, Driver};
 use crate::failure::{Failure, Outcome};
 use crate::say;
@@ -51,9 +51,16 @@ impl ItemOptions {
         requests: u64,
     ) -> Script {
         let wanted = requests.saturating_mul(keys_per_request as u64);
-        let draws = wanted.min(SCRIPT_KEYS_MAX as u64) as usize;
+        let draws = wanted.min(self.draws_max(operation)) as usize;
         let asked = draw(self.choice, self.key_count, draws.max(keys_per_request), self.seed);
         Script::new(dialect, operation, self.shape(), keys_per_request, asked)
+    }
+
+    /// How many keys a script draws at most.
+    pub fn draws_max(&self, operation: Operation) -> u64 {
+        let value_bytes = if operation == Operation::Set { self.value_bytes } else { 0 };
+        let fitting = SCRIPT_BYTES_MAX as u64 / (self.key_bytes + value_bytes);
+        fitting.min(SCRIPT_KEYS_MAX as u64)
     }
 
     /// Stores every key once.
@@ -106,13 +113,15 @@ pub struct DriveOptions {
 /// Runs the command.
 pub fn run(options: &DriveOptions) -> Outcome<()> {
     let items = &options.items;
+    if options.operation == Operation::Set && options.keys_per_request > 1 {
+        return Err(Failure::Usage(
+            "a set names one key: --keys-per-request is that of gets".into(),
+        ));
+    }
     if options.fill {
         items.fill(options.address, options.dialect)?;
     }
-    let keys_per_request = match options.operation {
-        Operation::Get => options.keys_per_request as usize,
-        Operation::Set => 1,
-    };
+    let keys_per_request = options.keys_per_request as usize;
     let script =
         items.script(options.dialect, options.operation, keys_per_request, options.requests);
     let (pipeline, connections) = (options.pipeline as usize, options.connections as usize);
@@ -133,4 +142,29 @@ pub fn run(options: &DriveOptions) -> Outcome<()> {
     });
     say::out(format_args!("{found:#}"))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ItemOptions;
+    use crate::drive::choice::Choice;
+    use crate::drive::encode::{Dialect, Operation};
+    use crate::drive::script::{SCRIPT_BYTES_MAX, SCRIPT_KEYS_MAX};
+
+    fn items(value_bytes: u64) -> ItemOptions {
+        ItemOptions { key_count: 10, key_bytes: 24, value_bytes, choice: Choice::Uniform, seed: 1 }
+    }
+
+    /// A million sets of 100 KB were 100 GB.
+    #[test]
+    fn a_script_of_long_values_has_fewer_requests() {
+        assert_eq!(items(32).draws_max(Operation::Set), SCRIPT_KEYS_MAX as u64);
+        assert_eq!(items(1_000_000).draws_max(Operation::Get), SCRIPT_KEYS_MAX as u64);
+        for value_bytes in [1000, 100_000, 1_000_000] {
+            let draws = items(value_bytes).draws_max(Operation::Set);
+            assert!(draws >= 100 && draws * value_bytes <= SCRIPT_BYTES_MAX as u64, "{draws}");
+        }
+        let script = items(1_000_000).script(Dialect::Text, Operation::Set, 1, 2);
+        assert_eq!(script.requests(), 2, "no more than are wanted");
+    }
 }

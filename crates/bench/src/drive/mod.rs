@@ -26,9 +26,9 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::failure::{Failure, Outcome};
 use inbox::{Inbox, Received};
-use reply::{Scanner, Tally};
+use reply::{Checker, Scanner, Tally};
 use rustls::ClientConfig;
-use script::{Batch, Script};
+use script::Script;
 use wire::Wire;
 
 /// Connections of one driver: a limit, far above what a comparison needs.
@@ -74,8 +74,8 @@ struct Connection<'s> {
     /// What the socket has not taken yet of the current batch.
     unsent: &'s [u8],
     replies_left: u64,
-    /// The items of the current batch, if it is one to check, and all its bytes so far.
-    checked: Option<Batch<'s>>,
+    /// How far the current batch is checked, if it is one to check.
+    checked: Option<Checker<'s>>,
     sent_at: Instant,
 }
 
@@ -161,7 +161,8 @@ impl<'s> Driver<'s> {
         let connection = &mut self.connections[number];
         connection.unsent = batch.bytes;
         connection.replies_left = batch.replies;
-        connection.checked = (check && self.ordinal.is_multiple_of(CHECK_EVERY)).then_some(batch);
+        let is_checked = check && self.ordinal.is_multiple_of(CHECK_EVERY);
+        connection.checked = is_checked.then(|| self.scanner.checker(batch.asked));
         connection.sent_at = now;
         self.ordinal += 1;
         connection.flush()
@@ -211,20 +212,10 @@ impl Connection<'_> {
         Ok(self.replies_left == 0)
     }
 
-    /// Counts the replies in the inbox. A batch to check is left there until it is complete.
+    /// Counts the replies in the inbox.
     fn count(&mut self, scanner: &Scanner, tally: &mut Tally) -> Outcome<()> {
         let mut found = Tally::default();
-        let taken = match self.checked {
-            None => scanner.scan(self.inbox.waiting(), &mut found, None)?,
-            Some(batch) => {
-                let mut checker = scanner.checker(batch.asked);
-                let taken = scanner.scan(self.inbox.waiting(), &mut found, Some(&mut checker))?;
-                if found.replies < self.replies_left {
-                    return Ok(());
-                }
-                taken
-            }
-        };
+        let taken = scanner.scan(self.inbox.waiting(), &mut found, self.checked.as_mut())?;
         if found.refused > 0 {
             let text = String::from_utf8_lossy(self.inbox.waiting()).into_owned();
             let line = text.lines().find(|line| line.contains("ERR")).unwrap_or(&text).to_owned();
@@ -237,5 +228,44 @@ impl Connection<'_> {
         self.replies_left = left;
         tally.add(found);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
+    use super::Driver;
+    use super::encode::{Dialect, Operation};
+    use super::items::{Shape, Size};
+    use super::script::Script;
+
+    const SHAPE: Shape = Shape { key_bytes: 12, size: Size::Fixed(50_000) };
+    const MANY: usize = 100;
+
+    /// A batch to check was kept until all of it was there, and one of 100 values of 50,000 bytes
+    /// was longer than any reply is taken for.
+    #[test]
+    fn a_batch_to_check_may_be_longer_than_any_reply() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let script = Script::new(Dialect::Text, Operation::Get, SHAPE, 1, vec![7; MANY]);
+        let asked_bytes = script.batch(0, MANY).bytes.len();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it is connected to");
+            stream.read_exact(&mut vec![0; asked_bytes]).expect("a batch");
+            let (mut key, mut reply) = (Vec::new(), b"VALUE ".to_vec());
+            SHAPE.key(7, &mut key);
+            reply.extend_from_slice(&key);
+            reply.extend_from_slice(b" 0 50000\r\n");
+            SHAPE.value(7, &mut reply);
+            reply.extend_from_slice(b"\r\nEND\r\n");
+            stream.write_all(&reply.repeat(MANY)).expect("it is read");
+        });
+        let mut driver = Driver::connect(address, &script, MANY, 1).expect("it listens");
+        let run = driver.run(MANY as u64, true).expect("all is right");
+        assert_eq!((run.tally.hits, run.tally.checked), (100, 100));
     }
 }

@@ -13,8 +13,11 @@
 use crate::drive::encode::{self, Dialect, Operation};
 use crate::drive::items::{Shape, Size};
 
-/// The most keys of a script: a million requests of 30 to 100 bytes stay below 100 MB.
+/// The most keys of a script.
 pub const SCRIPT_KEYS_MAX: usize = 1_000_000;
+/// The most bytes of their keys, and of their values where these are sent: there are scripts for
+/// several workloads and two protocols in memory, beside the servers.
+pub const SCRIPT_BYTES_MAX: usize = 256 << 20;
 
 /// Requests ready to be sent.
 #[derive(Debug)]

@@ -202,6 +202,16 @@ struct Course<'c> {
     stored: u64,
 }
 
+/// An error if a part that everything else hangs on was cut off since it took too long: what was
+/// not stored would be taken for evicted.
+fn all_sent(part: &str, sent: u64, wanted: u64) -> Outcome<()> {
+    if sent >= wanted {
+        return Ok(());
+    }
+    let time = format!("{LATE_MAX} times as long as it should take");
+    Err(Failure::Check(format!("{part} was given up after {time}: {sent} of {wanted} requests")))
+}
+
 impl<'c> Course<'c> {
     fn new(
         options: &'c BesideOptions,
@@ -219,7 +229,8 @@ impl<'c> Course<'c> {
         self.fill()?;
         let tier_filled = counts::tier(&self.tiered.server, self.subject.key_bytes)?;
         let filled = self.sample()?;
-        self.send(Some(self.options.fill_rate), u64::MAX)?;
+        let warm_up = self.send(Some(self.options.fill_rate), u64::MAX)?;
+        all_sent("the warm-up", warm_up.found.counts.gets, self.options.requests)?;
         let mut loads = Vec::new();
         let mut loaded = None;
         for page_cache in PageCache::IN_ORDER {
@@ -267,7 +278,7 @@ impl<'c> Course<'c> {
             subject.trace(objects.map(|object| (Operation::Set, object)))
         })?;
         self.stored += phase.found.counts.others;
-        Ok(())
+        all_sent("the fill", phase.found.counts.others, keys)
     }
 
     /// Looks for keys that are drawn evenly, the same every time.
@@ -314,5 +325,18 @@ impl<'c> Course<'c> {
         })?;
         self.stored += phase.found.counts.fills;
         Ok(phase)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all_sent;
+
+    /// A server that was too slow to be filled looked as if it had evicted.
+    #[test]
+    fn a_fill_that_was_cut_off_is_an_error() {
+        assert!(all_sent("the fill", 100, 100).is_ok());
+        let failure = all_sent("the fill", 40, 100).expect_err("some were not stored");
+        assert!(failure.to_string().contains("the fill was given up after 3 times"), "{failure}");
     }
 }

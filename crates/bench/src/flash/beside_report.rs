@@ -137,7 +137,7 @@ fn pairs<'s>(
 
 impl Sample {
     fn found(&self, sampled: Sampled, subject: &Subject) -> f64 {
-        sampled.estimate().0 * f64::from(subject.keys)
+        sampled.share() * f64::from(subject.keys)
     }
 
     fn load(&self, page_cache: PageCache, is_paced: bool) -> &Load {
@@ -213,14 +213,19 @@ fn held_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample])
         let own = of(samples, subject, kind);
         let spread =
             |figure: &dyn Fn(&Sample) -> f64| Spread::of(own.iter().map(|sample| figure(sample)));
-        let unsure = |sample: &Sample| sample.ended.estimate().1 * f64::from(subject.keys);
+        let keys = f64::from(subject.keys);
+        let (least, most) = (
+            |sample: &Sample| sample.ended.interval().0 * keys,
+            |sample: &Sample| sample.ended.interval().1 * keys,
+        );
         rows.push(vec![
             Cell::text(subject.name.clone()),
             Cell::text(kind.to_string()),
             Cell::count(subject.keys.into()),
             Cell::spread(spread(&|sample| sample.found(sample.filled, subject)), 0),
             Cell::spread(spread(&|sample| sample.found(sample.ended, subject)), 0),
-            Cell::number(spread(&unsure).median, 0),
+            Cell::number(spread(&least).median, 0),
+            Cell::number(spread(&most).median, 0),
             Cell::number(spread(&|it| it.tier_filled.flash_items as f64).median, 0),
             Cell::number(spread(&|it| it.tier.flash_items as f64).median, 0),
             Cell::number(spread(&|it| it.tier.evictions as f64).median, 0),
@@ -235,7 +240,8 @@ fn held_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample])
         "keys",
         "found after the fill",
         "found at the end",
-        "+-",
+        "at least",
+        "at most",
         "on flash after the fill",
         "at the end",
         "evicted",

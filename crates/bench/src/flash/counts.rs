@@ -173,14 +173,19 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// The share of all keys that are there, and how far it may be off either way with 95 %
-    /// confidence, by Wilson's interval around its middle.
-    pub fn estimate(self) -> (f64, f64) {
-        let (count, found) = (self.asked.max(1) as f64, self.found as f64);
-        let (share, square) = (found / count, SURE * SURE);
+    /// The share that was found.
+    pub fn share(self) -> f64 {
+        self.found as f64 / self.asked.max(1) as f64
+    }
+
+    /// Between which the share of all keys lies that are there, with 95 % confidence: Wilson's
+    /// interval. Its middle is not what was found.
+    pub fn interval(self) -> (f64, f64) {
+        let (count, share, square) = (self.asked.max(1) as f64, self.share(), SURE * SURE);
         let spread = (share * (1.0 - share) / count + square / (4.0 * count * count)).sqrt();
         let whole = 1.0 + square / count;
-        ((share + square / (2.0 * count)) / whole, SURE * spread / whole)
+        let (middle, half) = ((share + square / (2.0 * count)) / whole, SURE * spread / whole);
+        (middle - half, middle + half)
     }
 }
 
@@ -227,10 +232,12 @@ mod tests {
             (found.0 - wanted.0).abs() < 1e-4 && (found.1 - wanted.1).abs() < 1e-4
         };
         // Newcombe (1998), table I: 81 of 263 are 0.2553 to 0.3662, 0 of 20 are 0 to 0.1611.
-        let found = Sampled { asked: 263, found: 81 }.estimate();
-        assert!(close(found, (0.31075, 0.05545)), "{found:?}");
-        let none = Sampled { asked: 20, found: 0 }.estimate();
-        assert!(close(none, (0.08055, 0.08055)), "{none:?}");
+        let found = Sampled { asked: 263, found: 81 };
+        assert!(close(found.interval(), (0.2553, 0.3662)), "{found:?}");
+        let none = Sampled { asked: 20, found: 0 };
+        assert!(close(none.interval(), (0.0, 0.1611)), "{none:?}");
+        // The middle of the interval was taken for what was found, and none were some.
+        assert_eq!((none.share(), Sampled { asked: 20, found: 20 }.share()), (0.0, 1.0));
     }
 
     #[test]

@@ -13,7 +13,9 @@ const ITEMS_WANTED: f64 = 2.2;
 /// At most this share of what is written is moved.
 const MOVED_WANTED: f64 = 0.042;
 /// The phases, by their places in `Sample::moments`: where each begins and ends.
-const PHASES: [(&str, usize, usize); 2] = [("fill", 0, 1), ("load", 1, 2)];
+const PHASES: [(&str, usize, usize); 2] = [(FILL, 0, 1), ("load", 1, 2)];
+/// The phase in which nothing is to be moved.
+const FILL: &str = "fill";
 
 /// Sums up what was found.
 pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) -> Document {
@@ -35,8 +37,9 @@ pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) 
     let mut writes = Section::new(
         "What was written",
         [format!(
-            "In each phase by itself; the fill reads every item once, before it is on flash. At \
-             most {:.1} % of what is written shall be moved. A segment is written at once. The \
+            "In each phase by itself; the fill reads every item once, before it is on flash, and \
+             is not judged. At most {:.1} % of what is written shall be moved, which is not tested \
+             where nothing was collected. A segment is written at once. The \
              disk counts the writes of everybody on the machine.",
             100.0 * MOVED_WANTED
         )],
@@ -86,6 +89,16 @@ fn between(before: &OwnCounts, after: &OwnCounts) -> OwnCounts {
         reads: after.reads - before.reads,
         notes: after.notes - before.notes,
         ..*after
+    }
+}
+
+/// Whether little enough was moved. The fill reads each item before it is on flash, so nothing
+/// there is used and moved, and where nothing was collected nothing could be.
+fn moved_verdict(phase: &str, counts: &OwnCounts, moved: f64) -> Cell {
+    match phase {
+        FILL => Cell::Nothing,
+        _ if counts.collected == 0 => Cell::text("not tested"),
+        _ => yes_or_no(moved <= MOVED_WANTED),
     }
 }
 
@@ -183,7 +196,7 @@ fn writes_row(sample: &Sample, phase: &str, before: &Moment, after: &Moment) -> 
         Cell::number(kernel_bytes as f64 / MIB, 0),
         Cell::count(counts.collected),
         Cell::number(100.0 * moved, 2),
-        yes_or_no(moved <= MOVED_WANTED),
+        moved_verdict(phase, &counts, moved),
         Cell::count(counts.written_bytes / counts.segment_bytes.max(1)),
         Cell::count(counts.segment_bytes >> 10),
         Cell::count(counts.notes),
@@ -197,8 +210,19 @@ fn writes_row(sample: &Sample, phase: &str, before: &Moment, after: &Moment) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{between, log_items};
+    use super::{FILL, between, log_items, moved_verdict};
     use crate::flash::counts::OwnCounts;
+    use crate::report::model::Cell;
+
+    /// Nothing of nothing was little enough.
+    #[test]
+    fn what_was_not_collected_proves_nothing() {
+        let counts = |collected| OwnCounts { collected, ..OwnCounts::default() };
+        assert_eq!(moved_verdict("load", &counts(0), 0.0), Cell::text("not tested"));
+        assert_eq!(moved_verdict("load", &counts(1), 0.042), Cell::text("yes"));
+        assert_eq!(moved_verdict("load", &counts(1), 0.043), Cell::text("no"));
+        assert_eq!(moved_verdict(FILL, &counts(1), 0.0), Cell::Nothing);
+    }
 
     #[test]
     fn a_log_loses_nothing_but_its_heads() {

@@ -40,7 +40,8 @@ pub fn document(
         "Ratios",
         [format!(
             "Within a round. With flash reads and collection the median shall be within {:.0} % of \
-             that with as many requests to memory; the other ratios say what the tier costs when \
+             that with as many requests to memory in every round; if it is in some, the rounds do \
+             not tell. The other ratios say what the tier costs when \
              idle, and what the other connections cost with a tier and without. Nothing is judged \
              unless flash was read and segments were collected in every busy phase.",
             100.0 * CHANGE_MAX
@@ -148,18 +149,28 @@ fn ratio(samples: &[Sample], over: Situation, under: Situation, share: f64) -> S
     Spread::of(pairs.map(|(over, under)| over.waited_us(share) / under.waited_us(share)))
 }
 
+/// Whether ratios are as near to 1 as they shall be; nothing if some are and others are not.
+fn are_unchanged(spread: Spread) -> Option<bool> {
+    let is_outside = spread.min > 1.0 + CHANGE_MAX || spread.max < 1.0 - CHANGE_MAX;
+    match is_unchanged(spread.min) && is_unchanged(spread.max) {
+        true => Some(true),
+        false => is_outside.then_some(false),
+    }
+}
+
 /// Whether a ratio is as near to 1 as it shall be.
 fn is_unchanged(ratio: f64) -> bool {
     (ratio - 1.0).abs() <= CHANGE_MAX
 }
 
 /// What a run says of the tier's part in the median; nothing if the tier had none.
-fn verdict(samples: &[Sample], ratio: f64) -> String {
+fn verdict(samples: &[Sample], ratio: Spread) -> String {
     let busy = of(samples, Situation::FlashBusy);
     let idle = busy.iter().filter(|sample| !sample.is_worked()).count();
-    match (idle, is_unchanged(ratio)) {
-        (0, true) => "yes".to_owned(),
-        (0, false) => "no".to_owned(),
+    match (idle, are_unchanged(ratio)) {
+        (0, Some(true)) => "yes".to_owned(),
+        (0, Some(false)) => "no".to_owned(),
+        (0, None) => "not told apart".to_owned(),
         _ => format!("not tested: nothing read or collected in {idle} of {}", busy.len()),
     }
 }
@@ -172,7 +183,7 @@ fn ratios_table(samples: &[Sample]) -> Table {
             Cell::text(what),
             Cell::spread(median, 3),
             Cell::spread(ratio(samples, over, under, 0.99), 3),
-            if judged { Cell::text(verdict(samples, median.median)) } else { Cell::Nothing },
+            if judged { Cell::text(verdict(samples, median)) } else { Cell::Nothing },
         ]
     };
     let columns = ["what", "p50", "p99", "median within 5 %"];
@@ -236,7 +247,7 @@ fn rounds_table(samples: &[Sample]) -> Table {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{OwnCounts, Situation, is_unchanged, ratio, verdict};
+    use super::{OwnCounts, Situation, Spread, is_unchanged, ratio, verdict};
     use crate::flash::quiet::Sample;
     use crate::load::found::Found;
 
@@ -267,10 +278,18 @@ mod tests {
             Sample { tier: Some((before, after)), ..sample }
         };
         let with = |busy| [busy, sample(Situation::MemoryBusy, 0, 100)];
-        assert_eq!(verdict(&with(busy(0, 6, 8)), 1.0), "yes");
-        assert_eq!(verdict(&with(busy(0, 6, 8)), 1.2), "no");
+        let one = |ratio| Spread { median: ratio, min: ratio, max: ratio };
+        assert_eq!(verdict(&with(busy(0, 6, 8)), one(1.0)), "yes");
+        assert_eq!(verdict(&with(busy(0, 6, 8)), one(1.2)), "no");
+        // A median is "yes" or "no" by chance where the rounds are on both sides.
+        for (min, max) in [(0.905, 1.402), (1.0, 1.06), (0.94, 1.0)] {
+            let ratio = Spread { median: 1.0, min, max };
+            assert_eq!(verdict(&with(busy(0, 6, 8)), ratio), "not told apart");
+        }
+        let worse = Spread { median: 1.1, min: 1.06, max: 1.2 };
+        assert_eq!(verdict(&with(busy(0, 6, 8)), worse), "no");
         for idle in [busy(0, 5, 8), busy(0, 6, 7)] {
-            assert!(verdict(&with(idle), 1.0).contains("collected in 1 of 1"));
+            assert!(verdict(&with(idle), one(1.0)).contains("collected in 1 of 1"));
         }
     }
 

@@ -61,7 +61,7 @@ pub struct LoadOptions {
 pub fn run(options: &LoadOptions) -> Outcome<()> {
     let limit = options.pace.limit.map(|limit| options.copies.limit(limit));
     let mut trace = options.copies.of(options.trace.read_first(limit, None)?)?;
-    let values = Values::attach(&options.values, &mut trace)?;
+    let values = Values::attach(&options.values, &mut trace, options.trace.seed())?;
     let job = Job {
         fills_misses: !options.no_fill && options.trace.fills_misses(),
         ..options.pace.job(options.protocol, &trace, &values, 0.0)
@@ -94,6 +94,10 @@ fn facts(options: &LoadOptions, trace: &Copies, found: &Found) -> Vec<(String, S
         Some(words) => format!("{} (first: {words})", found.counts.refused),
         None => "0".to_owned(),
     };
+    let share = 100.0 * found.timed_share();
+    let brief = if found.is_briefly_timed() { ": less than a third" } else { "" };
+    let timed = found.timed().asked();
+    let timed = format!("{timed} requests in {seconds:.3} s, {share:.1} % of those counted{brief}");
     let facts = [
         ("requests of the trace", trace.len().to_string()),
         ("objects", trace.objects().to_string()),
@@ -101,7 +105,7 @@ fn facts(options: &LoadOptions, trace: &Copies, found: &Found) -> Vec<(String, S
         ("protocol", options.protocol.in_words().to_owned()),
         ("connections", options.pace.connections.to_string()),
         ("counted requests", found.counts.asked().to_string()),
-        ("timed", format!("{} requests in {seconds:.3} s", found.timed().asked())),
+        ("timed", timed),
         ("requests/s", format!("{:.0}", found.per_second(found.timed().asked()))),
         ("hits, percent of gets", format!("{:.2}", 100.0 * found.hit_ratio())),
         ("hits compared byte by byte", found.counts.checked.to_string()),

@@ -15,7 +15,7 @@ use crate::drive::inbox::{Inbox, Received};
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::{self, Answer, Ask};
 use crate::load::found::Found;
-use crate::load::job::{Check, Job};
+use crate::load::job::{Job, Known};
 use crate::load::schedule::{Planned, Share, due};
 use crate::trace::Operation;
 use crate::values::write_key;
@@ -185,7 +185,8 @@ impl<'t> Connection<'t> {
             self.flight.pop_front();
             if planned.position >= job.warm_up {
                 together.add(flight, now, found);
-                count(job, flight, &answer, found);
+                let is_checked = job.check.known(planned.object) != Known::Nothing;
+                count(flight, &answer, is_checked, found);
             }
             if answer == Answer::Miss && job.fills_misses {
                 let fill =
@@ -228,7 +229,7 @@ impl Together {
     }
 }
 
-fn count(job: &Job<'_>, flight: Flight, answer: &Answer, found: &mut Found) {
+fn count(flight: Flight, answer: &Answer, is_checked: bool, found: &mut Found) {
     if flight.operation == Operation::Get {
         found.counts.gets += 1;
     } else {
@@ -238,7 +239,7 @@ fn count(job: &Job<'_>, flight: Flight, answer: &Answer, found: &mut Found) {
     match answer {
         Answer::Hit(_) => {
             found.counts.hits += 1;
-            found.counts.checked += u64::from(job.check != Check::Nothing);
+            found.counts.checked += u64::from(is_checked);
         }
         Answer::Refused(words) => {
             found.counts.refused += 1;

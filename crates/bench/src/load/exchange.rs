@@ -11,7 +11,9 @@
 //! | increment, decrement | `incr`, `decr` | `ma`, `ma` with `MD` | `INCRBY`, `DECRBY` |
 //! | delete | `delete` | `md` | `DEL` |
 //!
-//! A cas is sent as a set, since a trace does not say which value the client had read.
+//! A cas is sent as a set, since a trace does not say which value the client had read. memcached's
+//! protocol takes a time to live of more than 30 days for a date, which is long past: 30 days are
+//! sent instead, longer than any run.
 
 use std::ops::Range;
 
@@ -27,8 +29,13 @@ use crate::trace::Operation;
 const LINE_BYTES_MAX: usize = 2048;
 /// Lengths beyond any item's are no lengths.
 const LENGTH_DIGITS_MAX: usize = 10;
+/// The longest time to live of memcached's protocol: what is more is a date.
+const TTL_S_MAX: u32 = 30 * 86_400;
 /// Redis's command for a value that becomes longer: it takes no time to live.
 const APPEND: &str = "APPEND";
+
+/// What is spoken to others than memcached's kind.
+const OTHERS: &str = "Redis's, or text commands alone, to who speaks that";
 
 /// What a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -68,8 +75,14 @@ impl Protocol {
     /// What all servers are asked in, as a fact of a report.
     pub fn fact(depth: usize, per_second: Option<f64>) -> (String, String) {
         let words = Protocol::of(Dialect::Text, true, depth, per_second).in_words();
-        let others = "Redis's, or text commands alone, to who speaks that";
-        ("protocol".to_owned(), format!("{words}; {others}"))
+        ("protocol".to_owned(), format!("{words}; {OTHERS}"))
+    }
+
+    /// The same where sets come at a rate, and gets with so many in flight.
+    pub fn fact_of_paced_sets(gets_depth: usize) -> (String, String) {
+        let sets = Protocol::of(Dialect::Text, true, gets_depth, Some(1.0)).in_words();
+        let gets = Protocol::of(Dialect::Text, true, gets_depth, None).in_words();
+        ("protocol".to_owned(), format!("sets in {sets}, gets in {gets}; {OTHERS}"))
     }
 }
 
@@ -172,18 +185,19 @@ fn memcached(
 ) {
     let words = Words::of(ask.operation);
     let (verb, rest) = if protocol == Protocol::Text { words.text } else { words.meta };
+    let ttl_s = ask.ttl_s.min(TTL_S_MAX);
     out.extend_from_slice(verb.as_bytes());
     out.extend_from_slice(ask.key);
     if words.stores && protocol == Protocol::Text {
         out.extend_from_slice(b" 0 ");
-        push_number(out, ask.ttl_s);
+        push_number(out, ttl_s);
         out.push(b' ');
         push_number(out, ask.value_bytes);
     } else if words.stores {
         out.push(b' ');
         push_number(out, ask.value_bytes);
         out.extend_from_slice(b" T");
-        push_number(out, ask.ttl_s);
+        push_number(out, ttl_s);
     }
     out.extend_from_slice(rest.as_bytes());
     out.extend_from_slice(b"\r\n");
@@ -352,8 +366,12 @@ mod tests {
     ];
 
     fn encoded(protocol: Protocol, operation: Operation) -> String {
+        encoded_for(protocol, operation, 60)
+    }
+
+    fn encoded_for(protocol: Protocol, operation: Operation, ttl_s: u32) -> String {
         let mut out = Vec::new();
-        let ask = Ask { operation, key: b"k", value_bytes: 3, ttl_s: 60 };
+        let ask = Ask { operation, key: b"k", value_bytes: 3, ttl_s };
         request(protocol, ask, &mut out, |out| out.extend_from_slice(b"xyz"));
         out.escape_ascii().to_string()
     }
@@ -367,6 +385,9 @@ mod tests {
         assert_eq!(Protocol::of(Dialect::Text, false, 16, None), Protocol::Text);
         assert_eq!(Protocol::of(Dialect::Resp, false, 16, None), Protocol::Resp);
         assert!(Protocol::fact(16, None).1.contains("meta"));
+        let words = Protocol::fact_of_paced_sets(64).1;
+        let both = "sets in memcached's text commands, gets in memcached's meta commands";
+        assert!(words.starts_with(both), "{words}");
     }
 
     #[test]
@@ -378,6 +399,22 @@ mod tests {
         let set =
             r"*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\nxyz\r\n$2\r\nEX\r\n$2\r\n60\r\n$2\r\nNX\r\n";
         assert_eq!(encoded(Protocol::Resp, Operation::Add), set);
+    }
+
+    /// 40 days were a date of 1970 for memcached and Larder, which stored what had expired,
+    /// and 40 days for Redis.
+    #[test]
+    fn a_time_to_live_of_more_than_thirty_days_is_no_date() {
+        let days_30 = 2_592_000;
+        for (ttl_s, sent) in [(days_30, days_30), (days_30 + 1, days_30), (u32::MAX, days_30)] {
+            let text = encoded_for(Protocol::Text, Operation::Set, ttl_s);
+            assert_eq!(text, format!(r"set k 0 {sent} 3\r\nxyz\r\n"));
+            let meta = encoded_for(Protocol::Meta, Operation::Set, ttl_s);
+            assert_eq!(meta, format!(r"ms k 3 T{sent} MS\r\nxyz\r\n"));
+            let redis = encoded_for(Protocol::Resp, Operation::Set, ttl_s);
+            let digits = ttl_s.to_string().len();
+            assert!(redis.contains(&format!(r"EX\r\n${digits}\r\n{ttl_s}")), "{redis}");
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::failure::{Failure, Outcome};
 /// Latencies are kept in nanoseconds to three digits; beyond the limit they count as the limit.
 const LATENCY_DIGITS: u8 = 3;
 const LATENCY_NS_MAX: u64 = 100_000_000_000;
+/// The least share of what counts that was timed, unless it is said that there was less.
+const TIMED_SHARE_MIN: f64 = 1.0 / 3.0;
 
 /// Counts of a run, without its warm-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,11 +40,6 @@ impl Counts {
     /// store more, which is its cost and no achievement.
     pub fn asked(&self) -> u64 {
         self.gets + self.others
-    }
-
-    /// The same and the sets behind misses: all that the server has answered.
-    pub fn answers(&self) -> u64 {
-        self.asked() + self.fills
     }
 
     fn add(&mut self, other: Counts) {
@@ -91,6 +88,17 @@ impl Found {
     /// What came back while the clock ran.
     pub fn timed(&self) -> Counts {
         self.stopped.unwrap_or(self.counts)
+    }
+
+    /// The share of the requests that count which came back while the clock ran.
+    pub fn timed_share(&self) -> f64 {
+        self.timed().asked() as f64 / self.counts.asked().max(1) as f64
+    }
+
+    /// Whether so little was timed that times, CPU time and requests a second are of a small part
+    /// of what counts, and of its beginning: one connection had much less to send than the others.
+    pub fn is_briefly_timed(&self) -> bool {
+        self.counts.asked() > 0 && self.timed_share() < TIMED_SHARE_MIN
     }
 
     /// Stops the clock: what comes back from now on counts, and takes no time.
@@ -165,4 +173,29 @@ impl Found {
 
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LATENCY_NS_MAX, LATENCY_DIGITS).expect("the constants are in range")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Found;
+
+    #[test]
+    fn less_than_a_third_is_briefly_timed() {
+        let mut found = Found::new();
+        assert!(!found.is_briefly_timed(), "nothing came back");
+        for (timed, is_brief) in [(33, true), (34, false)] {
+            found.stopped = None;
+            found.counts.gets = timed;
+            assert!(!found.is_briefly_timed(), "all of it while the clock ran");
+            found.stop();
+            found.counts.gets = 60;
+            found.counts.others = 40;
+            found.counts.fills = 900;
+            assert_eq!(
+                (found.timed_share(), found.is_briefly_timed()),
+                (timed as f64 / 100.0, is_brief)
+            );
+            found.counts = super::Counts::default();
+        }
+    }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::exchange::Protocol;
 use super::schedule::{Deal, Planned};
 use crate::failure::{Failure, Outcome};
+use crate::trace::Operation;
 use crate::trace::copies::Copies;
-use crate::trace::{Operation, Request};
 use crate::values::Values;
 
 /// A server that says nothing for this long while it owes replies is given up.
@@ -35,32 +35,61 @@ pub struct Job<'t> {
     pub silence_max: Duration,
 }
 
+/// What the values of hits are compared with, for each object by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Check {
+    /// The bytes of every object, and its one length.
+    Whole,
+    /// What is known of each object of the trace, of which there are so many copies.
+    Each(Vec<Known>, u32),
+}
+
 /// What the value of a hit is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Check {
-    /// Nothing: something in the trace changes values in place.
+pub enum Known {
+    /// Nothing: something in the trace changes the value in place.
     Nothing,
     /// The object's bytes, of whatever length it was when it was stored.
     Content,
-    /// The object's bytes, and its one length.
+    /// The object's bytes, and its one length, which every get tells.
     Whole,
 }
 
 impl Check {
-    /// The strictest that holds for a trace.
+    /// The strictest that holds for a trace. What neither stores nor reads a value says nothing of
+    /// its length: a delete has none.
     pub fn of(trace: &Copies) -> Check {
-        use Operation::{Append, Decrement, Increment, Prepend};
-        let changes =
-            |it: &Request| matches!(it.operation, Append | Prepend | Increment | Decrement);
-        if trace.trace().requests.iter().any(changes) {
-            return Check::Nothing;
+        use Operation::{Append, Decrement, Delete, Increment, Prepend};
+        let objects = trace.trace().objects as usize;
+        let (mut known, mut lengths) = (vec![Known::Whole; objects], vec![None; objects]);
+        for request in &trace.trace().requests {
+            let object = request.object as usize;
+            match request.operation {
+                Append | Prepend | Increment | Decrement => known[object] = Known::Nothing,
+                Delete => {}
+                _ => {
+                    // Another copy has another length only where records give each its one.
+                    let copy = trace.rule().number(request.object, 0);
+                    let bytes = trace.rule().value_bytes(copy, request.value_bytes);
+                    let lasts = *lengths[object].get_or_insert(bytes) == bytes;
+                    if !lasts && known[object] == Known::Whole {
+                        known[object] = Known::Content;
+                    }
+                }
+            }
         }
-        let mut lengths = vec![None; trace.objects() as usize];
-        let mut lasts = |request: Request| {
-            let bytes = request.value_bytes;
-            *lengths[request.object as usize].get_or_insert(bytes) == bytes
-        };
-        if trace.iter().all(&mut lasts) { Check::Whole } else { Check::Content }
+        match known.iter().all(|it| *it == Known::Whole) {
+            true => Check::Whole,
+            false => Check::Each(known, trace.rule().count() as u32),
+        }
+    }
+
+    /// What is known of an object.
+    pub fn known(&self, object: u32) -> Known {
+        match self {
+            Check::Whole => Known::Whole,
+            Check::Each(known, copies) => known[(object / copies) as usize],
+        }
     }
 }
 
@@ -80,13 +109,14 @@ impl Job<'_> {
     /// Compares a hit with what was stored. `scratch` may hold anything before and after.
     pub fn check(&self, planned: &Planned, value: &[u8], scratch: &mut Vec<u8>) -> Outcome<()> {
         let Planned { object, value_bytes, .. } = *planned;
-        if self.check == Check::Whole && value.len() != value_bytes as usize {
+        let known = self.check.known(object);
+        if known == Known::Whole && value.len() != value_bytes as usize {
             let found = value.len();
             let what = format!("object {object} came back with {found} bytes, not {value_bytes}");
             let advice = "has the server another run's objects? `flush_all` removes them";
             return Err(Failure::Check(format!("{what}: {advice}")));
         }
-        if self.check == Check::Nothing || self.values.is_value(object, value, scratch) {
+        if known == Known::Nothing || self.values.is_value(object, value, scratch) {
             return Ok(());
         }
         Err(Failure::Check(format!("object {object} came back with another value")))
@@ -95,11 +125,11 @@ impl Job<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Check, Job, SILENCE_MAX};
+    use super::{Check, Job, Known, SILENCE_MAX};
     use crate::load::exchange::Protocol;
     use crate::load::schedule::Deal;
     use crate::policies::check::reads;
-    use crate::trace::copies::Copies;
+    use crate::trace::copies::{Copies, CopyOptions};
     use crate::trace::{Operation, Trace};
     use crate::values::Values;
 
@@ -110,9 +140,36 @@ mod tests {
         trace.originals()[1].value_bytes = 7;
         assert_eq!(Check::of(&trace), Check::Whole);
         trace.originals()[2].value_bytes = 7;
-        assert_eq!(Check::of(&trace), Check::Content);
-        trace.originals()[1].operation = Operation::Append;
-        assert_eq!(Check::of(&trace), Check::Nothing);
+        let of_two = |first| Check::Each(vec![first, Known::Whole], 1);
+        assert_eq!(Check::of(&trace), of_two(Known::Content));
+        trace.originals()[0].operation = Operation::Append;
+        assert_eq!(Check::of(&trace), of_two(Known::Nothing), "and no other object is spared");
+    }
+
+    /// The line of a delete has a size of 0, and because of one a server passed that cut the values
+    /// of all objects.
+    #[test]
+    fn a_delete_says_nothing_of_lengths() {
+        let trace = Trace { name: "t".into(), requests: reads(&[0, 1, 0, 1]), objects: 2 };
+        let mut trace = Copies::from(trace);
+        trace.originals().iter_mut().for_each(|it| it.value_bytes = 600);
+        (trace.originals()[1].operation, trace.originals()[1].value_bytes) = (Operation::Delete, 0);
+        assert_eq!(Check::of(&trace), Check::Whole);
+    }
+
+    #[test]
+    fn copies_are_known_as_what_they_are_copies_of() {
+        let mut trace = Trace { name: "t".into(), requests: reads(&[0, 1]), objects: 2 };
+        trace.requests[1].operation = Operation::Increment;
+        let mut trace = CopyOptions { copies: 3 }.of(trace).expect("few");
+        let check = Check::of(&trace);
+        assert_eq!((check.known(2), check.known(3)), (Known::Whole, Known::Nothing));
+        trace.originals()[1].operation = Operation::Get;
+        trace.originals()[1].object = 0;
+        trace.originals()[1].value_bytes = 9;
+        assert_eq!(Check::of(&trace).known(1), Known::Content);
+        trace.follow_records(vec![5, 6]);
+        assert_eq!(Check::of(&trace), Check::Whole, "a record has one length");
     }
 
     #[test]
@@ -136,7 +193,8 @@ mod tests {
             job.deal()
         };
         assert_eq!(deal(&trace, Check::Whole, None), Deal::InTurn);
-        assert_eq!(deal(&trace, Check::Content, None), Deal::ByObject);
+        let content = Check::Each(vec![Known::Content; 2], 1);
+        assert_eq!(deal(&trace, content, None), Deal::ByObject);
         assert_eq!(deal(&trace, Check::Whole, Some(1.0)), Deal::ByObject);
         trace.originals()[1].operation = Operation::Set;
         assert_eq!(deal(&trace, Check::Whole, None), Deal::ByObject);

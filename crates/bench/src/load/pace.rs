@@ -32,11 +32,15 @@ pub struct PaceOptions {
     pub limit: Option<u64>,
 }
 
+/// The lowest rate: the last of the most requests is due in some hundred thousand years, which a
+/// clock can still say.
+const RATE_MIN: f64 = 1e-3;
+
 /// Reads a number of requests per second.
 pub fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
-        _ => Err("a rate is a number of requests above 0".into()),
+        Ok(rate) if rate >= RATE_MIN && rate.is_finite() => Ok(rate),
+        _ => Err(format!("a rate is a number of requests, at least {RATE_MIN}")),
     }
 }
 
@@ -84,12 +88,18 @@ impl PaceOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::{rate, warm_up};
+    use crate::load::schedule::due;
 
     #[test]
     fn nonsense_is_refused() {
-        assert!(["0", "-1", "inf", "nan", "x"].iter().all(|text| rate(text).is_err()));
+        assert!(["0", "-1", "inf", "nan", "x", "1e-17"].iter().all(|text| rate(text).is_err()));
         assert!(["1", "-0.1", "nan", "x"].iter().all(|text| warm_up(text).is_err()));
         assert_eq!((rate("2.5"), warm_up("0.5")), (Ok(2.5), Ok(0.5)));
+        // The last request of all can be waited for.
+        let rate = rate("0.001").expect("the lowest");
+        assert!(Instant::now().checked_add(due(u32::MAX, rate)).is_some());
     }
 }

@@ -21,7 +21,7 @@ use crate::policies::simulate::Tally;
 use crate::policies::stack;
 use crate::policies::weight::Scale;
 use crate::random::Random;
-use crate::replay;
+use crate::replay::{self, Done};
 use crate::report;
 use crate::report::ReportOptions;
 use crate::report::model::{Cell, Document, Section, Table};
@@ -49,7 +49,7 @@ pub struct LiveOptions {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     seeds: u8,
     /// Fail if any point is further off than so many percentage points.
-    #[arg(long, value_name = "POINTS")]
+    #[arg(long, value_name = "POINTS", value_parser = points)]
     within: Option<f64>,
     /// Also replay the trace in the engine at each size.
     #[arg(long)]
@@ -60,6 +60,14 @@ pub struct LiveOptions {
     values: ValueOptions,
     #[command(flatten)]
     report: ReportOptions,
+}
+
+/// Reads a number of percentage points.
+fn points(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(points) if points >= 0.0 && points.is_finite() => Ok(points),
+        _ => Err("points are a number of at least 0".into()),
+    }
 }
 
 /// What one sample says.
@@ -75,7 +83,7 @@ struct Found {
 /// Runs the command.
 pub fn run(options: &LiveOptions) -> Outcome<()> {
     let mut trace = options.copies.of(options.trace.read_filled()?)?;
-    let values = Values::attach(&options.values, &mut trace)?;
+    let values = Values::attach(&options.values, &mut trace, options.trace.seed())?;
     let data_bytes = values::data_bytes(trace.iter(), trace.objects());
     let sizes = options.memory.resolve(1 << 20, data_bytes);
     let present = *options.present.resolve(1 << 20, data_bytes).first().expect("it has a size");
@@ -85,8 +93,8 @@ pub fn run(options: &LiveOptions) -> Outcome<()> {
     let found: Vec<Found> =
         seeds.map(|seed| estimate(&trace, scale, present, &sizes, seed)).collect();
     let engine = sizes.iter().filter(|_| options.engine);
-    let engine: Vec<Tally> =
-        engine.map(|&size| replay::engine_tally(&trace, &values, size)).collect::<Outcome<_>>()?;
+    let engine: Vec<Done> =
+        engine.map(|&size| replay::engine_done(&trace, &values, size)).collect::<Outcome<_>>()?;
     let section = Section::new(
         format!("Live estimate of {}", trace.name()),
         ["Misses of LRU in percent of reads: exact, and as the estimator predicts them from its \
@@ -158,10 +166,10 @@ fn off_by(exact: &[Tally], found: &Found) -> (f64, f64) {
     (mean, errors.iter().copied().fold(0.0, f64::max))
 }
 
-fn curve_table(sizes: &[u64], exact: &[Tally], found: &Found, engine: &[Tally]) -> Table {
+fn curve_table(sizes: &[u64], exact: &[Tally], found: &Found, engine: &[Done]) -> Table {
     let mut columns = ["MiB", "LRU, exact", "live", "off by", "standard error"].to_vec();
     if !engine.is_empty() {
-        columns.extend(["Larder", "Larder beyond live"]);
+        columns.extend(["Larder", "Larder beyond live", "refused"]);
     }
     let percent = |ratio: f64| Cell::number(100.0 * ratio, 2);
     let rows = (0..sizes.len()).map(|at| {
@@ -173,8 +181,9 @@ fn curve_table(sizes: &[u64], exact: &[Tally], found: &Found, engine: &[Tally]) 
             percent(live - exact),
             percent(found.errors[at]),
         ];
-        if let Some(tally) = engine.get(at) {
+        if let Some(Done { tally, refused, .. }) = engine.get(at) {
             row.extend([percent(tally.miss_ratio()), percent(tally.miss_ratio() - live)]);
+            row.push(Cell::count(*refused));
         }
         row
     });
@@ -203,13 +212,20 @@ fn error_table(exact: &[Tally], found: &[Found]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{estimate, off_by};
+    use super::{estimate, off_by, points};
     use crate::policies::check::{reads, skewed};
     use crate::policies::stack;
     use crate::policies::weight::Scale;
     use crate::random::Random;
     use crate::trace::Trace;
     use crate::trace::copies::Copies;
+
+    /// No point is further off than what is no number.
+    #[test]
+    fn points_are_a_number() {
+        assert!(["nan", "-1", "inf", "x"].iter().all(|text| points(text).is_err()));
+        assert_eq!((points("0"), points("1.5")), (Ok(0.0), Ok(1.5)));
+    }
 
     /// Skewed reads of objects of very different lengths, in a hundredth of the memory that holds a
     /// quarter of them: within two points of LRU at ten sizes, whichever keys are in the sample.

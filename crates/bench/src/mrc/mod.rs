@@ -112,7 +112,7 @@ fn sizes(options: &MrcOptions, trace: &mut Copies) -> Outcome<(Measure, Vec<u64>
         let amounts = options.objects.clone().unwrap_or_else(default);
         return Ok((Measure::Objects, amounts.resolve(1, u64::from(trace.objects())), None));
     };
-    Values::attach(&options.values, trace)?;
+    Values::attach(&options.values, trace, options.trace.seed())?;
     let data_bytes = values::data_bytes(trace.iter(), trace.objects());
     Ok((Measure::Memory, memory.resolve(1 << 20, data_bytes), Some(data_bytes)))
 }

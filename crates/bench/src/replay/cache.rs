@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::load::job::Check;
+use crate::load::job::Known;
 use crate::policies::simulate::Simulation;
 use crate::trace::Request;
 use crate::values::Values;
@@ -35,11 +35,11 @@ pub enum Compared<'a> {
 
 impl<'a> Compared<'a> {
     /// As far as a trace tells what a hit has to be.
-    pub fn of(check: Check, values: &'a Values) -> Self {
-        match check {
-            Check::Nothing => Compared::Nothing,
-            Check::Content => Compared::Content(values),
-            Check::Whole => Compared::Whole,
+    pub fn of(known: Known, values: &'a Values) -> Self {
+        match known {
+            Known::Nothing => Compared::Nothing,
+            Known::Content => Compared::Content(values),
+            Known::Whole => Compared::Whole,
         }
     }
 }

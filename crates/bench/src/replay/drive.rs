@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::cache::{Cache, Compared, Found, Item};
+use crate::failure::{Failure, Outcome};
 use crate::load::job::Check;
 use crate::policies::simulate::Tally;
 use crate::trace::copies::Copies;
@@ -45,10 +46,25 @@ pub struct Done {
     pub seconds: f64,
 }
 
+impl Done {
+    /// The same, or an error if any read returned another value than was stored: nobody may take it
+    /// for a hit.
+    pub fn all_right(self) -> Outcome<Done> {
+        let Done { wrong, tally, .. } = self;
+        let hits = tally.gets - tally.misses;
+        match wrong {
+            0 => Ok(self),
+            _ => Err(Failure::Check(format!(
+                "{wrong} of {hits} hits returned another value than was stored"
+            ))),
+        }
+    }
+}
+
 impl Replay<'_> {
     /// Replays everything.
     pub fn run(&self, cache: &dyn Cache, step: &Step) -> Done {
-        let check = Check::of(self.trace);
+        let check = &Check::of(self.trace);
         let started = Instant::now();
         let mut done = Done::default();
         thread::scope(|scope| {
@@ -66,10 +82,9 @@ impl Replay<'_> {
         done
     }
 
-    fn part(&self, cache: &dyn Cache, check: Check, thread: u32, step: &Step) -> Done {
+    fn part(&self, cache: &dyn Cache, check: &Check, thread: u32, step: &Step) -> Done {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let mut done = Done::default();
-        let compared = Compared::of(check, self.values);
         let mut own = 0;
         for (position, request) in self.trace.iter().enumerate() {
             if request.object % u32::from(self.threads) != thread {
@@ -78,6 +93,7 @@ impl Replay<'_> {
             values::write_key(request.object, request.key_bytes, &mut key);
             value.clear();
             self.values.append(request.object, request.value_bytes, &mut value);
+            let compared = Compared::of(check.known(request.object), self.values);
             let (position, key, value) = (position as u32, &key, &value);
             let item = Item { position, request: &request, key, value, compared };
             ask(cache, item, &mut done);
@@ -173,6 +189,7 @@ mod tests {
             let replay = Replay { trace: &copies, values: &Values::random(), threads: 1 };
             let done = replay.run(&cache, &|_| ());
             assert_eq!((done.tally.gets, done.tally.misses, done.wrong), (4, 2, wrong));
+            assert_eq!(done.all_right().is_err(), is_confused);
         }
     }
 

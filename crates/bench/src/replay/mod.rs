@@ -26,12 +26,11 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 
 use crate::amounts::Amounts;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::machine::{self, Machine};
 use crate::mrc::sweep::{self, Measure};
 use crate::policies::belady::next_uses;
 use crate::policies::kind::Kind;
-use crate::policies::simulate::Tally;
 use crate::policies::weight::Scale;
 use crate::report;
 use crate::report::ReportOptions;
@@ -42,6 +41,7 @@ use crate::workload::requests::Requests;
 use cache::Model;
 use compressed::Compressed;
 use document::Row;
+pub use drive::Done;
 use drive::Replay;
 use engine::Engine;
 
@@ -123,13 +123,13 @@ fn contenders(options: &ReplayOptions) -> Vec<(EnginePolicy, Option<Compressed>)
 
 /// What the engine counts over a trace in so much memory, by recency alone and without its
 /// compressed zone, as `replay` runs it by default.
-pub fn engine_tally(trace: &Copies, values: &Values, limit: u64) -> Outcome<Tally> {
+pub fn engine_done(trace: &Copies, values: &Values, limit: u64) -> Outcome<Done> {
     let engine = Engine::new(limit, larder::Policy::Clock)?;
     let replay = Replay { trace, values, threads: 1 };
     let progress = report::progress(trace.len() as u64);
     let done = engine.maintained(|| replay.run(&engine, &|requests| progress.inc(requests)));
     progress.finish_and_clear();
-    Ok(done.tally)
+    done.all_right()
 }
 
 /// A trace with everything that replaying it needs.
@@ -142,7 +142,7 @@ struct Subject {
 /// Runs the command.
 pub fn run(options: &ReplayOptions) -> Outcome<()> {
     let mut trace = options.copies.of(options.trace.read_filled()?)?;
-    let values = Values::attach(&options.values, &mut trace)?;
+    let values = Values::attach(&options.values, &mut trace, options.trace.seed())?;
     let data_bytes = values::data_bytes(trace.iter(), trace.objects());
     let limits = options.memory.resolve(1 << 20, data_bytes);
     machine::check_memory(limits.last().copied().unwrap_or(0))?;
@@ -195,14 +195,7 @@ impl Subject {
     ) -> Outcome<Row> {
         let engine = Engine::with(limit, policy.policy(), compressed)?;
         let replay = Replay { trace: &self.trace, values: &self.values, threads };
-        let done = engine.maintained(|| replay.run(&engine, step));
-        if done.wrong > 0 {
-            return Err(Failure::Check(format!(
-                "{} of {} hits returned another value than was stored",
-                done.wrong,
-                done.tally.gets - done.tally.misses
-            )));
-        }
+        let done = engine.maintained(|| replay.run(&engine, step)).all_right()?;
         let name = policy.title().to_owned() + compressed.map_or("", Compressed::title);
         Ok(Row::of(&name, limit, threads, &done, &engine))
     }

@@ -33,16 +33,29 @@ impl Connection {
         Ok(Connection { outbox: Vec::new(), inbox: Inbox::new(), stream, written: 0 })
     }
 
-    /// Writes and reads what can be without waiting; if that is nothing, waits until it is.
+    /// Writes and reads what can be without waiting; if that is nothing, waits until it is. A
+    /// server that died may have answered before: when nothing can be written any more, what has
+    /// come is read all the same.
     pub fn turn(&mut self) -> Outcome<()> {
         loop {
-            let has_written = self.write()?;
+            let has_written = match self.write() {
+                Ok(has_written) => has_written,
+                Err(failure) => {
+                    self.read_the_rest();
+                    return Err(failure);
+                }
+            };
             let has_read = self.inbox.receive(&mut self.stream)? != Received::Nothing;
             if has_written || has_read {
                 return Ok(());
             }
             self.wait()?;
         }
+    }
+
+    /// Reads until the end, or until there is nothing: whoever is dead says no more.
+    fn read_the_rest(&mut self) {
+        while let Ok(Received::Some | Received::Full) = self.inbox.receive(&mut self.stream) {}
     }
 
     fn write(&mut self) -> Outcome<bool> {
@@ -72,5 +85,35 @@ impl Connection {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(Failure::io("waiting for a server")(error.into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
+    use super::Connection;
+
+    /// What a server had acknowledged just before it was killed was forgotten, and old values were
+    /// taken for right.
+    #[test]
+    fn what_was_answered_before_the_end_is_read_though_nothing_can_be_written() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it is connected to");
+            stream.read_exact(&mut [0]).expect("a byte");
+            stream.write_all(b"STORED\r\n").expect("it is open");
+            // The other byte is unread: the connection is reset.
+        });
+        let mut connection = Connection::open(address).expect("it listens");
+        connection.outbox.extend_from_slice(b"12");
+        connection.turn().expect("it is open");
+        server.join().expect("it does not panic");
+        connection.outbox.extend_from_slice(b"34");
+        assert!(connection.turn().is_err());
+        assert_eq!(connection.inbox.waiting(), b"STORED\r\n");
     }
 }

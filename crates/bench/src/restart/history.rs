@@ -13,11 +13,14 @@
 //!   deleted; every older one is gone for good, and to see one again is what must never happen.
 //! - `open` are versions that were sent and had no answer when the server died. Nobody knows
 //!   whether they arrived, so each may be found, until a later answer settles the key.
+//! - A version that was stored for a short time has an end, by which it is gone at the latest; one
+//!   that is asked for after it is as bad as an older one, unless a touch made it last.
 //! - A miss is always right: this is a cache.
 //!
 //! A version that was read is settled, too: what came before it may not come back after it.
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 /// One key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,6 +38,8 @@ struct Past {
 pub struct History {
     pasts: Vec<Past>,
     open: HashMap<u32, Vec<u32>>,
+    /// Versions that have an end, by key.
+    ends: HashMap<u32, Vec<(u32, Instant)>>,
 }
 
 /// What to think of a version that was read.
@@ -51,7 +56,8 @@ pub enum Verdict {
 impl History {
     /// Keys that never had a value.
     pub fn new(keys: u32) -> History {
-        History { pasts: vec![Past::default(); keys as usize], open: HashMap::new() }
+        let pasts = vec![Past::default(); keys as usize];
+        History { pasts, open: HashMap::new(), ends: HashMap::new() }
     }
 
     /// The number of keys.
@@ -78,12 +84,36 @@ impl History {
     pub fn stored(&mut self, key: u32, version: u32) {
         self.settle(key, version, true);
         self.open.remove(&key);
+        self.ends.remove(&key);
+    }
+
+    /// The version ends by then at the latest: said when it was stored or left open.
+    pub fn ends(&mut self, key: u32, version: u32, at: Instant) {
+        self.ends.entry(key).or_default().push((version, at));
+    }
+
+    /// Whatever the key has may last.
+    pub fn lasts(&mut self, key: u32) {
+        self.ends.remove(&key);
+    }
+
+    /// Whether a version had ended when it was asked for.
+    pub fn has_ended(&self, key: u32, version: u32, asked: Instant) -> bool {
+        let ends = self.ends.get(&key).map_or(&[][..], Vec::as_slice);
+        ends.iter().any(|(ending, at)| *ending == version && *at < asked)
+    }
+
+    /// Whether that is so of all that the key can have.
+    pub fn is_over(&self, key: u32, asked: Instant) -> bool {
+        let settled = self.pasts[key as usize].settled;
+        !self.open.contains_key(&key) && self.has_ended(key, settled, asked)
     }
 
     /// The server has deleted whatever the key had, up to this version.
     pub fn deleted(&mut self, key: u32, version: u32) {
         self.settle(key, version, false);
         self.open.remove(&key);
+        self.ends.remove(&key);
     }
 
     /// The server died and owes the answer to a set.
@@ -94,6 +124,7 @@ impl History {
     /// The server has deleted everything.
     pub fn flushed(&mut self) {
         self.open.clear();
+        self.ends.clear();
         for past in &mut self.pasts {
             *past = Past { settled: past.sent, is_there: false, is_changed: true, ..*past };
         }
@@ -119,9 +150,11 @@ impl History {
         Verdict::Right
     }
 
-    /// Forgets which keys were changed: from now on that is counted anew.
+    /// Forgets which keys were changed: from now on that is counted anew. What has an end changes
+    /// by itself.
     pub fn begin(&mut self) {
         self.pasts.iter_mut().for_each(|past| past.is_changed = false);
+        self.ends.keys().for_each(|key| self.pasts[*key as usize].is_changed = true);
     }
 
     /// Whether something was sent since then that changes the key.
@@ -129,10 +162,12 @@ impl History {
         self.pasts[key as usize].is_changed
     }
 
-    /// Whether the version that was acknowledged last is the key's, and nothing else was sent.
+    /// Whether the version that was acknowledged last is the key's and has no end, and nothing else
+    /// was sent.
     pub fn is_certain(&self, key: u32) -> bool {
         let past = self.pasts[key as usize];
-        past.is_there && past.settled == past.sent && !self.open.contains_key(&key)
+        let is_settled = past.is_there && past.settled == past.sent;
+        is_settled && !self.open.contains_key(&key) && !self.ends.contains_key(&key)
     }
 
     /// How many keys were changed since then.
@@ -157,6 +192,8 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::{History, Verdict};
 
     const KEY: u32 = 1;
@@ -251,6 +288,34 @@ mod tests {
             assert_eq!(history.read(KEY, 3), Verdict::Stale);
             assert_eq!(history.read(KEY, 2), Verdict::Stale);
         }
+    }
+
+    #[test]
+    fn a_version_has_ended_when_it_is_asked_for_after_its_end() {
+        let mut history = history();
+        let end = Instant::now();
+        let later = end + Duration::from_nanos(1);
+        history.ends(KEY, 2, end);
+        assert!(!history.has_ended(KEY, 2, end) && !history.is_over(KEY, end));
+        assert!(history.has_ended(KEY, 2, later) && history.is_over(KEY, later));
+        assert!(!history.has_ended(KEY, 3, later) && !history.has_ended(0, 2, later));
+        history.left_open(KEY, 3);
+        assert!(!history.is_over(KEY, later), "another may be there");
+        history.stored(KEY, 3);
+        assert!(!history.has_ended(KEY, 2, later), "an older one is stale in any case");
+        history.ends(KEY, 3, end);
+        history.lasts(KEY);
+        assert!(!history.has_ended(KEY, 3, later), "it was touched");
+    }
+
+    #[test]
+    fn what_has_an_end_is_not_counted_upon() {
+        let mut history = history();
+        history.stored(KEY, 3);
+        assert!(history.is_certain(KEY));
+        history.ends(KEY, 3, Instant::now());
+        history.begin();
+        assert!(!history.is_certain(KEY) && history.is_changed(KEY));
     }
 
     #[test]

@@ -27,18 +27,24 @@ const PACE_STEP: Duration = Duration::from_millis(1);
 const LATEST_MAX: usize = 500;
 /// Seconds that an item with a limit lives: longer than any run.
 const TTL_S: u32 = 20 * 86_400;
+/// Seconds that an item lives which is stored briefly.
+const BRIEF_TTL_S: u32 = 1;
+/// How long it may be there after its answer: servers count whole seconds, and their clocks are
+/// late, by more than a second where much else runs.
+const BRIEF_MAX: Duration = Duration::from_secs(BRIEF_TTL_S as u64 + 3);
 
 /// A part of a request that waits for its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Set(u32, u32),
+    SetBriefly(u32, u32),
     /// A delete, or a touch that ends the item, with the last version that was sent before.
     Delete(u32, u32),
     Expire(u32, u32),
-    Touch,
+    Touch(u32),
     Look(u32),
-    /// One key of a get, all of which come before its end.
-    Get(u32),
+    /// One key of a get, all of which come before its end, and when it was sent at the earliest.
+    Get(u32, Instant),
     EndOfGet,
 }
 
@@ -132,13 +138,13 @@ impl<'c> Owner<'c> {
             }
             let turn = connection.turn();
             fuse.spend(requests)?;
-            if let Err(failure) = turn {
-                self.leave_open();
-                return Ok(Ended::Cut(failure));
-            }
             while let Some((reply, bytes)) = reply::first(connection.inbox.waiting())? {
                 self.take(reply)?;
                 connection.inbox.take(bytes);
+            }
+            if let Err(failure) = turn {
+                self.leave_open();
+                return Ok(Ended::Cut(failure));
             }
             if !work.fills_misses() {
                 self.missed.clear();
@@ -172,14 +178,12 @@ impl<'c> Owner<'c> {
     fn write(&mut self, deed: &Deed, outbox: &mut Vec<u8>) {
         match *deed {
             Deed::Set { key, has_ttl } => {
-                let version = self.history.send(key);
-                self.content.write(self.name(key), version, &mut self.value);
-                let (flags, bytes) = (self.content.flags(version), self.value.len());
-                let ttl_s = if has_ttl { TTL_S } else { 0 };
-                self.push_name("set ", key, outbox);
-                outbox.extend_from_slice(format!(" {flags} {ttl_s} {bytes}\r\n").as_bytes());
-                outbox.extend_from_slice(&self.value);
+                let version = self.push_set(key, if has_ttl { TTL_S } else { 0 }, outbox);
                 self.asked.push_back(Asked::Set(key, version));
+            }
+            Deed::SetBriefly { key } => {
+                let version = self.push_set(key, BRIEF_TTL_S, outbox);
+                self.asked.push_back(Asked::SetBriefly(key, version));
             }
             Deed::Delete { key } => {
                 self.push_name("delete ", key, outbox);
@@ -193,7 +197,7 @@ impl<'c> Owner<'c> {
             Deed::Touch { key } => {
                 self.push_name("touch ", key, outbox);
                 outbox.extend_from_slice(format!(" {TTL_S}").as_bytes());
-                self.asked.push_back(Asked::Touch);
+                self.asked.push_back(Asked::Touch(key));
             }
             Deed::Look { key } => {
                 self.push_name("me ", key, outbox);
@@ -201,14 +205,26 @@ impl<'c> Owner<'c> {
             }
             Deed::Get { ref keys } => {
                 outbox.extend_from_slice(b"get");
+                let now = Instant::now();
                 for key in keys {
                     self.push_name(" ", *key, outbox);
-                    self.asked.push_back(Asked::Get(*key));
+                    self.asked.push_back(Asked::Get(*key, now));
                 }
                 self.asked.push_back(Asked::EndOfGet);
             }
         }
         outbox.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends a set of the key's next version, which it returns.
+    fn push_set(&mut self, key: u32, ttl_s: u32, outbox: &mut Vec<u8>) -> u32 {
+        let version = self.history.send(key);
+        self.content.write(self.name(key), version, &mut self.value);
+        let (flags, bytes) = (self.content.flags(version), self.value.len());
+        self.push_name("set ", key, outbox);
+        outbox.extend_from_slice(format!(" {flags} {ttl_s} {bytes}\r\n").as_bytes());
+        outbox.extend_from_slice(&self.value);
+        version
     }
 
     /// Takes one reply in.
@@ -217,17 +233,15 @@ impl<'c> Owner<'c> {
             return self.hit(key, flags, value);
         }
         let mut asked = self.asked.pop_front();
-        while let Some(Asked::Get(key)) = asked {
-            self.miss(key);
+        while let Some(Asked::Get(key, sent)) = asked {
+            self.miss(key, sent);
             asked = self.asked.pop_front();
         }
         match (asked, reply) {
-            (Some(Asked::Set(key, version)), Reply::Stored) => {
-                self.history.stored(key, version);
-                self.latest.push_back(key);
-                if self.latest.len() > LATEST_MAX {
-                    self.latest.pop_front();
-                }
+            (Some(Asked::Set(key, version)), Reply::Stored) => self.stored(key, version),
+            (Some(Asked::SetBriefly(key, version)), Reply::Stored) => {
+                self.stored(key, version);
+                self.history.ends(key, version, Instant::now() + BRIEF_MAX);
             }
             (Some(Asked::Delete(key, version)), Reply::Deleted | Reply::NotFound)
             | (Some(Asked::Expire(key, version)), Reply::Touched) => {
@@ -236,9 +250,9 @@ impl<'c> Owner<'c> {
             (Some(Asked::Look(key)), Reply::There) => {
                 self.seen.push(key);
             }
+            (Some(Asked::Touch(key)), Reply::Touched) => self.history.lasts(key),
             // A touch that finds nothing says nothing: a miss is always right.
-            (Some(Asked::Expire(..) | Asked::Touch), Reply::NotFound)
-            | (Some(Asked::Touch), Reply::Touched)
+            (Some(Asked::Expire(..) | Asked::Touch(_)), Reply::NotFound)
             | (Some(Asked::Look(_)), Reply::NotThere)
             | (Some(Asked::EndOfGet), Reply::End) => {}
             (Some(_), Reply::Refused) => self.tally.refused += 1,
@@ -249,29 +263,38 @@ impl<'c> Owner<'c> {
         Ok(())
     }
 
+    fn stored(&mut self, key: u32, version: u32) {
+        self.history.stored(key, version);
+        self.latest.push_back(key);
+        if self.latest.len() > LATEST_MAX {
+            self.latest.pop_front();
+        }
+    }
+
     /// Takes a hit in. A key that is not the next one asked for is searched among the later ones of
     /// the same get, since misses are left out.
     fn hit(&mut self, name: &[u8], flags: u32, value: &[u8]) -> Outcome<()> {
-        while let Some(Asked::Get(key)) = self.asked.front().copied() {
+        while let Some(Asked::Get(key, sent)) = self.asked.front().copied() {
             self.asked.pop_front();
             self.content.write_key(self.name(key), &mut self.key);
             if self.key == name {
-                self.check(key, flags, value);
+                self.check(key, sent, flags, value);
                 return Ok(());
             }
-            self.miss(key);
+            self.miss(key, sent);
         }
         let name = String::from_utf8_lossy(name);
         Err(Failure::Check(format!("a hit on a key that was not asked for: {name:?}")))
     }
 
-    fn miss(&mut self, key: u32) {
+    fn miss(&mut self, key: u32, sent: Instant) {
         self.tally.misses += 1;
+        self.tally.ended += u64::from(self.history.is_over(key, sent));
         self.missed.push(key);
     }
 
-    /// Compares a hit with what may be read.
-    fn check(&mut self, key: u32, flags: u32, value: &[u8]) {
+    /// Compares a hit with what may be read by a get that was sent then.
+    fn check(&mut self, key: u32, sent: Instant, flags: u32, value: &[u8]) {
         self.tally.checked += 1;
         self.tally.first_hit.get_or_insert_with(Instant::now);
         let name = self.name(key);
@@ -283,7 +306,10 @@ impl<'c> Owner<'c> {
                 return;
             }
         };
-        let verdict = self.history.read(key, version);
+        let verdict = match self.history.has_ended(key, version, sent) {
+            true => Verdict::Stale,
+            false => self.history.read(key, version),
+        };
         if verdict == Verdict::Right {
             let is_unchanged = !self.history.is_changed(key);
             let was_in_memory = is_unchanged && self.in_memory.contains(&key);
@@ -299,8 +325,14 @@ impl<'c> Owner<'c> {
     /// The server died: what it owes an answer to may have been done or not.
     fn leave_open(&mut self) {
         for asked in self.asked.drain(..) {
-            if let Asked::Set(key, version) = asked {
-                self.history.left_open(key, version);
+            match asked {
+                Asked::Set(key, version) => self.history.left_open(key, version),
+                Asked::SetBriefly(key, version) => {
+                    self.history.left_open(key, version);
+                    self.history.ends(key, version, Instant::now() + BRIEF_MAX);
+                }
+                Asked::Touch(key) => self.history.lasts(key),
+                _ => {}
             }
         }
     }
@@ -319,7 +351,9 @@ impl<'c> Owner<'c> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Deed, LATEST_MAX, Owner, Reply, Work};
+    use std::time::Instant;
+
+    use super::{BRIEF_MAX, Deed, LATEST_MAX, Owner, Reply, Work};
     use crate::restart::content::Content;
     use crate::values::ValueChoice;
 
@@ -388,6 +422,48 @@ mod tests {
         }
     }
 
+    /// Nothing that the command stored ever ended, so nothing that was found was too old.
+    #[test]
+    fn a_value_that_was_stored_briefly_is_stale_after_its_end() {
+        let content = content();
+        for is_answered in [true, false] {
+            let mut owner = Owner::new(&content, 0, 1, 1);
+            owner.write(&Deed::SetBriefly { key: 0 }, &mut Vec::new());
+            match is_answered {
+                true => owner.take(Reply::Stored).expect("it was asked for"),
+                false => owner.leave_open(),
+            }
+            let now = Instant::now();
+            let mut value = Vec::new();
+            owner.content.write(0, 1, &mut value);
+            owner.check(0, now, 1, &value);
+            assert_eq!(faults(&owner), (0, 0));
+            owner.miss(0, now + BRIEF_MAX);
+            assert_eq!(owner.tally.ended, 1, "a miss then is what was asked for");
+            owner.check(0, now + BRIEF_MAX, 1, &value);
+            assert_eq!(faults(&owner), (1, 0));
+        }
+    }
+
+    #[test]
+    fn a_touch_makes_a_value_last_that_was_stored_briefly() {
+        let content = content();
+        for reply in [Some(Reply::Touched), None] {
+            let mut owner = Owner::new(&content, 0, 1, 1);
+            owner.write(&Deed::SetBriefly { key: 0 }, &mut Vec::new());
+            owner.take(Reply::Stored).expect("it was asked for");
+            owner.write(&Deed::Touch { key: 0 }, &mut Vec::new());
+            match reply {
+                Some(reply) => owner.take(reply).expect("it was asked for"),
+                None => owner.leave_open(),
+            }
+            let mut value = Vec::new();
+            owner.content.write(0, 1, &mut value);
+            owner.check(0, Instant::now() + 2 * BRIEF_MAX, 1, &value);
+            assert_eq!(faults(&owner), (0, 0));
+        }
+    }
+
     #[test]
     fn what_was_stored_last_and_seen_then_is_known_to_have_been_in_memory() {
         let content = content();
@@ -447,7 +523,7 @@ mod tests {
         owner.take(Reply::Refused).expect("it was asked for");
         read(&mut owner, 1);
         assert_eq!(faults(&owner), (0, 1));
-        owner.check(0, 1, b"0000000000000001 and so on");
+        owner.check(0, Instant::now(), 1, b"0000000000000001 and so on");
         assert_eq!(faults(&owner), (0, 2));
     }
 

@@ -18,6 +18,8 @@ pub struct Tally {
     pub found_in_memory: u64,
     /// Keys that were asked for and not found.
     pub misses: u64,
+    /// Of those, keys whose version had ended.
+    pub ended: u64,
     /// Requests that the server did not do.
     pub refused: u64,
     /// Values older than what was acknowledged.
@@ -56,6 +58,7 @@ impl Tally {
         self.found_unchanged += other.found_unchanged;
         self.found_in_memory += other.found_in_memory;
         self.misses += other.misses;
+        self.ended += other.ended;
         self.refused += other.refused;
         self.stale += other.stale;
         self.wrong += other.wrong;

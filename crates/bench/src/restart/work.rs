@@ -26,6 +26,11 @@ pub enum Deed {
         /// Whether the item gets a time to live.
         has_ttl: bool,
     },
+    /// Store the next version for so short a time that it has ended before long.
+    SetBriefly {
+        /// Whose.
+        key: u32,
+    },
     /// Delete.
     Delete {
         /// What.
@@ -114,7 +119,9 @@ fn mixed(choice: Choice, random: &mut Random, keys: u32) -> Deed {
         random.below(of) as u32
     };
     match kind {
-        0..45 => Deed::Set { key: key(), has_ttl: kind < 10 },
+        0..44 => Deed::Set { key: key(), has_ttl: kind < 10 },
+        // So few that most keys are there to be found.
+        44 => Deed::SetBriefly { key: key() },
         45..52 => Deed::Delete { key: key() },
         52..55 => Deed::Expire { key: key() },
         55..60 => Deed::Touch { key: key() },
@@ -176,6 +183,7 @@ mod tests {
         let is_there = |wanted: fn(&Deed) -> bool| assert!(mixture.iter().any(wanted));
         is_there(|deed| matches!(deed, Deed::Set { has_ttl: true, .. }));
         is_there(|deed| matches!(deed, Deed::Set { has_ttl: false, .. }));
+        is_there(|deed| matches!(deed, Deed::SetBriefly { .. }));
         is_there(|deed| matches!(deed, Deed::Delete { .. }));
         is_there(|deed| matches!(deed, Deed::Expire { .. }));
         is_there(|deed| matches!(deed, Deed::Touch { .. }));

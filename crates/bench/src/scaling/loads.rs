@@ -122,7 +122,7 @@ impl Load {
         }
         let mut all = Copies::from(trace);
         let options = ValueOptions { values: Some(choice), ..ValueOptions::default() };
-        let values = Values::attach(&options, &mut all)?;
+        let values = Values::attach(&options, &mut all, made.seed())?;
         Ok(Load { name, words, memory_mb: small(memory_mb), values, fill, is_quick, all })
     }
 

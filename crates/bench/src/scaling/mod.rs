@@ -105,10 +105,12 @@ struct Sample {
     threads: u32,
     /// From 0.
     round: u64,
-    /// Requests that count, sets behind a miss included.
+    /// Requests of the trace that count.
     requests: u64,
     per_second: f64,
-    /// Microseconds of the server on a CPU for each of them.
+    /// Sets behind a miss, which are none of these.
+    fills_per_second: f64,
+    /// Microseconds of the server on a CPU for each request, for the sets behind them, too.
     server_us: f64,
     /// Cores that the server kept busy, and the client.
     server_busy: f64,
@@ -240,8 +242,8 @@ fn measure(
     let (found, [before, after]) = load::run_noting(&job, server.address, &senders, server_cpu)?;
     let server_ns = after.since_ns(before)? as f64;
     found.all_done(&server.name)?;
-    let (requests, elapsed_ns) =
-        (found.timed().answers(), found.elapsed().as_nanos().max(1) as f64);
+    let timed = found.timed();
+    let (requests, elapsed_ns) = (timed.asked(), found.elapsed().as_nanos().max(1) as f64);
     let waited_ns = all_ns(&found)?;
     let waited_us = |share| waited_ns.value_at_quantile(share) as f64 / 1e3;
     Ok(Sample {
@@ -250,8 +252,9 @@ fn measure(
         command: server.command_line.clone(),
         threads: 0,
         round: 0,
-        requests: found.counts.answers(),
-        per_second: requests as f64 / elapsed_ns * 1e9,
+        requests: found.counts.asked(),
+        per_second: found.per_second(requests),
+        fills_per_second: found.per_second(timed.fills),
         server_us: server_ns / requests.max(1) as f64 / 1e3,
         server_busy: server_ns / elapsed_ns,
         client_busy: found.cpu_ns as f64 / elapsed_ns,

@@ -98,8 +98,9 @@ fn section(name: Name, words: &str, samples: &[Sample]) -> Section {
     let rows = rows(name, samples);
     let text = [
         words.to_owned(),
-        "Requests include sets behind a miss, and CPU time is that of the whole server. Latency is \
-         that of all requests, in a queue that is always full."
+        "Requests are those of the trace: sets behind a miss have a column of their own. CPU time \
+         is that of the whole server, for these, too. Latency is that of all that is answered, in \
+         a queue that is always full."
             .to_owned(),
     ];
     let mut section = Section::new(name.to_string(), text);
@@ -107,6 +108,7 @@ fn section(name: Name, words: &str, samples: &[Sample]) -> Section {
         "server",
         "threads",
         "M requests/s",
+        "M fills/s",
         "server CPU us / request",
         "server's cores busy",
         "client's cores busy",
@@ -120,6 +122,7 @@ fn section(name: Name, words: &str, samples: &[Sample]) -> Section {
             Cell::text(row.server),
             Cell::count(row.threads.into()),
             Cell::spread(row.spread(Sample::millions_per_second), 2),
+            Cell::number(row.spread(|sample| sample.fills_per_second / 1e6).median, 3),
             Cell::spread(row.spread(|sample| sample.server_us), 3),
             Cell::number(row.spread(|sample| sample.server_busy).median, 2),
             Cell::number(row.spread(|sample| sample.client_busy).median, 2),

@@ -222,6 +222,10 @@ impl ProgramOptions {
 
     /// The recipes of these kinds and of all peers that were given.
     pub fn recipes(&self, kinds: &[Kind]) -> Outcome<Vec<Recipe>> {
+        let again = kinds.iter().enumerate().find(|(place, kind)| kinds[..*place].contains(kind));
+        if let Some((_, kind)) = again {
+            return Err(Failure::Usage(format!("there are two servers named {kind}")));
+        }
         let mut recipes: Vec<Recipe> =
             kinds.iter().map(|kind| self.recipe(*kind)).collect::<Outcome<_>>()?;
         for peer in &self.peers {

@@ -123,11 +123,18 @@ pub fn resident(pid: u32) -> Outcome<Resident> {
 fn resident_of_one(pid: u32) -> Outcome<Resident> {
     let path = format!("/proc/{pid}/status");
     let text = fs::read_to_string(&path).map_err(Failure::io(format!("reading {path}")))?;
-    let field = |name| {
-        status_bytes(&text, name)
-            .ok_or_else(|| Failure::Reply(format!("{path} has no {name}: has the server ended?")))
-    };
-    Ok(Resident { bytes: field("VmRSS:")?, peak_bytes: field("VmHWM:")? })
+    let missing = |name| Failure::Reply(format!("{path} has no {name}: has the server ended?"));
+    resident_of_status(&text).map_err(missing)
+}
+
+/// What a process takes, wherever the kernel has put it: pages that were swapped out were as much
+/// asked for as others, and large ones of a pool are in no other count. Fails with what is missing.
+fn resident_of_status(status: &str) -> Result<Resident, &'static str> {
+    let field = |name| status_bytes(status, name).ok_or(name);
+    let elsewhere = ["VmSwap:", "HugetlbPages:"].map(|name| status_bytes(status, name));
+    let elsewhere: u64 = elsewhere.into_iter().flatten().sum();
+    let bytes = field("VmRSS:")? + elsewhere;
+    Ok(Resident { bytes, peak_bytes: field("VmHWM:")?.max(bytes) })
 }
 
 /// Sets the peak back to the present. A kernel without this keeps the peak since the start, which
@@ -162,7 +169,8 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{CpuTime, family, resident, status_bytes, ticks_of, written_bytes};
+    use super::written_bytes;
+    use super::{CpuTime, family, resident, resident_of_status, status_bytes, ticks_of};
     use crate::server::children::Guard;
 
     #[test]
@@ -171,6 +179,17 @@ mod tests {
         assert_eq!(ticks_of(stat), Some(42));
         assert_eq!(status_bytes("Name:\tx\nVmRSS:\t  12 kB\n", "VmRSS:"), Some(12 * 1024));
         assert_eq!(status_bytes("Name:\tx\n", "VmRSS:"), None);
+    }
+
+    /// A server whose cold pages had been swapped out kept its limit and held the most in a GiB.
+    #[test]
+    fn what_was_swapped_out_is_taken_all_the_same() {
+        let status = "VmHWM:\t 120 kB\nVmRSS:\t 100 kB\nHugetlbPages:\t 8 kB\nVmSwap:\t 30 kB\n";
+        let Ok(found) = resident_of_status(status) else { panic!("nothing is missing") };
+        assert_eq!((found.bytes, found.peak_bytes), (138 << 10, 138 << 10));
+        let without = resident_of_status("VmHWM:\t 120 kB\nVmRSS:\t 100 kB\n");
+        assert!(without.is_ok_and(|it| (it.bytes, it.peak_bytes) == (100 << 10, 120 << 10)));
+        assert_eq!(resident_of_status("VmHWM:\t 120 kB\n").err(), Some("VmRSS:"));
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! Copy `k` of object `o` is object `o * copies + k`, with the key and the value of that number.
 //! So objects stay numbered as they appear, and the copies of one object have different records of
 //! a record file that is long enough. Lengths follow the records; without records every copy has
-//! the lengths that the trace gives the object.
+//! the lengths that the trace gives the object. Times to live are the trace's; a get, which tells
+//! none, has that of its object's sets, since what it misses is stored.
 //!
 //! The copies are made one request at a time while they are read: only the trace itself is held.
 
@@ -36,7 +37,9 @@ pub struct CopyOptions {
 impl CopyOptions {
     /// The copies of a trace, as many as were asked for.
     pub fn of(&self, trace: Trace) -> Outcome<Copies> {
-        Copies::new(trace, self.copies)
+        let mut copies = Copies::new(trace, self.copies)?;
+        copies.fill_in_ttls();
+        Ok(copies)
     }
 
     /// How many requests of the trace make so many of all copies.
@@ -52,6 +55,8 @@ pub struct Copies {
     rule: Rule,
     /// Gets of the trace that were given a length.
     filled_in: u64,
+    /// Gets of the trace that were given a time to live.
+    ttls_filled_in: u64,
 }
 
 /// How a copy differs from what it is a copy of.
@@ -86,7 +91,7 @@ impl Rule {
 impl From<Trace> for Copies {
     /// The trace itself.
     fn from(trace: Trace) -> Copies {
-        Copies { trace, rule: Rule { count: 1, record_bytes: Vec::new() }, filled_in: 0 }
+        Copies::of_rule(trace, 1)
     }
 }
 
@@ -99,7 +104,12 @@ impl Copies {
             let found = format!("{requests} requests for {objects} objects");
             return Err(Failure::Usage(format!("--copies {count} makes {found}: {most}")));
         }
-        Ok(Copies { trace, rule: Rule { count, record_bytes: Vec::new() }, filled_in: 0 })
+        Ok(Copies::of_rule(trace, count))
+    }
+
+    fn of_rule(trace: Trace, count: u32) -> Copies {
+        let rule = Rule { count, record_bytes: Vec::new() };
+        Copies { trace, rule, filled_in: 0, ttls_filled_in: 0 }
     }
 
     /// What it is called in reports.
@@ -157,16 +167,48 @@ impl Copies {
         self.filled_in = is_filled.iter().filter(|is_filled| **is_filled).count() as u64;
     }
 
-    /// The gets that were given a length, for a report; nothing if there are none.
-    pub fn filled_in_words(&self) -> Option<(String, String)> {
-        let words = || {
+    /// Gives every get that tells no time to live the one that its object is stored with next in
+    /// the trace, or else was last: what is stored because it missed would stay for ever.
+    fn fill_in_ttls(&mut self) {
+        use Operation::{Add, Cas, Get, Replace, Set};
+        let mut known = vec![None; self.trace.objects as usize];
+        let mut is_told = vec![false; self.trace.requests.len()];
+        let mut filled_in = 0;
+        let mut look = |request: &mut Request, is_told: &mut bool| {
+            let ttl_s = &mut known[request.object as usize];
+            match request.operation {
+                Set | Add | Replace | Cas => *ttl_s = Some(request.ttl_s),
+                Get if request.ttl_s == 0 && !*is_told => {
+                    // For ever is an answer, too.
+                    *is_told = ttl_s.is_some();
+                    request.ttl_s = ttl_s.unwrap_or(0);
+                    filled_in += u64::from(request.ttl_s > 0);
+                }
+                _ => {}
+            }
+        };
+        let requests = self.trace.requests.iter_mut().zip(&mut is_told);
+        requests.rev().for_each(|(request, is_told)| look(request, is_told));
+        let requests = self.trace.requests.iter_mut().zip(&mut is_told);
+        requests.for_each(|(request, is_told)| look(request, is_told));
+        self.ttls_filled_in = filled_in;
+    }
+
+    /// The gets that were given a length or a time to live, for a report; nothing if there are
+    /// none.
+    pub fn filled_in_words(&self) -> Vec<(String, String)> {
+        let kinds = [
+            ("lengths filled in", self.filled_in, "length"),
+            ("times to live filled in", self.ttls_filled_in, "time to live"),
+        ];
+        let told = kinds.into_iter().filter(|(_, gets, _)| *gets > 0);
+        let words = |gets, what| {
             format!(
-                "{} gets of the trace tell no length: they have the one that their object has \
-                 next, or had last",
-                self.filled_in
+                "{gets} gets of the trace tell no {what}: they have the one that their object has \
+                 next, or had last"
             )
         };
-        (self.filled_in > 0).then(|| ("lengths filled in".to_owned(), words()))
+        told.map(|(name, gets, what)| (name.to_owned(), words(gets, what))).collect()
     }
 
     /// Gives every object the length of its record.
@@ -191,7 +233,7 @@ impl Copies {
 
 #[cfg(test)]
 mod tests {
-    use super::Copies;
+    use super::{Copies, CopyOptions};
     use crate::policies::check::reads;
     use crate::trace::{Operation, Trace};
 
@@ -229,7 +271,7 @@ mod tests {
     #[test]
     fn a_get_that_missed_has_the_length_that_its_object_has_next() {
         let mut copies = Copies::new(trace(&[0, 1, 0, 0, 1, 0]), 1).expect("few");
-        assert_eq!(copies.filled_in_words(), None);
+        assert_eq!(copies.filled_in_words(), []);
         let lengths = [0, 0, 50, 70, 0, 0];
         for (request, bytes) in copies.originals().iter_mut().zip(lengths) {
             request.value_bytes = bytes;
@@ -238,8 +280,35 @@ mod tests {
         copies.fill_in_lengths();
         let bytes: Vec<u32> = copies.iter().map(|request| request.value_bytes).collect();
         assert_eq!(bytes, [50, 0, 50, 70, 0, 70], "of object 1 nothing is known");
-        let (_, words) = copies.filled_in_words().expect("two were filled in");
+        let (_, words) = copies.filled_in_words().pop().expect("two were filled in");
         assert!(words.starts_with("2 gets"), "{words}");
+    }
+
+    /// What such a get missed was stored for ever.
+    #[test]
+    fn a_get_has_the_time_to_live_that_its_object_has_next() {
+        let mut trace = trace(&[0, 0, 0, 0, 0, 1, 0]);
+        for (place, ttl_s) in [(1, 60), (3, 0), (5, 0)] {
+            (trace.requests[place].operation, trace.requests[place].ttl_s) =
+                (Operation::Set, ttl_s);
+        }
+        trace.requests[6].ttl_s = 5;
+        trace.requests.push(trace.requests[0]);
+        trace.requests[4].operation = Operation::Delete;
+        let copies = CopyOptions { copies: 2 }.of(trace).expect("few");
+        let ttls_s: Vec<u32> = copies.iter().step_by(2).map(|request| request.ttl_s).collect();
+        assert_eq!(ttls_s, [60, 60, 0, 0, 0, 0, 5, 0], "before a set for ever it is for ever");
+        let (_, words) = copies.filled_in_words().pop().expect("one was filled in");
+        assert!(words.starts_with("1 gets"), "{words}");
+    }
+
+    #[test]
+    fn a_get_that_no_set_follows_has_the_last_time_to_live() {
+        let mut trace = trace(&[0, 0, 0]);
+        (trace.requests[0].operation, trace.requests[0].ttl_s) = (Operation::Set, 60);
+        (trace.requests[1].operation, trace.requests[1].ttl_s) = (Operation::Add, 70);
+        let copies = CopyOptions { copies: 1 }.of(trace).expect("few");
+        assert_eq!(copies.iter().next_back().map(|request| request.ttl_s), Some(70));
     }
 
     #[test]

@@ -32,8 +32,6 @@ pub const KEY_BYTES_MIN: u16 = 14;
 pub const KEY_BYTES_MAX: u16 = 250;
 /// The longest value: the item limit leaves some room for the header and the key.
 pub const VALUE_BYTES_MAX: u32 = (1 << 20) - 512;
-/// The seed of the values of a trace: that of a workload unless it is told another.
-const SEED: u64 = 1;
 
 /// What the keys and values of a trace shall be.
 #[derive(Debug, Clone, Default, Args)]
@@ -56,12 +54,13 @@ impl Values {
     /// Random values.
     #[cfg(test)]
     pub fn random() -> Values {
-        ValueChoice::Random.load(SEED).expect("no file is needed")
+        ValueChoice::Random.load(1).expect("no file is needed")
     }
 
-    /// Reads what there is to read, and gives every request of the trace its lengths.
-    pub fn attach(options: &ValueOptions, trace: &mut Copies) -> Outcome<Values> {
-        let values = options.values.clone().unwrap_or_default().load(SEED)?;
+    /// Reads what there is to read, what else there is being made from the seed, and gives every
+    /// request of the trace its lengths.
+    pub fn attach(options: &ValueOptions, trace: &mut Copies, seed: u64) -> Outcome<Values> {
+        let values = options.values.clone().unwrap_or_default().load(seed)?;
         for request in trace.originals() {
             let key_bytes = options.key_bytes.unwrap_or(request.key_bytes);
             request.key_bytes = key_bytes.clamp(KEY_BYTES_MIN, KEY_BYTES_MAX);
@@ -129,6 +128,7 @@ mod tests {
     use crate::trace::Trace;
     use crate::trace::copies::Copies;
     use crate::trace::testing::Folder;
+    use crate::workload::requests::Requests;
 
     fn trace(objects: &[u32]) -> Trace {
         Trace { name: "t".into(), requests: reads(objects), objects: 3 }
@@ -153,13 +153,29 @@ mod tests {
     fn lengths_come_from_the_options_or_the_trace() {
         let mut without = Copies::from(trace(&[0, 1, 0]));
         let nothing = ValueOptions::default();
-        let failure = Values::attach(&nothing, &mut without).expect_err("no sizes");
+        let failure = Values::attach(&nothing, &mut without, 1).expect_err("no sizes");
         assert!(failure.to_string().contains("no sizes"), "{failure}");
         assert_eq!(failure.exit_code(), 2, "an option is missing");
         let options = ValueOptions { value_bytes: Some(30), key_bytes: Some(20), ..nothing };
-        Values::attach(&options, &mut without).expect("sizes are given");
+        Values::attach(&options, &mut without, 1).expect("sizes are given");
         assert_eq!(data_bytes(without.iter(), 3), 2 * 50);
         assert!(without.iter().all(|request| request.value_bytes == 30));
+    }
+
+    /// Values stayed the same whatever a workload's seed was.
+    #[test]
+    fn values_follow_from_the_seed() {
+        let value = |arguments: &str| {
+            let requests: Requests = arguments.parse().expect("a workload");
+            let mut trace = Copies::from(requests.read().expect("no file is needed"));
+            let options = ValueOptions::default();
+            let values = Values::attach(&options, &mut trace, requests.seed());
+            let mut value = Vec::new();
+            values.expect("it has sizes").append(0, 32, &mut value);
+            value
+        };
+        assert_ne!(value("make --requests 1 --seed 7"), value("make --requests 1"));
+        assert_eq!(value("make --requests 1 --seed 1"), value("make --requests 1"));
     }
 
     #[test]
@@ -170,7 +186,7 @@ mod tests {
             let records = Some(ValueChoice::Records(path.clone()));
             let options = ValueOptions { values: records, value_bytes, key_bytes: None };
             let mut trace = Copies::from(trace(&[0, 1, 2]));
-            Values::attach(&options, &mut trace).expect("the file is whole");
+            Values::attach(&options, &mut trace, 1).expect("the file is whole");
             trace.iter().map(|request| request.value_bytes).collect::<Vec<_>>()
         };
         assert_eq!(lengths(None), [3, 5, 3]);

@@ -71,7 +71,7 @@ pub struct Spec {
     /// Requests in each second of the trace.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: u64,
-    /// Seconds that a stored value stays valid; 0 for ever.
+    /// Seconds that a stored value stays valid, by a set or because a get missed it; 0 for ever.
     #[arg(long, default_value_t = 0)]
     pub ttl_s: u32,
     /// Whether whoever replays this stores what a get does not find.
@@ -108,8 +108,8 @@ impl Spec {
             let operation = if is_get { Operation::Get } else { Operation::Set };
             let key =
                 if is_get { chooser.read(&mut choosing) } else { chooser.write(&mut choosing) };
-            let ttl_s = if is_get { 0 } else { self.ttl_s };
-            let request = Request { operation, ttl_s, ..Request::default() };
+            // A get has one, too: what it misses is stored with it.
+            let request = Request { operation, ttl_s: self.ttl_s, ..Request::default() };
             builder
                 .push(&key, number / self.rate, request)
                 .expect("the limits of a spec are within those of a trace");
@@ -192,9 +192,7 @@ mod tests {
         // Six standard deviations of a binomial count.
         assert!(gets.abs_diff(75_000) < 822, "{gets}");
         assert_eq!(trace.requests.last().map(|last| last.time_s), Some(99));
-        assert!(
-            trace.requests.iter().all(|it| (it.ttl_s == 60) == (it.operation == Operation::Set))
-        );
+        assert!(trace.requests.iter().all(|it| it.ttl_s == 60), "what a get misses is stored");
         let reads = generate("--requests 1000 --get-share 1");
         assert!(reads.requests.iter().all(|it| it.operation == Operation::Get));
         let writes = generate("--requests 1000 --get-share 0");

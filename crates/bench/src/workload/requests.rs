@@ -20,6 +20,9 @@ use crate::trace::format::{self, Format};
 /// What a workload's description begins with.
 const MAKE: &str = "make";
 
+/// The seed of the values of a file's objects: that of a workload unless it is told another.
+const SEED: u64 = 1;
+
 /// A trace file or a workload.
 #[derive(Debug, Clone)]
 pub enum Requests {
@@ -84,6 +87,16 @@ impl Requests {
         match self {
             Requests::File(_) => true,
             Requests::Made(spec) => spec.fill_misses,
+        }
+    }
+}
+
+impl Requests {
+    /// The seed that values follow from: a workload's, and always the same with a file.
+    pub fn seed(&self) -> u64 {
+        match self {
+            Requests::File(_) => SEED,
+            Requests::Made(spec) => spec.seed,
         }
     }
 }
