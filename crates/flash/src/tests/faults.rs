@@ -178,6 +178,22 @@ fn a_sync_that_fails_while_the_tier_is_used_voids_what_was_stored_before() {
     }
 }
 
+/// The background, which said so on the device, was held up by it, and the process was killed: in
+/// the same boot nobody was told again.
+#[test]
+fn a_sync_that_fails_voids_what_was_stored_before_without_the_background() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    world.device.refuse_syncs(1);
+    world.flash.keep_reached(Reached { now: 1000, number: 1 }, false);
+    // It waits for the device with this lock.
+    let chores = lock(&world.flash.chores);
+    world.flash.sync_if_due();
+    assert!(world.flash.is_unsound(), "the device has yet to keep it");
+    drop(chores);
+    assert_eq!(world.killed().recovered().flash.stats().recovered, 0);
+}
+
 /// The note that empties its journal may be among those that were lost.
 #[test]
 fn what_was_ready_for_another_use_when_notes_were_lost_is_made_ready_again() {
