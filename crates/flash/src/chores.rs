@@ -9,6 +9,7 @@ use crate::area::Area;
 use crate::collect::Need;
 use crate::flash::State;
 use crate::list::ListedSegment;
+use crate::recover::Refusal;
 use crate::scrub::Scrub;
 use crate::stage::FAILURES_MAX;
 use crate::table;
@@ -25,6 +26,8 @@ pub(crate) struct Chores {
     pub(crate) is_collecting: bool,
     /// Of the segment that was thinned out last more moved than left the index.
     pub(crate) evicts_next: bool,
+    /// What recovery waits for.
+    pub(crate) refusal: Refusal,
     /// Where scrubbing stands.
     pub(crate) scrub: Scrub,
     /// Its steps are made by [`Flash::scrub_on`].

@@ -103,6 +103,55 @@ fn what_was_stored_last_is_found_first_and_needs_no_filter_from_then_on() {
     assert!(found(&world.recovered(), 0..KEYS - 300, 0) > (KEYS - 300) * 9 / 10);
 }
 
+/// All reads fail at once while a path is gone, and each cost a segment, which was void on the
+/// device too: of a sound device nothing was left when the path was back.
+#[test]
+fn a_device_that_does_not_read_for_a_moment_costs_nothing_of_what_is_found() {
+    let all = found(&killed().recovered(), 0..KEYS, 0);
+    let mut world = killed();
+    let segments = world.flash.stats().segments_found;
+    assert!(world.flash.recover(&world.index, world.now));
+    world.device.refuses_reads.store(true, Ordering::Relaxed);
+    for second in 1..8 {
+        world.now += 1;
+        // In the first the rest of what is read at once; the others of a second ask nothing.
+        (0..100).for_each(|_| _ = world.flash.recover(&world.index, world.now));
+        assert!(!world.flash.recover(&world.index, world.now) && world.flash.is_recovering());
+        assert_eq!(world.flash.stats().io_errors, second);
+    }
+    world.device.refuses_reads.store(false, Ordering::Relaxed);
+    world.now += 1;
+    let world = world.recovered();
+    assert!(!world.flash.is_recovering());
+    let stats = world.flash.stats();
+    assert_eq!((stats.damaged, stats.segments_written), (0, segments));
+    assert_eq!(found(&world, 0..KEYS, 0), all);
+    assert_eq!(found(&world.killed().recovered(), 0..KEYS, 0), all);
+}
+
+#[test]
+fn a_segment_that_is_refused_for_long_is_given_up_and_those_behind_it_are_found() {
+    let all = found(&killed().recovered(), 0..KEYS, 0);
+    let mut world = killed();
+    let segments = world.flash.stats().segments_found;
+    let newest = lock(&world.flash.writer).found.back().expect("some were found").segment;
+    let journal = world.flash.geometry.journal_at(newest) / PAGE_BYTES as u64;
+    world.device.make_unreadable(journal..journal + 1);
+    let mut seconds = 0;
+    while world.flash.is_recovering() {
+        world = world.recovered();
+        world.now += 1;
+        seconds += 1;
+    }
+    let stats = world.flash.stats();
+    // Whose journals are on the page.
+    let lost = segments - stats.segments_written;
+    assert_eq!((stats.damaged, stats.io_errors), (lost, 8 * lost));
+    assert!((1..segments / 2).contains(&lost) && seconds == 7 * lost + 1, "{lost}, {seconds}");
+    let left = found(&world, 0..KEYS, 0);
+    assert!(left < all && left >= all * (segments - lost) / segments - 60, "{left} of {all}");
+}
+
 /// A segment was written, and the process killed before that was noted. The next one gave the same
 /// segment the same sequence, the drive lost what it wrote there, and an older value of each key
 /// was sound where it lay.
