@@ -33,7 +33,7 @@ use crate::list::ListedSegment;
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
 use crate::stats::Counters;
-use crate::superblock::{NoSuperblock, Superblock};
+use crate::superblock::{NoSuperblock, SEQUENCE_MAX, Superblock};
 use crate::sync::Syncing;
 use crate::table::Entry;
 use crate::watermarks::Watermarks;
@@ -51,11 +51,17 @@ const BLANK_PAGES: usize = (1 << 20) / PAGE_BYTES;
 const UNIT_PAGES_MAX: usize = 4;
 
 /// So often at most was all of a device written since the kernel last wrote its notes back, which
-/// it does after half a minute. After a kill it is some buffers. Of 2^60 sequences a start takes
-/// 2^29 at the most.
+/// it does after half a minute. After a kill it is some buffers.
 const ROUNDS_UNKNOWN: u64 = 4;
 
+/// A start skips fewer sequences than this beside those, by chance. More would not help: what tells
+/// units and notes of one sequence from those of another has 32 bits. Of 2^60 sequences a start
+/// takes 2^33 at the most, as long as fewer segments are opened until the next.
+const SKIPPED_BY_CHANCE: u64 = 1 << 32;
+
 const _: () = assert!(TABLE_STEP_BYTES.is_multiple_of(ENTRY_BYTES));
+const _: () = assert!(ROUNDS_UNKNOWN << u32::BITS < SEQUENCE_MAX >> 20);
+const _: () = assert!(SKIPPED_BY_CHANCE < SEQUENCE_MAX >> 20);
 
 /// Why a device cannot be used.
 #[derive(Debug)]
@@ -191,7 +197,7 @@ impl Flash {
         let dictionaries = geometry.dictionaries(settings.level);
         let counters = Counters::default();
         let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found, &counters)?;
-        let next = next_sequence(&geometry, next, &before, &flushed);
+        let next = next_sequence(&geometry, next, &before, &flushed) + chance(settings);
         let first = found.front().map(|found| found.entry.sequence);
         let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
         let changes_life = if unsettled.is_empty() { next } else { before.changes_life };
@@ -387,7 +393,9 @@ fn doubt(
 /// What the first segment that is opened gets: more than any segment has, and than all that the
 /// first page names. And more than those can have had that were written, and of which nothing is
 /// noted because the process was killed or the machine has crashed: their units would be sound in
-/// the next segment with the same sequence, if the device lost what is written there then.
+/// the next segment with the same sequence, if the device lost what is written there then. Two
+/// processes that were killed one after the other may have left the same names here: so whoever
+/// begins skips some more, by [`chance`].
 fn next_sequence(
     geometry: &Geometry,
     next: u64,
@@ -404,12 +412,23 @@ fn next_sequence(
     next + ROUNDS_UNKNOWN * u64::from(geometry.segments)
 }
 
+/// How many sequences a process skips.
+fn chance(settings: &Settings) -> u64 {
+    drawn(settings) % SKIPPED_BY_CHANCE
+}
+
 /// Where sequences begin on a device of which nobody knows which it has had: by chance, far above
 /// those that a device comes to from 1 on, and with room for as many again.
 fn anew_above(settings: &Settings) -> u64 {
     const ANEW_FROM: u64 = 1 << 56;
+    ANEW_FROM + drawn(settings) % ANEW_FROM
+}
+
+/// A number that another process has another of: its caller draws a seed anew, also for a device
+/// that has one.
+fn drawn(settings: &Settings) -> u64 {
     let (seed, _) = settings.hash_seed.split_first_chunk().expect("a seed is longer");
-    ANEW_FROM + mix(u64::from_le_bytes(*seed)) % ANEW_FROM
+    mix(u64::from_le_bytes(*seed))
 }
 
 /// Makes sure that what was written outlasts the machine. A device that does not sync may have lost

@@ -179,6 +179,30 @@ fn what_a_killed_process_left_unnoted_is_not_taken_for_what_a_drive_has_lost() {
     assert_eq!(found(&world, 0..count, 1), 0);
 }
 
+/// Of two processes that were killed one after the other, behind one that was killed while it still
+/// recovered, the second began with the sequence of the first, which nothing on the device named.
+#[test]
+fn what_was_left_unnoted_behind_a_recovery_is_not_taken_for_what_a_drive_has_lost() {
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
+    let world = world.killed_drawing(1).recovered();
+    let mut end = KEYS;
+    while !world.flash.has_waiting() {
+        world.put(end, &value_of(end, 0));
+        end += 1;
+    }
+    world.device.refuse_notes(1);
+    world.flash.write_full(&world.index);
+    let world = world.killed_drawing(2).recovered();
+    world.device.loses_pages.store(true, Ordering::Relaxed);
+    (KEYS..end).for_each(|number| world.put(number, &value_of(number, 1)));
+    let written = world.flash.stats().segments_written;
+    world.flash.write_full(&world.index);
+    assert_eq!(world.flash.stats().segments_written, written + 1);
+    let in_buffers = found(&world, KEYS..end, 1);
+    assert!(in_buffers < (end - KEYS) / 2, "{in_buffers} of {}", end - KEYS);
+}
+
 /// A close went on until all was found. On a large device that took longer than whoever stops a
 /// process waits; it was killed then, and if the machine was started anew, all was void.
 #[test]
