@@ -171,10 +171,7 @@ impl Flash {
     /// page is a tier's and damaged. What was stored on it is found by [`Flash::recover`]. A device
     /// that is refused is left as it is.
     pub fn open(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
-        let mut page = [0; PAGE_BYTES];
-        if device.pages() > 0 {
-            device.read_note(0, &mut page)?;
-        }
+        let page = read_first(&*device)?;
         let before = match Superblock::decode(&page) {
             Ok(superblock) => superblock,
             Err(NoSuperblock::Blank) if is_blank(&*device)? => {
@@ -193,9 +190,10 @@ impl Flash {
         let is_trusted = doubt.is_none();
         let flushed = flushed.unwrap_or_default();
         let counts = |sequence| is_trusted && before.counts(sequence);
-        let (mut found, next) = read_table(&*device, &geometry, counts)?;
+        let (mut found, next, damaged) = read_table(&*device, &geometry, counts)?;
         let dictionaries = geometry.dictionaries(settings.level);
         let counters = Counters::default();
+        counters.damaged.add(if is_trusted { damaged } else { 0 });
         let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found, &counters)?;
         let next = next_sequence(&geometry, next, &before, &flushed) + chance(settings);
         let first = found.front().map(|found| found.entry.sequence);
@@ -266,7 +264,7 @@ impl Flash {
         geometry: Geometry,
         next_min: u64,
     ) -> Result<Self, OpenError> {
-        let (found, next) = read_table(&*device, &geometry, |_| false)?;
+        let (found, next, _) = read_table(&*device, &geometry, |_| false)?;
         let next = next.max(next_min);
         let superblock = Superblock {
             segment_bytes: settings.segment_bytes as u32,
@@ -452,19 +450,44 @@ fn is_blank(device: &dyn Device) -> io::Result<bool> {
     Ok(pages.bytes().iter().all(|&byte| byte == 0))
 }
 
+/// Reads the first page; once more if what is there is not sound, for all that a device holds
+/// hangs on it.
+fn read_first(device: &dyn Device) -> io::Result<[u8; PAGE_BYTES]> {
+    let mut page = [0; PAGE_BYTES];
+    if device.pages() > 0 {
+        device.read_note(0, &mut page)?;
+        if Superblock::decode(&page).is_err() || flushed::decode(&page).is_err() {
+            device.read_note(0, &mut page)?;
+        }
+    }
+    Ok(page)
+}
+
+/// Reads entries of the segment table, once more if any is damaged, and returns how many are.
+fn read_entries(device: &dyn Device, at: u64, bytes: &mut [u8]) -> io::Result<u64> {
+    let is_damaged =
+        |bytes: &&[u8]| Entry::decode(bytes).is_none() && bytes.iter().any(|&byte| byte != 0);
+    let count = |bytes: &[u8]| bytes.chunks_exact(ENTRY_BYTES).filter(is_damaged).count() as u64;
+    device.read_note(at, bytes)?;
+    if count(bytes) > 0 {
+        device.read_note(at, bytes)?;
+    }
+    Ok(count(bytes))
+}
+
 /// Reads the segment table, zeroes the entries that do not count, and returns the others in the
-/// order of their sequences, and a sequence above all that were there.
+/// order of their sequences, a sequence above all that were there, and how many were damaged.
 fn read_table(
     device: &dyn Device,
     geometry: &Geometry,
     counts: impl Fn(u64) -> bool,
-) -> io::Result<(VecDeque<ListedSegment>, u64)> {
-    let (mut found, mut next) = (Vec::new(), 1);
+) -> io::Result<(VecDeque<ListedSegment>, u64, u64)> {
+    let (mut found, mut next, mut damaged) = (Vec::new(), 1, 0);
     let mut bytes = vec![0; geometry.segments as usize * ENTRY_BYTES];
     let mut segment = 0;
     for bytes in bytes.chunks_mut(TABLE_STEP_BYTES) {
         let at = geometry.entry_at(segment);
-        device.read_note(at, bytes)?;
+        damaged += read_entries(device, at, bytes)?;
         let mut is_changed = false;
         for bytes in bytes.chunks_exact_mut(ENTRY_BYTES) {
             let entry = Entry::decode(bytes);
@@ -482,12 +505,12 @@ fn read_table(
         }
     }
     found.sort_unstable_by_key(|found| found.entry.sequence);
-    Ok((found.into(), next))
+    Ok((found.into(), next, damaged))
 }
 
 /// Reads the dictionaries that segments name, and returns the one that the latest of them does. A
-/// segment whose dictionary is damaged is void, and so is one whose dictionary cannot be read, also
-/// when that is tried again: nothing names its slot then, and the next dictionary is written there.
+/// segment is void whose dictionary is damaged or cannot be read, also when that is tried again:
+/// nothing names its slot then, and the next dictionary is written there.
 fn read_dictionaries(
     device: &dyn Device,
     geometry: &Geometry,
@@ -502,10 +525,16 @@ fn read_dictionaries(
             continue;
         };
         let read = || dictionaries.read(device, number, current.is_none());
-        let known = read().or_else(|_| read()).unwrap_or_else(|_| {
-            counters.io_errors.add(1);
-            Err(Damaged)
-        });
+        let mut known = read();
+        if !matches!(known, Ok(Ok(_))) {
+            known = read();
+        }
+        match known {
+            Ok(Ok(_)) => {}
+            Ok(Err(Damaged)) => counters.damaged.add(1),
+            Err(_) => counters.io_errors.add(1),
+        }
+        let known = known.unwrap_or(Err(Damaged));
         *outcome = Some(known.is_ok());
         current = current.or(known.ok());
     }

@@ -113,7 +113,12 @@ impl Flash {
                 (writer.found.pop_back(), writer.flushes)
             };
             let Some(found) = found else { break };
-            match self.read_found(found) {
+            let mut read = self.read_found(found);
+            if matches!(read, Err(Unread::Damaged)) {
+                // What was misread once is not yet lost.
+                read = self.read_found(found);
+            }
+            match read {
                 Ok((items, dead)) => self.give(found, &items, &dead, flushes, links),
                 Err(Unread::Refused) if chores.refusal.note(&found, now) => {
                     self.put_back(found, flushes);

@@ -129,6 +129,37 @@ fn a_device_that_does_not_read_for_a_moment_costs_nothing_of_what_is_found() {
     assert_eq!(found(&world.killed().recovered(), 0..KEYS, 0), all);
 }
 
+/// What was damaged of the segment table was made void without a word, and what was misread once of
+/// that, of a journal, an item table or the first page was void as well.
+#[test]
+fn what_is_misread_once_costs_nothing_and_what_is_damaged_is_counted() {
+    let all = found(&killed().recovered(), 0..KEYS, 0);
+    let places = |world: &World| {
+        let geometry = world.flash.geometry;
+        let newest = *lock(&world.flash.writer).found.back().expect("some were found");
+        let end = (newest.segment + 1) as u64 * geometry.segment_bytes as u64;
+        let end = geometry.page_of(0) * PAGE_BYTES as u64 + end;
+        [100, 130, geometry.entry_at(newest.segment), geometry.journal_at(newest.segment), end - 1]
+    };
+    let count = places(&killed()).len();
+    for place in 0..count {
+        let world = killed();
+        let at = places(&world)[place];
+        // Something is to be read of what was flushed.
+        assert!(world.flush_prefix(b"other"));
+        world.device.misread_once(at);
+        let world = world.killed().recovered();
+        assert_eq!((world.flash.stats().damaged, world.flash.doubt()), (0, None), "{place}");
+        assert_eq!(found(&world, 0..KEYS, 0), all, "{place}");
+        if place > 1 {
+            world.device.change(|bytes| bytes[at as usize] ^= 1);
+            let world = world.killed().recovered();
+            let left = found(&world, 0..KEYS, 0);
+            assert!(world.flash.stats().damaged == 1 && left < all && left + 100 > all, "{left}");
+        }
+    }
+}
+
 #[test]
 fn a_segment_that_is_refused_for_long_is_given_up_and_those_behind_it_are_found() {
     let all = found(&killed().recovered(), 0..KEYS, 0);
