@@ -185,9 +185,12 @@ impl Flash {
             let dictionaries = &self.dictionaries;
             let decoded =
                 unit::decode(origin, dictionaries, unit, raw_bytes_max, &mut decoder, &mut raw);
+            if decoded.is_err() {
+                self.counters.damaged.add(1);
+            }
             let mut rows = Rows::new(if decoded.is_ok() { &raw } else { &[] });
             for item in items {
-                // What is damaged nobody finds anyway.
+                // What is damaged may be of the prefix, and be read soundly when the flush is over.
                 let takes = |row: Row<'_>| self.flushed.takes(origin.sequence, granule, row.key);
                 if rows.next_row().map_or(true, takes) {
                     self.scrub_item(segment, item, links);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use ::io::device::PAGE_BYTES;
+
 use super::cases::{fill_a_segment, get, look, place};
 use super::world::{key, value};
 use super::{World, hash};
@@ -239,6 +241,22 @@ fn a_segment_that_cannot_be_read_is_given_up_and_keeps_no_flush_from_ending() {
         let again = found(&world.killed().recovered(), 0..count);
         assert!(again.len() > 50 && again.iter().all(|number| left.contains(number)));
     }
+}
+
+/// All that is in the unit goes, whatever its prefix, and nothing said so.
+#[test]
+fn a_unit_that_scrubbing_finds_damaged_is_counted() {
+    let world = World::new(PAGES);
+    fill_a_segment(&world, 500);
+    assert_eq!(world.flash.stats().segments_written, 1);
+    let spot = world.flash.geometry.locate(place(&world, 5).expect("it is there")).expect("sealed");
+    let at = world.flash.geometry.page_of(spot.segment) as usize * PAGE_BYTES
+        + world.flash.geometry.offset_of(spot.granule);
+    world.device.change(|bytes| bytes[at + 50] ^= 1);
+    assert!(world.flush_prefix(b"key-1"));
+    scrub(&world);
+    assert_eq!((world.flash.stats().damaged, place(&world, 5)), (1, None));
+    assert!(found(&world, 5..6).is_empty());
 }
 
 /// Nothing is written, and the flush is over all the same.
