@@ -92,6 +92,28 @@ fn what_died_without_a_note_voids_the_device() {
     assert_eq!(world.flash.stats().recovered, 0);
 }
 
+/// The segments that were open went on being filled: what came when the device had long been in
+/// order was not believed at the next start, and that was what a clean stop had saved.
+#[test]
+fn what_comes_behind_a_note_that_all_is_void_is_believed() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    let open = || lock(&world.flash.writer).streams.iter().any(|stream| stream.open.is_some());
+    assert!(open());
+    // The death of what it is, and that its segment is not to be believed.
+    world.device.refuse_notes(2);
+    world.delete(0);
+    assert!(!world.flash.is_unsound(), "the next note has made all void");
+    world.flash.maintain(&world.index, world.now);
+    assert!(!open());
+    (5_000..5_020).for_each(|number| world.put(number, b"what comes next"));
+    let stats = world.flash.stats();
+    assert_eq!((stats.io_errors, stats.dropped), (2, 0));
+    let world = world.reopened().recovered();
+    assert!((5_000..5_020).all(|number| get(&world, number).is_some()));
+    assert!((0..100).all(|number| get(&world, number).is_none()));
+}
+
 /// The device was made void by the background only, some time after the flush was acknowledged.
 #[test]
 fn a_flush_that_cannot_be_noted_voids_the_device_before_it_returns() {
@@ -316,8 +338,11 @@ fn a_device_that_takes_no_note_at_all_is_unsound_until_it_does() {
             refuse(&world.device.refuses_notes, false);
             world.maintain();
             assert!(!world.flash.is_unsound());
+            // What has no unit yet comes into a segment that is opened from now on.
+            let staged = world.index.state().places().filter(|place| place.is_staged()).count();
             assert_eq!(world.flash.close(&world.index), Ok(()));
-            assert_eq!(world.killed().recovered().flash.stats().recovered, 0);
+            let world = world.killed().recovered();
+            assert_eq!((world.flash.stats().recovered, get(&world, 0)), (staged as u64, None));
         } else {
             assert_eq!(world.flash.close(&world.index), Err(CloseError::Unsound));
         }
