@@ -9,6 +9,7 @@ use crate::area::Area;
 use crate::collect::Need;
 use crate::flash::State;
 use crate::list::ListedSegment;
+use crate::recover::Refusal;
 use crate::scrub::Scrub;
 use crate::stage::FAILURES_MAX;
 use crate::table;
@@ -25,6 +26,8 @@ pub(crate) struct Chores {
     pub(crate) is_collecting: bool,
     /// Of the segment that was thinned out last more moved than left the index.
     pub(crate) evicts_next: bool,
+    /// What recovery waits for.
+    pub(crate) refusal: Refusal,
     /// Where scrubbing stands.
     pub(crate) scrub: Scrub,
     /// Its steps are made by [`Flash::scrub_on`].
@@ -83,6 +86,7 @@ impl Flash {
         if self.unsound.load(Ordering::Relaxed) {
             self.void_device();
         }
+        self.freeze_void();
         let segment = {
             let mut writer = lock(&self.writer);
             if writer.failures < FAILURES_MAX {
@@ -100,6 +104,27 @@ impl Flash {
         match tried {
             Ok(()) => writer.failures = 0,
             Err(_) => self.counters.io_errors.add(1),
+        }
+    }
+
+    /// Lets the open segments wait to be written that a note has made void: what they took from now
+    /// on the next start would not believe either. Where the device does not take that note, or no
+    /// segments, nothing new comes in, and what is there had better stay in memory.
+    fn freeze_void(&self) {
+        // Whoever has this lock may be waiting for the device: not under the writer's.
+        let void_below = lock(&self.superblock).void_below;
+        if self.unsound.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut writer = lock(&self.writer);
+        if writer.failures >= FAILURES_MAX {
+            return;
+        }
+        for area in Area::ALL {
+            let open = writer.stream(area).open.as_ref();
+            if open.is_some_and(|open| open.sequence < void_below) {
+                self.freeze(&mut writer, area);
+            }
         }
     }
 

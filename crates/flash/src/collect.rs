@@ -141,6 +141,28 @@ impl Flash {
         }
     }
 
+    /// Takes what nobody can read out of use: what the item table of its segment names leaves the
+    /// index, or else all that lies there. The lock of chores is held. `false` if the device
+    /// refuses.
+    pub(crate) fn give_up(
+        &self,
+        chores: &mut Chores,
+        links: &dyn Links,
+        listed: ListedSegment,
+    ) -> bool {
+        let flushes = {
+            let mut writer = lock(&self.writer);
+            let written = &mut writer.stream(listed.entry.area).written;
+            if written.take(listed.entry.sequence).is_none() {
+                // A flush of everything has freed it.
+                return true;
+            }
+            writer.flushes
+        };
+        let victim = Victim { listed, flushes, moves: false, hot_accesses: None };
+        self.clear(chores, links, 0, victim)
+    }
+
     /// Moves what is to move out of a segment, and frees it. `false` if the device refuses.
     fn clear(&self, chores: &mut Chores, links: &dyn Links, now: u32, mut victim: Victim) -> bool {
         let segment = victim.listed.segment;

@@ -51,7 +51,9 @@ pub struct Settings {
     /// Bytes of the longest dictionary that units are compressed with; 0: none is trained. A device
     /// has room for 8 of a 256th of its size each, 64 KiB at most.
     pub dictionary_bytes: usize,
-    /// The seed of the hashes, for a new device; an old one has its own ([`Flash::hash_seed`]).
+    /// The seed of the hashes, for a new device; an old one has its own ([`Flash::hash_seed`]). It
+    /// is to be drawn anew by each process all the same: on an old device it says by chance with
+    /// which sequence segments begin.
     pub hash_seed: [u8; 16],
     /// What tells the function that hashes keys from every other, whatever the seed: of a device
     /// that was last opened with another one nothing is believed. 0 from callers whose function

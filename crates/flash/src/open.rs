@@ -33,7 +33,7 @@ use crate::list::ListedSegment;
 use crate::partition::HotTarget;
 use crate::sampling::Sampling;
 use crate::stats::Counters;
-use crate::superblock::{NoSuperblock, Superblock};
+use crate::superblock::{NoSuperblock, SEQUENCE_MAX, Superblock};
 use crate::sync::Syncing;
 use crate::table::Entry;
 use crate::watermarks::Watermarks;
@@ -51,11 +51,17 @@ const BLANK_PAGES: usize = (1 << 20) / PAGE_BYTES;
 const UNIT_PAGES_MAX: usize = 4;
 
 /// So often at most was all of a device written since the kernel last wrote its notes back, which
-/// it does after half a minute. After a kill it is some buffers. Of 2^60 sequences a start takes
-/// 2^29 at the most.
+/// it does after half a minute. After a kill it is some buffers.
 const ROUNDS_UNKNOWN: u64 = 4;
 
+/// A start skips fewer sequences than this beside those, by chance. More would not help: what tells
+/// units and notes of one sequence from those of another has 32 bits. Of 2^60 sequences a start
+/// takes 2^33 at the most, as long as fewer segments are opened until the next.
+const SKIPPED_BY_CHANCE: u64 = 1 << 32;
+
 const _: () = assert!(TABLE_STEP_BYTES.is_multiple_of(ENTRY_BYTES));
+const _: () = assert!(ROUNDS_UNKNOWN << u32::BITS < SEQUENCE_MAX >> 20);
+const _: () = assert!(SKIPPED_BY_CHANCE < SEQUENCE_MAX >> 20);
 
 /// Why a device cannot be used.
 #[derive(Debug)]
@@ -165,10 +171,7 @@ impl Flash {
     /// page is a tier's and damaged. What was stored on it is found by [`Flash::recover`]. A device
     /// that is refused is left as it is.
     pub fn open(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
-        let mut page = [0; PAGE_BYTES];
-        if device.pages() > 0 {
-            device.read_note(0, &mut page)?;
-        }
+        let page = read_first(&*device)?;
         let before = match Superblock::decode(&page) {
             Ok(superblock) => superblock,
             Err(NoSuperblock::Blank) if is_blank(&*device)? => {
@@ -187,11 +190,12 @@ impl Flash {
         let is_trusted = doubt.is_none();
         let flushed = flushed.unwrap_or_default();
         let counts = |sequence| is_trusted && before.counts(sequence);
-        let (mut found, next) = read_table(&*device, &geometry, counts)?;
+        let (mut found, next, damaged) = read_table(&*device, &geometry, counts)?;
         let dictionaries = geometry.dictionaries(settings.level);
         let counters = Counters::default();
+        counters.damaged.add(if is_trusted { damaged } else { 0 });
         let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found, &counters)?;
-        let next = next_sequence(&geometry, next, &before, &flushed);
+        let next = next_sequence(&geometry, next, &before, &flushed) + chance(settings);
         let first = found.front().map(|found| found.entry.sequence);
         let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
         let changes_life = if unsettled.is_empty() { next } else { before.changes_life };
@@ -260,7 +264,7 @@ impl Flash {
         geometry: Geometry,
         next_min: u64,
     ) -> Result<Self, OpenError> {
-        let (found, next) = read_table(&*device, &geometry, |_| false)?;
+        let (found, next, _) = read_table(&*device, &geometry, |_| false)?;
         let next = next.max(next_min);
         let superblock = Superblock {
             segment_bytes: settings.segment_bytes as u32,
@@ -387,7 +391,9 @@ fn doubt(
 /// What the first segment that is opened gets: more than any segment has, and than all that the
 /// first page names. And more than those can have had that were written, and of which nothing is
 /// noted because the process was killed or the machine has crashed: their units would be sound in
-/// the next segment with the same sequence, if the device lost what is written there then.
+/// the next segment with the same sequence, if the device lost what is written there then. Two
+/// processes that were killed one after the other may have left the same names here: so whoever
+/// begins skips some more, by [`chance`].
 fn next_sequence(
     geometry: &Geometry,
     next: u64,
@@ -404,12 +410,23 @@ fn next_sequence(
     next + ROUNDS_UNKNOWN * u64::from(geometry.segments)
 }
 
+/// How many sequences a process skips.
+fn chance(settings: &Settings) -> u64 {
+    drawn(settings) % SKIPPED_BY_CHANCE
+}
+
 /// Where sequences begin on a device of which nobody knows which it has had: by chance, far above
 /// those that a device comes to from 1 on, and with room for as many again.
 fn anew_above(settings: &Settings) -> u64 {
     const ANEW_FROM: u64 = 1 << 56;
+    ANEW_FROM + drawn(settings) % ANEW_FROM
+}
+
+/// A number that another process has another of: its caller draws a seed anew, also for a device
+/// that has one.
+fn drawn(settings: &Settings) -> u64 {
     let (seed, _) = settings.hash_seed.split_first_chunk().expect("a seed is longer");
-    ANEW_FROM + mix(u64::from_le_bytes(*seed)) % ANEW_FROM
+    mix(u64::from_le_bytes(*seed))
 }
 
 /// Makes sure that what was written outlasts the machine. A device that does not sync may have lost
@@ -433,19 +450,44 @@ fn is_blank(device: &dyn Device) -> io::Result<bool> {
     Ok(pages.bytes().iter().all(|&byte| byte == 0))
 }
 
+/// Reads the first page; once more if what is there is not sound, for all that a device holds
+/// hangs on it.
+fn read_first(device: &dyn Device) -> io::Result<[u8; PAGE_BYTES]> {
+    let mut page = [0; PAGE_BYTES];
+    if device.pages() > 0 {
+        device.read_note(0, &mut page)?;
+        if Superblock::decode(&page).is_err() || flushed::decode(&page).is_err() {
+            device.read_note(0, &mut page)?;
+        }
+    }
+    Ok(page)
+}
+
+/// Reads entries of the segment table, once more if any is damaged, and returns how many are.
+fn read_entries(device: &dyn Device, at: u64, bytes: &mut [u8]) -> io::Result<u64> {
+    let is_damaged =
+        |bytes: &&[u8]| Entry::decode(bytes).is_none() && bytes.iter().any(|&byte| byte != 0);
+    let count = |bytes: &[u8]| bytes.chunks_exact(ENTRY_BYTES).filter(is_damaged).count() as u64;
+    device.read_note(at, bytes)?;
+    if count(bytes) > 0 {
+        device.read_note(at, bytes)?;
+    }
+    Ok(count(bytes))
+}
+
 /// Reads the segment table, zeroes the entries that do not count, and returns the others in the
-/// order of their sequences, and a sequence above all that were there.
+/// order of their sequences, a sequence above all that were there, and how many were damaged.
 fn read_table(
     device: &dyn Device,
     geometry: &Geometry,
     counts: impl Fn(u64) -> bool,
-) -> io::Result<(VecDeque<ListedSegment>, u64)> {
-    let (mut found, mut next) = (Vec::new(), 1);
+) -> io::Result<(VecDeque<ListedSegment>, u64, u64)> {
+    let (mut found, mut next, mut damaged) = (Vec::new(), 1, 0);
     let mut bytes = vec![0; geometry.segments as usize * ENTRY_BYTES];
     let mut segment = 0;
     for bytes in bytes.chunks_mut(TABLE_STEP_BYTES) {
         let at = geometry.entry_at(segment);
-        device.read_note(at, bytes)?;
+        damaged += read_entries(device, at, bytes)?;
         let mut is_changed = false;
         for bytes in bytes.chunks_exact_mut(ENTRY_BYTES) {
             let entry = Entry::decode(bytes);
@@ -463,12 +505,12 @@ fn read_table(
         }
     }
     found.sort_unstable_by_key(|found| found.entry.sequence);
-    Ok((found.into(), next))
+    Ok((found.into(), next, damaged))
 }
 
 /// Reads the dictionaries that segments name, and returns the one that the latest of them does. A
-/// segment whose dictionary is damaged is void, and so is one whose dictionary cannot be read, also
-/// when that is tried again: nothing names its slot then, and the next dictionary is written there.
+/// segment is void whose dictionary is damaged or cannot be read, also when that is tried again:
+/// nothing names its slot then, and the next dictionary is written there.
 fn read_dictionaries(
     device: &dyn Device,
     geometry: &Geometry,
@@ -483,10 +525,16 @@ fn read_dictionaries(
             continue;
         };
         let read = || dictionaries.read(device, number, current.is_none());
-        let known = read().or_else(|_| read()).unwrap_or_else(|_| {
-            counters.io_errors.add(1);
-            Err(Damaged)
-        });
+        let mut known = read();
+        if !matches!(known, Ok(Ok(_))) {
+            known = read();
+        }
+        match known {
+            Ok(Ok(_)) => {}
+            Ok(Err(Damaged)) => counters.damaged.add(1),
+            Err(_) => counters.io_errors.add(1),
+        }
+        let known = known.unwrap_or(Err(Damaged));
         *outcome = Some(known.is_ok());
         current = current.or(known.ok());
     }

@@ -17,6 +17,11 @@
 //! settled when the index has been given its items, and what it did not take is journalled, or when
 //! its table entry is zeroed. Only then does the range of unsettled sequences end below it: it
 //! shrinks from above, and what this process stores lies above it from the beginning.
+//!
+//! A device that refuses a read says nothing of what is there: its path may be gone for a moment,
+//! and all reads fail at once meanwhile, of the soundest segments. So whoever recovers waits, and
+//! asks for the same segment again in another second; only after [`TRIES_MAX`] of these is it given
+//! up. Those behind it wait too, because what is not found yet has to be older than what is.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -38,17 +43,61 @@ const ITEMS_A_LOCK: usize = 256;
 /// So often an index that is full is asked to make room for the items of a segment, one after
 /// another of which found none.
 const ROOM_ATTEMPTS: usize = 16;
+/// So many seconds a segment is asked for that the device does not give, one read in each. A path
+/// that comes back later than that has cost a segment each time, of which a device has thousands;
+/// and a page that is bad for good holds up all behind it no longer.
+const TRIES_MAX: u32 = 8;
+
+/// A segment that was found, and the device has refused; the default is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Refusal {
+    sequence: u64,
+    /// When it was last asked for, in seconds,
+    now: u32,
+    /// and how often.
+    tries: u32,
+}
+
+impl Refusal {
+    /// Whether this segment is not asked for again before another second.
+    fn holds(&self, found: &ListedSegment, now: u32) -> bool {
+        self.sequence == found.entry.sequence && self.now == now
+    }
+
+    /// Takes note that a segment was refused. Returns whether it is asked for again.
+    fn note(&mut self, found: &ListedSegment, now: u32) -> bool {
+        let sequence = found.entry.sequence;
+        let before = if self.sequence == sequence { self.tries } else { 0 };
+        *self = Self { sequence, now, tries: before + 1 };
+        self.tries < TRIES_MAX
+    }
+}
+
+/// Why nobody knows what is in a segment.
+enum Unread {
+    /// The device does not say.
+    Refused,
+    Damaged,
+}
+
+impl From<Damaged> for Unread {
+    fn from(_: Damaged) -> Self {
+        Self::Damaged
+    }
+}
 
 impl Flash {
     /// Gives the index the items of the next few segments of those found at the start, the newest
-    /// first. `true` while there are more, unless the tier is closed: what the device says then is
-    /// synced, and nothing may be added to it. What has expired by `now` is found so when it is
-    /// read.
-    pub fn recover(&self, links: &dyn Links, _now: u32) -> bool {
-        let _chores = lock(&self.chores);
+    /// first. `true` while there are more that have not to wait for another second, because the
+    /// device refuses to read ([`Flash::is_recovering`] says whether there are any). Nothing is
+    /// done once the tier is closed: what the device says then is synced, and nothing may be added
+    /// to it. What has expired by `now` is found so when it is read.
+    pub fn recover(&self, links: &dyn Links, now: u32) -> bool {
+        let mut chores = lock(&self.chores);
         if lock(&self.writer).is_closed {
             return false;
         }
+        let mut waits = false;
         for _ in 0..SEGMENTS_A_CALL {
             if !links.takes_found() {
                 self.forgo_found();
@@ -56,12 +105,25 @@ impl Flash {
             }
             let (found, flushes) = {
                 let mut writer = lock(&self.writer);
+                let next = writer.found.back();
+                waits = next.is_some_and(|found| chores.refusal.holds(found, now));
+                if waits {
+                    break;
+                }
                 (writer.found.pop_back(), writer.flushes)
             };
             let Some(found) = found else { break };
-            match self.read_found(found) {
+            let mut read = self.read_found(found);
+            if matches!(read, Err(Unread::Damaged)) {
+                // What was misread once is not yet lost.
+                read = self.read_found(found);
+            }
+            match read {
                 Ok((items, dead)) => self.give(found, &items, &dead, flushes, links),
-                Err(Damaged) => {
+                Err(Unread::Refused) if chores.refusal.note(&found, now) => {
+                    self.put_back(found, flushes);
+                }
+                Err(Unread::Refused | Unread::Damaged) => {
                     self.counters.damaged.add(1);
                     self.give(found, &[], &Dead::none(), flushes, links);
                 }
@@ -82,11 +144,22 @@ impl Flash {
         if !is_more {
             self.end_changes();
         }
-        is_more
+        is_more && !waits
+    }
+
+    /// Leaves a segment that was taken to be found for another time, unless it was flushed.
+    fn put_back(&self, found: ListedSegment, flushes: u64) {
+        let mut writer = lock(&self.writer);
+        if writer.flushes == flushes {
+            writer.found.push_back(found);
+        } else {
+            self.reject(found.segment);
+            self.free_segment(&mut writer, found.segment);
+        }
     }
 
     /// The item table and the journal of a segment. One that is distrusted is read as empty.
-    fn read_found(&self, found: ListedSegment) -> Result<(Vec<Item>, Dead), Damaged> {
+    fn read_found(&self, found: ListedSegment) -> Result<(Vec<Item>, Dead), Unread> {
         let table_pages = (found.entry.table_bytes as usize).div_ceil(PAGE_BYTES);
         let before = self.geometry.segment_pages().checked_sub(table_pages).ok_or(Damaged)?;
         let mut bytes = vec![0; self.geometry.journal_bytes()];
@@ -96,7 +169,7 @@ impl Flash {
         let read = self.device.read_note(journal_at, &mut bytes);
         if read.and_then(|()| self.device.read(page, pages.as_pages_mut())).is_err() {
             self.counters.io_errors.add(1);
-            return Err(Damaged);
+            return Err(Unread::Refused);
         }
         match dead::read(&bytes, found.entry.sequence)? {
             Found::Distrusted => {

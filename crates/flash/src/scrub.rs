@@ -12,8 +12,9 @@
 //! the flushes of the pass have taken was there before they returned, and so before the pass began,
 //! while the units that come later are not theirs. A death is noted in the segment's journal, which
 //! counts when the segment has been written. A segment that waits to be written, or for recovery,
-//! is waited for. One that cannot be read keeps the pass from going on until collection has taken
-//! it.
+//! is waited for. One that cannot be read is tried once more a while later, and then given up: what
+//! it holds leaves the index, as where collection cannot read it. A cache may lose a segment, and a
+//! pass that waited for it would keep all flushes from ending, for which there is little room.
 
 use ::io::device::Pages;
 use codec::record::{Row, Rows};
@@ -36,7 +37,9 @@ pub(crate) struct Scrub {
     below: u64,
     /// and has been through those below this one.
     next: u64,
-    /// Turns until it tries once more what could not be read.
+    /// The sequence of what could not be read the last time.
+    unread: u64,
+    /// Turns until it tries that once more.
     pause: u32,
 }
 
@@ -46,7 +49,8 @@ const PAUSE_TURNS: u32 = 1000;
 #[cfg(test)]
 impl Scrub {
     /// A pass that does not go on.
-    pub(crate) const NEVER: Self = Self { number: 1, below: 0, next: 0, pause: u32::MAX };
+    pub(crate) const NEVER: Self =
+        Self { number: 1, below: 0, next: 0, unread: 0, pause: u32::MAX };
 }
 
 /// What a pass does next.
@@ -93,8 +97,13 @@ impl Flash {
             Step::Segment(listed) => match self.scrub_segment(listed, &mut chores.pages, links) {
                 Ok(()) => chores.scrub.next = listed.entry.sequence + 1,
                 Err(Damaged) => {
-                    chores.scrub.pause = PAUSE_TURNS;
-                    return false;
+                    let is_second = chores.scrub.unread == listed.entry.sequence;
+                    if !is_second || !self.give_up(chores, links, listed) {
+                        chores.scrub.unread = listed.entry.sequence;
+                        chores.scrub.pause = PAUSE_TURNS;
+                        return false;
+                    }
+                    chores.scrub.next = listed.entry.sequence + 1;
                 }
             },
             Step::Open(segment, sequence, items) => {
@@ -176,9 +185,12 @@ impl Flash {
             let dictionaries = &self.dictionaries;
             let decoded =
                 unit::decode(origin, dictionaries, unit, raw_bytes_max, &mut decoder, &mut raw);
+            if decoded.is_err() {
+                self.counters.damaged.add(1);
+            }
             let mut rows = Rows::new(if decoded.is_ok() { &raw } else { &[] });
             for item in items {
-                // What is damaged nobody finds anyway.
+                // What is damaged may be of the prefix, and be read soundly when the flush is over.
                 let takes = |row: Row<'_>| self.flushed.takes(origin.sequence, granule, row.key);
                 if rows.next_row().map_or(true, takes) {
                     self.scrub_item(segment, item, links);

@@ -147,7 +147,8 @@ pub struct FlashStats {
     pub hits: u64,
     /// Looks that found another key, or that nothing is there any more.
     pub misses: u64,
-    /// Units, item tables, journals and parts of the changes that were damaged.
+    /// Units, item tables, journals, entries of the segment table, dictionaries, and parts of the
+    /// changes that were damaged.
     pub damaged: u64,
     /// Reads and writes that failed.
     pub io_errors: u64,

@@ -16,8 +16,10 @@
 //! ```
 //!
 //! Whichever notes were lost, all that was stored before is void from *lost* on, as where a device
-//! is closed. Nothing new is taken until the device has synced the note that says so. Segments that
-//! were ready for their next use are made so again: their journals may not have been emptied.
+//! is closed: whoever is told says so on the device himself, for whoever comes after a kill, and
+//! the background once more. Nothing new is taken until the device has synced the note that says
+//! so. Segments that were ready for their next use are made so again: their journals may not have
+//! been emptied.
 
 use stdx::sync::atomic::{AtomicU8, Ordering};
 use stdx::sync::{Mutex, lock};
@@ -61,8 +63,8 @@ impl Syncing {
 impl Flash {
     /// Has the device keep what it was told, if that is due: about once a minute. Takes as long as
     /// the device takes, so that nobody should wait for the caller; it holds no lock meanwhile that
-    /// others wait for. What fails here makes void what was stored before, by the next
-    /// [`Flash::maintain`].
+    /// others wait for. What fails here makes void what was stored before, at once, and the next
+    /// [`Flash::maintain`] has it kept.
     pub fn sync_if_due(&self) {
         let Ok(_alone) = self.syncing.alone.try_lock() else { return };
         // Acquire: partner is the release in `changes`. What was told by then is synced.
@@ -77,6 +79,9 @@ impl Flash {
         } else {
             self.counters.io_errors.add(1);
             self.syncing.state.store(LOST, Ordering::Relaxed);
+            // Nobody else knows. The background may be held up by the same device for long, and
+            // whoever comes after a kill is told nothing.
+            self.void_device();
         }
     }
 

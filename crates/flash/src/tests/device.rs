@@ -39,6 +39,8 @@ pub(crate) struct MemoryDevice {
     pub(crate) refuses_reads: AtomicBool,
     /// No page from here on can be read, nor what was noted there, up to there.
     unreadable: Mutex<Range<u64>>,
+    /// A bit of each of these bytes is read wrong, once.
+    misread: Mutex<Vec<u64>>,
     /// Reads of pages that have begun, and wait while somebody holds this.
     pub(crate) reads: AtomicU64,
     pub(crate) holds_reads: Mutex<()>,
@@ -69,6 +71,7 @@ impl MemoryDevice {
             is_synced: AtomicBool::new(true),
             refuses_reads: AtomicBool::new(false),
             unreadable: Mutex::new(0..0),
+            misread: Mutex::default(),
             reads: AtomicU64::new(0),
             holds_reads: Mutex::default(),
             slow_notes: Mutex::new(0..0),
@@ -102,6 +105,22 @@ impl MemoryDevice {
     /// Reads of any of these pages, and of no others, fail from now on.
     pub(crate) fn make_unreadable(&self, pages: Range<u64>) {
         *self.unreadable.lock().expect("no test has died") = pages;
+    }
+
+    /// The next read of this byte has a bit flipped; the one behind it is right.
+    pub(crate) fn misread_once(&self, at: u64) {
+        self.misread.lock().expect("no test has died").push(at);
+    }
+
+    /// Flips bits of what was read from some byte on.
+    fn flip_misread(&self, at: u64, target: &mut [u8]) {
+        self.misread.lock().expect("no test has died").retain(|misread| {
+            let offset = misread.checked_sub(at).map(|offset| offset as usize);
+            let byte = offset.and_then(|offset| target.get_mut(offset));
+            let is_other = byte.is_none();
+            byte.into_iter().for_each(|byte| *byte ^= 1);
+            is_other
+        });
     }
 
     /// Refuses a read of so many bytes from some byte on, if one of its pages is unreadable.
@@ -164,6 +183,7 @@ impl Device for MemoryDevice {
         for (index, target) in target.iter_mut().enumerate() {
             let at = (page as usize + index) * PAGE_BYTES;
             target.0.copy_from_slice(&bytes[at..at + PAGE_BYTES]);
+            self.flip_misread(at as u64, &mut target.0);
         }
         Ok(())
     }
@@ -198,6 +218,7 @@ impl Device for MemoryDevice {
         }
         let bytes = self.bytes.lock().expect("no test has died");
         target.copy_from_slice(&bytes[at as usize..at as usize + target.len()]);
+        self.flip_misread(at, target);
         Ok(())
     }
 

@@ -47,7 +47,8 @@ fn items_that_cannot_be_written_leave_the_index_and_a_failing_device_takes_none(
     assert_eq!(fill(&world, 100), Some(Refused::Failing));
     assert!(world.flash.stats().io_errors >= u64::from(FAILURES_MAX));
     world.maintain();
-    assert_eq!(world.demote(0).err().or(Some(Refused::Failing)), Some(Refused::Failing));
+    world.set(0, value(0, 0, 900));
+    assert_eq!(world.demote(0), Err(Refused::Failing));
     refuse(&world.device.refuses_pages, false);
     world.maintain();
     assert_eq!(fill(&world, 2), None);
@@ -90,6 +91,28 @@ fn what_died_without_a_note_voids_the_device() {
     assert!(world.get(1, &mut Reader::new()).is_some(), "it is used as before");
     let world = world.killed().recovered();
     assert_eq!(world.flash.stats().recovered, 0);
+}
+
+/// The segments that were open went on being filled: what came when the device had long been in
+/// order was not believed at the next start, and that was what a clean stop had saved.
+#[test]
+fn what_comes_behind_a_note_that_all_is_void_is_believed() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    let open = || lock(&world.flash.writer).streams.iter().any(|stream| stream.open.is_some());
+    assert!(open());
+    // The death of what it is, and that its segment is not to be believed.
+    world.device.refuse_notes(2);
+    world.delete(0);
+    assert!(!world.flash.is_unsound(), "the next note has made all void");
+    world.flash.maintain(&world.index, world.now);
+    assert!(!open());
+    (5_000..5_020).for_each(|number| world.put(number, b"what comes next"));
+    let stats = world.flash.stats();
+    assert_eq!((stats.io_errors, stats.dropped), (2, 0));
+    let world = world.reopened().recovered();
+    assert!((5_000..5_020).all(|number| get(&world, number).is_some()));
+    assert!((0..100).all(|number| get(&world, number).is_none()));
 }
 
 /// The device was made void by the background only, some time after the flush was acknowledged.
@@ -176,6 +199,22 @@ fn a_sync_that_fails_while_the_tier_is_used_voids_what_was_stored_before() {
         let stored = (10_000..10_150).filter(|number| get(&world, *number).is_some());
         assert!(stored.count() > 30, "what came since is believed");
     }
+}
+
+/// The background, which said so on the device, was held up by it, and the process was killed: in
+/// the same boot nobody was told again.
+#[test]
+fn a_sync_that_fails_voids_what_was_stored_before_without_the_background() {
+    let world = World::new(PAGES);
+    assert_eq!(fill(&world, 2), None);
+    world.device.refuse_syncs(1);
+    world.flash.keep_reached(Reached { now: 1000, number: 1 }, false);
+    // It waits for the device with this lock.
+    let chores = lock(&world.flash.chores);
+    world.flash.sync_if_due();
+    assert!(world.flash.is_unsound(), "the device has yet to keep it");
+    drop(chores);
+    assert_eq!(world.killed().recovered().flash.stats().recovered, 0);
 }
 
 /// The note that empties its journal may be among those that were lost.
@@ -300,8 +339,11 @@ fn a_device_that_takes_no_note_at_all_is_unsound_until_it_does() {
             refuse(&world.device.refuses_notes, false);
             world.maintain();
             assert!(!world.flash.is_unsound());
+            // What has no unit yet comes into a segment that is opened from now on.
+            let staged = world.index.state().places().filter(|place| place.is_staged()).count();
             assert_eq!(world.flash.close(&world.index), Ok(()));
-            assert_eq!(world.killed().recovered().flash.stats().recovered, 0);
+            let world = world.killed().recovered();
+            assert_eq!((world.flash.stats().recovered, get(&world, 0)), (staged as u64, None));
         } else {
             assert_eq!(world.flash.close(&world.index), Err(CloseError::Unsound));
         }

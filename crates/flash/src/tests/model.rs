@@ -43,6 +43,7 @@ struct Moves {
     promoted: u64,
     evicted: u64,
     trained: u64,
+    recovered: u64,
 }
 
 impl Moves {
@@ -52,18 +53,21 @@ impl Moves {
         self.promoted += other.promoted;
         self.evicted += other.evicted;
         self.trained += other.trained;
+        self.recovered += other.recovered;
     }
 
     fn of(world: &World) -> Self {
         let stats = world.flash.stats();
         let (to_hot, to_cold) = (stats.hot.moved_in, stats.cold.moved_in);
-        let FlashStats { promoted, evicted, trained, .. } = stats;
-        Self { to_hot, to_cold, promoted, evicted, trained }
+        let FlashStats { promoted, evicted, trained, recovered, .. } = stats;
+        Self { to_hot, to_cold, promoted, evicted, trained, recovered }
     }
 
     fn check(&self) {
         assert!(self.to_hot > self.promoted && self.to_cold > 100, "{self:?}");
         assert!(self.promoted > 100 && self.evicted > 0 && self.trained > 0, "{self:?}");
+        // Of 12 to 40 thousand: a tier that finds nothing after a kill is never stale either.
+        assert!(self.recovered > 6000, "{self:?}");
     }
 }
 
@@ -341,7 +345,7 @@ fn what_is_found_after_a_kill_at_any_write_is_the_latest_value() {
 /// What was deleted or replaced came back with one flipped bit of what said that it was dead.
 #[test]
 fn what_is_found_is_the_latest_value_with_flipped_bits_in_the_notes_of_before() {
-    let (mut found, mut damaged) = (0, 0);
+    let (mut found, mut damaged, mut recovered) = (0, 0, 0);
     for seed in 3000..3080 {
         let mut run = Run::new(seed);
         for round in 0..6 {
@@ -365,7 +369,9 @@ fn what_is_found_is_the_latest_value_with_flipped_bits_in_the_notes_of_before() 
             damaged += run.world.flash.stats().damaged;
         }
         found += run.found;
+        recovered += run.moves.recovered;
     }
+    assert!(recovered > 1000, "{recovered}");
     assert!(found > 80 * 500 && damaged > 80 * 4, "{found} were found beside {damaged}");
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use ::io::device::PAGE_BYTES;
+
 use super::cases::{fill_a_segment, get, look, place};
 use super::world::{key, value};
 use super::{World, hash};
@@ -200,6 +202,61 @@ fn a_flush_is_over_when_all_segments_of_before_are_gone() {
     assert_eq!(world.flash.prefixes_flushed(), 0);
     (0..50).for_each(|number| world.put(number, b"new"));
     assert_eq!(found(&world, 0..50).len(), 50);
+}
+
+/// Each flush waited for collection, which comes late or never to a tier that is not full, and when
+/// some ninety were waiting all others were refused.
+#[test]
+fn a_segment_that_cannot_be_read_is_given_up_and_keeps_no_flush_from_ending() {
+    for is_item_table in [false, true] {
+        let world = World::new(PAGES);
+        let mut count = 0;
+        while world.flash.stats().segments_written < 4 {
+            world.put(count, &value(count, 4, 500));
+            world.maintain();
+            count += 1;
+        }
+        let geometry = world.flash.geometry;
+        let segment_of = |number| geometry.locate(place(&world, number)?).map(|spot| spot.segment);
+        let bad = segment_of(0).expect("it came first");
+        let in_it = (0..count).filter(|number| segment_of(*number) == Some(bad)).count() as u64;
+        let last = geometry.segment_pages() as u64 - 1;
+        let page = geometry.page_of(bad) + if is_item_table { last } else { 0 };
+        world.device.make_unreadable(page..page + 1);
+        assert!(world.flush_prefix(b"key-1"));
+        let turns = (0..3000).take_while(|_| {
+            world.flash.maintain(&world.index, world.now);
+            world.flash.prefixes_flushed() > 0
+        });
+        assert!((1000..1100).contains(&turns.count()), "it is tried once more");
+        let stats = world.flash.stats();
+        assert_eq!((stats.collected, stats.segments_written), (1, 3));
+        assert_eq!(stats.io_errors, 2 + u64::from(is_item_table));
+        assert!(stats.dropped >= in_it && in_it > 50, "{in_it} of {stats:?}");
+        assert_eq!(stats.items, world.index.state().places().count() as u64);
+        assert!((0..count).all(|number| segment_of(number) != Some(bad)));
+        let left = found(&world, 0..count);
+        assert!(left.len() > 100 && !left.iter().any(|&number| has_prefix(number, "key-1")));
+        world.device.make_unreadable(0..0);
+        let again = found(&world.killed().recovered(), 0..count);
+        assert!(again.len() > 50 && again.iter().all(|number| left.contains(number)));
+    }
+}
+
+/// All that is in the unit goes, whatever its prefix, and nothing said so.
+#[test]
+fn a_unit_that_scrubbing_finds_damaged_is_counted() {
+    let world = World::new(PAGES);
+    fill_a_segment(&world, 500);
+    assert_eq!(world.flash.stats().segments_written, 1);
+    let spot = world.flash.geometry.locate(place(&world, 5).expect("it is there")).expect("sealed");
+    let at = world.flash.geometry.page_of(spot.segment) as usize * PAGE_BYTES
+        + world.flash.geometry.offset_of(spot.granule);
+    world.device.change(|bytes| bytes[at + 50] ^= 1);
+    assert!(world.flush_prefix(b"key-1"));
+    scrub(&world);
+    assert_eq!((world.flash.stats().damaged, place(&world, 5)), (1, None));
+    assert!(found(&world, 5..6).is_empty());
 }
 
 /// Nothing is written, and the flush is over all the same.

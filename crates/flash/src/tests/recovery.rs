@@ -103,6 +103,86 @@ fn what_was_stored_last_is_found_first_and_needs_no_filter_from_then_on() {
     assert!(found(&world.recovered(), 0..KEYS - 300, 0) > (KEYS - 300) * 9 / 10);
 }
 
+/// All reads fail at once while a path is gone, and each cost a segment, which was void on the
+/// device too: of a sound device nothing was left when the path was back.
+#[test]
+fn a_device_that_does_not_read_for_a_moment_costs_nothing_of_what_is_found() {
+    let all = found(&killed().recovered(), 0..KEYS, 0);
+    let mut world = killed();
+    let segments = world.flash.stats().segments_found;
+    assert!(world.flash.recover(&world.index, world.now));
+    world.device.refuses_reads.store(true, Ordering::Relaxed);
+    for second in 1..8 {
+        world.now += 1;
+        // In the first the rest of what is read at once; the others of a second ask nothing.
+        (0..100).for_each(|_| _ = world.flash.recover(&world.index, world.now));
+        assert!(!world.flash.recover(&world.index, world.now) && world.flash.is_recovering());
+        assert_eq!(world.flash.stats().io_errors, second);
+    }
+    world.device.refuses_reads.store(false, Ordering::Relaxed);
+    world.now += 1;
+    let world = world.recovered();
+    assert!(!world.flash.is_recovering());
+    let stats = world.flash.stats();
+    assert_eq!((stats.damaged, stats.segments_written), (0, segments));
+    assert_eq!(found(&world, 0..KEYS, 0), all);
+    assert_eq!(found(&world.killed().recovered(), 0..KEYS, 0), all);
+}
+
+/// What was damaged of the segment table was made void without a word, and what was misread once of
+/// that, of a journal, an item table or the first page was void as well.
+#[test]
+fn what_is_misread_once_costs_nothing_and_what_is_damaged_is_counted() {
+    let all = found(&killed().recovered(), 0..KEYS, 0);
+    let places = |world: &World| {
+        let geometry = world.flash.geometry;
+        let newest = *lock(&world.flash.writer).found.back().expect("some were found");
+        let end = (newest.segment + 1) as u64 * geometry.segment_bytes as u64;
+        let end = geometry.page_of(0) * PAGE_BYTES as u64 + end;
+        [100, 130, geometry.entry_at(newest.segment), geometry.journal_at(newest.segment), end - 1]
+    };
+    let count = places(&killed()).len();
+    for place in 0..count {
+        let world = killed();
+        let at = places(&world)[place];
+        // Something is to be read of what was flushed.
+        assert!(world.flush_prefix(b"other"));
+        world.device.misread_once(at);
+        let world = world.killed().recovered();
+        assert_eq!((world.flash.stats().damaged, world.flash.doubt()), (0, None), "{place}");
+        assert_eq!(found(&world, 0..KEYS, 0), all, "{place}");
+        if place > 1 {
+            world.device.change(|bytes| bytes[at as usize] ^= 1);
+            let world = world.killed().recovered();
+            let left = found(&world, 0..KEYS, 0);
+            assert!(world.flash.stats().damaged == 1 && left < all && left + 100 > all, "{left}");
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_is_refused_for_long_is_given_up_and_those_behind_it_are_found() {
+    let all = found(&killed().recovered(), 0..KEYS, 0);
+    let mut world = killed();
+    let segments = world.flash.stats().segments_found;
+    let newest = lock(&world.flash.writer).found.back().expect("some were found").segment;
+    let journal = world.flash.geometry.journal_at(newest) / PAGE_BYTES as u64;
+    world.device.make_unreadable(journal..journal + 1);
+    let mut seconds = 0;
+    while world.flash.is_recovering() {
+        world = world.recovered();
+        world.now += 1;
+        seconds += 1;
+    }
+    let stats = world.flash.stats();
+    // Whose journals are on the page.
+    let lost = segments - stats.segments_written;
+    assert_eq!((stats.damaged, stats.io_errors), (lost, 8 * lost));
+    assert!((1..segments / 2).contains(&lost) && seconds == 7 * lost + 1, "{lost}, {seconds}");
+    let left = found(&world, 0..KEYS, 0);
+    assert!(left < all && left >= all * (segments - lost) / segments - 60, "{left} of {all}");
+}
+
 /// A segment was written, and the process killed before that was noted. The next one gave the same
 /// segment the same sequence, the drive lost what it wrote there, and an older value of each key
 /// was sound where it lay.
@@ -128,6 +208,30 @@ fn what_a_killed_process_left_unnoted_is_not_taken_for_what_a_drive_has_lost() {
     assert!(in_buffers < count / 2, "{in_buffers} of {count}");
     let world = world.killed().recovered();
     assert_eq!(found(&world, 0..count, 1), 0);
+}
+
+/// Of two processes that were killed one after the other, behind one that was killed while it still
+/// recovered, the second began with the sequence of the first, which nothing on the device named.
+#[test]
+fn what_was_left_unnoted_behind_a_recovery_is_not_taken_for_what_a_drive_has_lost() {
+    let world = killed();
+    assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
+    let world = world.killed_drawing(1).recovered();
+    let mut end = KEYS;
+    while !world.flash.has_waiting() {
+        world.put(end, &value_of(end, 0));
+        end += 1;
+    }
+    world.device.refuse_notes(1);
+    world.flash.write_full(&world.index);
+    let world = world.killed_drawing(2).recovered();
+    world.device.loses_pages.store(true, Ordering::Relaxed);
+    (KEYS..end).for_each(|number| world.put(number, &value_of(number, 1)));
+    let written = world.flash.stats().segments_written;
+    world.flash.write_full(&world.index);
+    assert_eq!(world.flash.stats().segments_written, written + 1);
+    let in_buffers = found(&world, KEYS..end, 1);
+    assert!(in_buffers < (end - KEYS) / 2, "{in_buffers} of {}", end - KEYS);
 }
 
 /// A close went on until all was found. On a large device that took longer than whoever stops a

@@ -81,6 +81,12 @@ impl World {
         self.killed()
     }
 
+    /// The same by a process that has drawn this seed.
+    pub(crate) fn killed_drawing(mut self, seed: u8) -> Self {
+        self.settings.hash_seed[0] = seed;
+        self.killed()
+    }
+
     /// The same when keys are hashed by the function with this check.
     pub(crate) fn killed_hashing(mut self, hash_check: u64) -> Self {
         self.settings.hash_check = hash_check;
