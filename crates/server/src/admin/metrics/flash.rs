@@ -139,9 +139,14 @@ pub const METRICS: &[Metric] = &[
     gauge("larder_flash_waiting_reads", &[], "Batches of reads that wait for room.", |now, out| {
         tier(now, out, |it| it.fetches_waiting);
     }),
-    counter("larder_flash_damaged_total", &[], "Units and notes found damaged.", |now, out| {
-        tier(now, out, |it| it.tier.damaged);
-    }),
+    counter(
+        "larder_flash_damaged_total",
+        &[],
+        "Units, notes and dictionaries found damaged.",
+        |now, out| {
+            tier(now, out, |it| it.tier.damaged);
+        },
+    ),
     counter("larder_flash_io_errors_total", &[], "Reads and writes that failed.", |now, out| {
         tier(now, out, |it| it.tier.io_errors);
     }),
