@@ -249,6 +249,7 @@ impl Flash {
             self.reject(found.segment);
             self.free_segment(&mut writer, found.segment);
             self.counters.collected.add(1);
+            self.counters.forgone.add(1);
             return Choice::Freed;
         }
         let chosen = if is_pressed { None } else { self.choose_for_hot(&mut writer) };

@@ -201,6 +201,7 @@ impl Flash {
         }
         while let Some(found) = writer.found.pop_front() {
             self.free_segment(&mut writer, found.segment);
+            self.counters.forgone.add(1);
         }
     }
 
@@ -252,6 +253,7 @@ impl Flash {
                 if taken == 0 && attempts == ROOM_ATTEMPTS {
                     // Those behind it do not wait any more, until one finds room.
                     self.journal(found.segment, alive[given].granule, alive[given].hash);
+                    self.counters.passed_by.add(1);
                     given += 1;
                     continue;
                 }
@@ -279,6 +281,7 @@ impl Flash {
                     self.counters.items_came(1);
                 }
                 Inserted::Outdated | Inserted::Hopeless => {
+                    self.counters.passed_by.add(1);
                     self.journal(found.segment, item.granule, item.hash);
                 }
                 Inserted::Full => return number,

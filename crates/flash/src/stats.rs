@@ -51,6 +51,8 @@ pub(crate) struct Counters {
     pub(crate) promoted: Count,
     pub(crate) dropped: Count,
     pub(crate) recovered: Count,
+    pub(crate) passed_by: Count,
+    pub(crate) forgone: Count,
     pub(crate) journalled: Count,
     pub(crate) distrusted: Count,
 }
@@ -178,6 +180,12 @@ pub struct FlashStats {
     pub dropped: u64,
     /// Items that were found at the start.
     pub recovered: u64,
+    /// Items that were found at the start and not given to the index: their keys have changed
+    /// since, or may have, or there was no word for them.
+    pub passed_by: u64,
+    /// Segments that were found at the start and left without a look at their items: there was no
+    /// room for them, in the index or on the device.
+    pub forgone: u64,
     /// Entries of journals.
     pub journalled: u64,
     /// Segments whose journal ran over.
@@ -238,6 +246,8 @@ impl Flash {
             costs,
             dropped: counters.dropped.get(),
             recovered: counters.recovered.get(),
+            passed_by: counters.passed_by.get(),
+            forgone: counters.forgone.get(),
             journalled: counters.journalled.get(),
             distrusted: counters.distrusted.get(),
             unsound: self.is_unsound(),

@@ -370,8 +370,10 @@ fn what_finds_no_room_at_all_is_dead_and_what_found_some_is_there() {
     world.index.state().room = Some(100);
     let world = world.recovered();
     assert_eq!(world.flash.stats().recovered, 100);
-    let segments = world.flash.stats().segments;
-    assert!(world.index.state().asked <= segments * 16, "not for each item");
+    let stats = world.flash.stats();
+    assert!(world.index.state().asked <= stats.segments * 16, "not for each item");
+    let all = killed().recovered().flash.stats().recovered;
+    assert_eq!(stats.passed_by, all - 100);
     let world = world.killed().recovered();
     assert_eq!(found(&world, 0..KEYS, 0), 100);
 }
@@ -384,6 +386,7 @@ fn what_the_index_may_not_lead_to_is_void_by_one_note_and_stays_so() {
     let world = killed();
     world.index.state().found_max = Some(500);
     world.set(0, b"changes".to_vec());
+    let segments = world.flash.stats().segments_found;
     let notes = |world: &World| world.device.log.lock().expect("no test has died").len();
     let before = notes(&world);
     assert!(!world.flash.recover(&world.index, 0), "eight segments have more than 500 items");
@@ -392,6 +395,7 @@ fn what_the_index_may_not_lead_to_is_void_by_one_note_and_stays_so() {
     let stats = world.flash.stats();
     assert!((500..700).contains(&stats.recovered), "{stats:?}");
     assert_eq!((stats.segments_found, stats.journalled, world.index.state().asked), (0, 0, 0));
+    assert!(stats.forgone > 0 && stats.forgone < segments, "{stats:?}");
     assert_eq!(stats.segments_free + stats.segments_written, stats.segments);
     assert!(!world.flash.is_recovering());
     let newest = found(&world, KEYS - stats.recovered - 200..KEYS, 0);
@@ -439,6 +443,7 @@ fn for_what_finds_no_room_in_any_memory_none_is_made() {
     assert_eq!(world.index.state().asked, 0);
     let lost = all - world.flash.stats().recovered;
     assert!((1..=10).contains(&lost), "{lost}");
+    assert_eq!(world.flash.stats().passed_by, lost);
     let world = world.killed().recovered();
     assert_eq!(found(&world, hopeless, 0), 0, "they are dead on the device");
     assert_eq!(found(&world, 0..KEYS, 0), all - lost);

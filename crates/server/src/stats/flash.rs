@@ -70,6 +70,8 @@ fn lines(flash: &FlashTierStats) -> Vec<(&'static str, u64)> {
         ("fetches_waiting", flash.fetches_waiting),
         ("recovering", u64::from(flash.recovering)),
         ("recovered", tier.recovered),
+        ("recovery_passed_by", tier.passed_by),
+        ("recovery_segments_forgone", tier.forgone),
         ("segment_bytes", tier.segment_bytes),
         ("segments", tier.segments),
         ("segments_free", tier.segments_free),

@@ -55,6 +55,20 @@ pub const METRICS: &[Metric] = &[
     gauge("larder_flash_recovered_items", &[], "Items found at the start.", |now, out| {
         tier(now, out, |it| it.tier.recovered);
     }),
+    gauge(
+        "larder_flash_recovery_passed_by_items",
+        &[],
+        "Items that were there at the start and are not found: their keys have changed since, or \
+         may have, or the index had no word for them.",
+        |now, out| tier(now, out, |it| it.tier.passed_by),
+    ),
+    gauge(
+        "larder_flash_recovery_forgone_segments",
+        &[],
+        "Segments that were there at the start and left without a look at their items, for want \
+         of room.",
+        |now, out| tier(now, out, |it| it.tier.forgone),
+    ),
     counter("larder_flash_written_bytes_total", &[], "Bytes written.", |now, out| {
         tier(now, out, |it| it.tier.bytes_written);
     }),
