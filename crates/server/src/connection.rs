@@ -313,6 +313,11 @@ impl Connection<'_> {
         }
     }
 
+    /// Whether its client has yet to send some of a value.
+    pub fn is_receiving_value(&self) -> bool {
+        matches!(&self.state, State::Value(incoming) if !incoming.is_complete())
+    }
+
     /// Reads once into `target`: 0 bytes mean that the client sends no more, none that there is
     /// nothing now. What was read is counted, and a session of TLS that stands now: both before
     /// any reply to it.

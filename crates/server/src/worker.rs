@@ -458,6 +458,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
             match brought {
                 Brought::Fetched(fetched) => connection.fetched.push(fetched),
                 Brought::Verdict(verdict) => connection.judge(verdict),
+                // Meanwhile it may have come whole.
+                Brought::End(Close::Unfinished) if !connection.is_receiving_value() => continue,
                 Brought::End(close) => {
                     self.close(place, close);
                     continue;
