@@ -221,7 +221,7 @@ fn a_load_for_density_is_refused_with_a_line() {
         (&["--values", "random", "--key-space", "0"], "above 0 and at most 1000"),
         (&["--values", "random", "--sizes", "16+32"], "cannot be used with"),
         (&["--values", "made:9"], "1, which is incompressible, and 8"),
-        (&["--values", "random", "--rate", "0"], "above 0"),
+        (&["--values", "random", "--rate", "0"], "at least 0.001"),
         (&["--values", "random,random", "--servers", "memcached"], "names random twice"),
         (&["--values", "random", "-m", "100000000", "--servers", "memcached"], "1 to 2147483648"),
     ];
