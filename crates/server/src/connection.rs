@@ -172,7 +172,10 @@ pub enum Close {
     /// The same of a dump, of which others wanted the place.
     StalledDump,
     /// It sent a part of a value and no more, and others needed the memory.
-    Unfinished,
+    Unfinished {
+        /// Which of all such values it was.
+        number: u64,
+    },
     /// No TLS session came of it in time.
     Handshake,
     /// Nobody has logged in there in time.
@@ -190,7 +193,7 @@ impl Close {
             | Self::Output
             | Self::Stalled
             | Self::StalledDump
-            | Self::Unfinished
+            | Self::Unfinished { .. }
             | Self::Handshake
             | Self::Login => "error",
             Self::Idle => "idle_timeout",
@@ -313,9 +316,10 @@ impl Connection<'_> {
         }
     }
 
-    /// Whether its client has yet to send some of a value.
-    pub fn is_receiving_value(&self) -> bool {
-        matches!(&self.state, State::Value(incoming) if !incoming.is_complete())
+    /// Whether its client has yet to send some of the value of this number.
+    pub fn lacks_value(&self, number: u64) -> bool {
+        let is_it = |incoming: &Incoming<'_>| incoming.unfinished.number() == number;
+        matches!(&self.state, State::Value(it) if is_it(it) && !it.is_complete())
     }
 
     /// Reads once into `target`: 0 bytes mean that the client sends no more, none that there is

@@ -470,7 +470,8 @@ fn say_how_far_it_may_grow(cache: &Cache, options: &Options) {
     }
 }
 
-/// Builds the cache and what the threads share.
+/// Builds the cache and what the threads share. What else the system may refuse comes first: behind
+/// the cache a flash tier is open.
 fn build(
     options: Options,
     memory_file: Option<Option<ImageHead>>,
@@ -484,6 +485,12 @@ fn build(
     let clock = Arc::new(SystemClock::new());
     let (flash_file, flash) = flash_file::open(&options)?.unzip();
     let builder = builder(&options, memory_file, flash, Arc::clone(&evictions));
+    let mailboxes = polls
+        .iter()
+        .map(|poll| Mailbox::new(poll).map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
+    let acceptor = Waker::new(accept_poll.registry(), acceptor::WAKE).map_err(failed)?;
     let cache = builder.clock(clock.clone()).build();
     let cache = cache.map_err(|error| refused(&error, &options, flash_was_there))?;
     if let Some(file) = &flash_file {
@@ -498,13 +505,7 @@ fn build(
         ));
     }
     let memory_bytes = memory_bytes.max(limit_bytes);
-    let mailboxes = polls
-        .iter()
-        .map(|poll| Mailbox::new(poll).map(Arc::new))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(failed)?;
     let sampled = if options.admin_port.is_some() { options.threads } else { 0 };
-    let acceptor = Waker::new(accept_poll.registry(), acceptor::WAKE).map_err(failed)?;
     let watchers = Watchers::default();
     watchers.set_detail(options.delimiter.is_some());
     Ok(Server {

@@ -4,16 +4,16 @@
 //! clients that send the first part of values and never the rest could push out all that others
 //! stored. So each has a claim: to what it has, and once a quarter of it has come, to all of it.
 //! What all of them claim is half of the memory that there is for items as they were stored, or
-//! what one claims alone; under a quota it is half of that, too. A value that would claim more is
-//! refused; one that has claimed all is not refused later, so that of many that come at once some
-//! are stored, and not the first half of each.
+//! what one claims where others claim next to nothing; under a quota it is half of that, too. A
+//! value that would claim more is refused; one that has claimed all is not refused later, so that
+//! of many that come at once some are stored, and not the first half of each.
 //!
 //! Where a claim is refused, and where anybody finds no memory, those lose their connections whose
 //! clients have sent nothing for a while, or next to nothing. So nobody who sends is refused for
 //! long.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use larder::Draft;
@@ -40,11 +40,17 @@ const SHORT_BYTES: usize = 16 << 10;
 /// client little.
 const BEGUN_PART: usize = 4;
 
+/// Where others claim no more than one part in so many of what there is, a value may be larger than
+/// the limit.
+const LITTLE_PART: usize = 16;
+
 /// How much memory unfinished values may have, and whose they are.
 #[derive(Debug)]
 pub struct UnfinishedLimit {
     bytes: AtomicUsize,
     list: Mutex<List>,
+    /// The second in which somebody last looked who has sent next to nothing.
+    looked_s: AtomicU32,
     /// Where workers hear of connections that have to be closed.
     mailboxes: Vec<Arc<Mailbox>>,
 }
@@ -98,7 +104,9 @@ impl List {
     /// and of its quota.
     fn has_room(&self, number: u64, claim: usize, limits: Limits) -> bool {
         let others = || self.senders.iter().filter(|(other, _)| **other != number);
-        let fits = |claimed: usize, limit: usize| claimed == 0 || claimed + claim <= limit / 2;
+        let fits = |claimed: usize, limit: usize| {
+            claimed <= limit / LITTLE_PART || claimed + claim <= limit / 2
+        };
         let fits_quota = |(index, limit)| {
             let under = others().filter(|(_, sender)| sender.quota == Some(index));
             fits(under.map(|(_, sender)| sender.claim).sum(), limit)
@@ -111,8 +119,8 @@ impl List {
 impl UnfinishedLimit {
     /// With no value.
     pub fn new(mailboxes: &[Arc<Mailbox>]) -> Self {
-        let (bytes, list) = (AtomicUsize::new(0), Mutex::default());
-        Self { bytes, list, mailboxes: mailboxes.to_vec() }
+        let (bytes, list, looked_s) = (AtomicUsize::new(0), Mutex::default(), AtomicU32::new(0));
+        Self { bytes, list, looked_s, mailboxes: mailboxes.to_vec() }
     }
 
     /// Bytes that they have now.
@@ -121,30 +129,33 @@ impl UnfinishedLimit {
     }
 
     /// Whether a value of so many bytes may begin: whether it would be let on if all of it came
-    /// now.
+    /// now. One that is too large is for the cache to refuse.
     pub fn admits(&self, server: &Server, key: &[u8], value_bytes: usize) -> bool {
-        let limits = Limits::of(server, key);
-        let has_room = |list: &List| list.has_room(list.next_number, value_bytes, limits);
-        let may_begin = value_bytes <= SHORT_BYTES || has_room(&lock(&self.list));
-        if !may_begin {
-            self.make_room(server.now());
+        if value_bytes <= SHORT_BYTES || value_bytes > server.cache.item_bytes_max() {
+            return true;
         }
-        may_begin
+        let limits = Limits::of(server, key);
+        let list = lock(&self.list);
+        limits.quota.is_some_and(|(_, bytes)| value_bytes > bytes)
+            || list.has_room(list.next_number, value_bytes, limits)
     }
 
     /// Has the connections closed whose clients have sent next to nothing for long: somebody finds
-    /// no memory.
+    /// no memory. Once a second is as good as each time.
     #[cold]
     pub fn make_room(&self, now_s: u32) {
+        if self.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
+            return;
+        }
         let mut stalled = Vec::new();
-        lock(&self.list).senders.retain(|_, sender| {
+        lock(&self.list).senders.retain(|&number, sender| {
             let goes = sender.is_stalled(now_s);
-            stalled.extend(goes.then_some(sender.owner));
+            stalled.extend(goes.then_some((number, sender.owner)));
             !goes
         });
-        for Owner { worker, place, serial } in stalled {
+        for (number, Owner { worker, place, serial }) in stalled {
             if let Some(mailbox) = self.mailboxes.get(worker) {
-                let brought = Brought::End(Close::Unfinished);
+                let brought = Brought::End(Close::Unfinished { number });
                 mailbox.deliver(Delivery { place, serial, brought });
             }
         }
@@ -182,6 +193,11 @@ impl<'s> Unfinished<'s> {
         unfinished
     }
 
+    /// Which of all unfinished values it is.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Whether it may get more memory.
     pub fn may_grow(&mut self, draft: &Draft<'_>) -> bool {
         if self.is_sure {
@@ -191,16 +207,10 @@ impl<'s> Unfinished<'s> {
         let value_bytes = draft.value_bytes();
         let claims_all = self.bytes >= value_bytes / BEGUN_PART;
         let claim = if claims_all { value_bytes } else { self.bytes };
-        let has_room = {
-            let mut list = lock(&limit.list);
-            let has_room = list.has_room(self.number, claim, limits);
-            if has_room && let Some(sender) = list.senders.get_mut(&self.number) {
-                sender.claim = claim;
-            }
-            has_room
-        };
-        if !has_room {
-            limit.make_room(self.server.now());
+        let mut list = lock(&limit.list);
+        let has_room = list.has_room(self.number, claim, limits);
+        if has_room && let Some(sender) = list.senders.get_mut(&self.number) {
+            sender.claim = claim;
         }
         self.is_sure = has_room && claims_all;
         has_room

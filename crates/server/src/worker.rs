@@ -459,7 +459,9 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 Brought::Fetched(fetched) => connection.fetched.push(fetched),
                 Brought::Verdict(verdict) => connection.judge(verdict),
                 // Meanwhile it may have come whole.
-                Brought::End(Close::Unfinished) if !connection.is_receiving_value() => continue,
+                Brought::End(Close::Unfinished { number }) if !connection.lacks_value(number) => {
+                    continue;
+                }
                 Brought::End(close) => {
                     self.close(place, close);
                     continue;
@@ -549,7 +551,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 let text = why_kicked(close, &self.server.parked);
                 self.server.log(1, &format!("{} is closed: {text}", connection.info.address));
             }
-            Close::Unfinished => {
+            Close::Unfinished { .. } => {
                 counters.unfinished_kicks.one();
                 let address = &connection.info.address;
                 let text = "it sent a part of a value and no more, and others need the memory";

@@ -175,6 +175,8 @@ fn unfinished_values_that_stall_make_room_for_whoever_finds_no_memory() {
     let mut client = server.connect();
     client.wait_for_stat("bytes_read", |bytes| bytes >= (30 * SENT_BYTES) as u64);
     client.ask("cache_memlimit 8\r\n", "OK\r\n");
+    client.send(b"set short 0 0 10\r\nabcdefghij\r\n");
+    assert_eq!(client.read_to("\r\n"), "SERVER_ERROR out of memory storing object\r\n");
     let is_stored = |_| {
         client.send(b"set short 0 0 10\r\nabcdefghij\r\n");
         let answer = client.read_to("\r\n");
@@ -182,4 +184,16 @@ fn unfinished_values_that_stall_make_room_for_whoever_finds_no_memory() {
         answer == "STORED\r\n"
     };
     assert!((0..60).any(is_stored), "refused for half a minute");
+    assert!(client.stat("unfinished_kicks") > 0);
+}
+
+/// It was told to try again.
+#[test]
+fn what_is_too_large_is_so_whoever_else_sends() {
+    let server = Server::start(&["-m", "64", "-I", "1m"]);
+    let _other = stalled(&server, 5, "long-");
+    let mut client = server.connect();
+    client.wait_for_stat("bytes_read", |bytes| bytes >= (5 * SENT_BYTES) as u64);
+    client.send(b"set huge 0 0 60000000\r\nabc");
+    assert_eq!(client.read_to("\r\n"), "SERVER_ERROR object too large for cache\r\n");
 }

@@ -209,7 +209,6 @@ fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
     }
     server.memory_bytes.store(bytes.max(limit_bytes), Ordering::Relaxed);
     server.parked.set_memory_bytes(bytes.max(limit_bytes));
-    server.unfinished.make_room(server.now());
     Ok(())
 }
 
