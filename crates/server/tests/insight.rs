@@ -295,10 +295,8 @@ fn a_key_that_was_asked_for_once_is_not_told() {
     assert_eq!(seen["insight"]["by_requests"], serde_json::json!([]), "{}", seen["insight"]);
 }
 
-/// What the curve says of a cache for half of what is asked for, which is asked for at random: what
-/// misses there is about what really does, and with room for all only the first read of a key.
-#[test]
-fn a_curve_foretells_what_a_full_cache_misses() {
+/// The curve of a cache for half of what is asked for, which is asked for at random.
+fn curve_of_a_full_cache() -> serde_json::Value {
     // A zone would hold all of these values many times.
     let (server, address) = start(&["-m", "8", "--compressed", "off"]);
     let value = "x".repeat(4000);
@@ -331,16 +329,32 @@ fn a_curve_foretells_what_a_full_cache_misses() {
         let curve = stats(address)["insight"]["curve"].clone();
         (!curve.is_null()).then_some(curve)
     });
-    let curve = curve.expect("there is a tick within so many looks");
-    let [measured, predicted] = ["measured", "predicted"].map(|name| curve[name].as_f64().unwrap());
-    assert!(measured > 0.3 && (predicted - measured).abs() < 0.15, "{curve}");
-    let points = curve["points"].as_array().expect("points");
-    let at = |size: f64| {
-        let point = points.iter().find(|it| it[0].as_f64() == Some(size)).expect("the size");
-        point[1].as_f64().expect("a ratio")
-    };
-    assert_eq!(at(1.0), predicted);
-    assert!(at(4.0) < predicted / 2.0 && at(0.25) > predicted, "{curve}");
+    curve.expect("there is a tick within so many looks")
+}
+
+/// What it says of such a cache: what misses there is about what really does, and with room for all
+/// only the first read of a key. It goes by a sample of keys, another one in each server, which in
+/// one of thirty is off by more.
+#[test]
+fn a_curve_foretells_what_a_full_cache_misses() {
+    let mut foretold = Vec::new();
+    for _ in 0..5 {
+        let curve = curve_of_a_full_cache();
+        let numbers = ["measured", "predicted"].map(|name| curve[name].as_f64());
+        let [measured, predicted] = numbers.map(|number| number.expect("a number"));
+        assert!(measured > 0.3, "{curve}");
+        let points = curve["points"].as_array().expect("points");
+        let at = |size: f64| {
+            let point = points.iter().find(|it| it[0].as_f64() == Some(size)).expect("the size");
+            point[1].as_f64().expect("a ratio")
+        };
+        assert_eq!(at(1.0), predicted);
+        assert!(at(4.0) < predicted / 2.0 && at(0.25) > predicted, "{curve}");
+        foretold.push((predicted - measured, curve));
+    }
+    foretold.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let (off, curve) = &foretold[foretold.len() / 2];
+    assert!(off.abs() < 0.15, "{curve}");
 }
 
 #[test]
