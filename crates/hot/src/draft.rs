@@ -11,7 +11,7 @@ use crate::chunk::Chunk;
 use crate::class::{Class, Room, Taken, Zone};
 use crate::item::{self, ItemRef};
 use crate::keeper::UNCHARGED;
-use crate::layout::{Fields, Layout, PIECE_HEADER_BYTES};
+use crate::layout::{Fields, Layout};
 use crate::mark::fresh_mark;
 use crate::{Hot, Links, Shortage, slab};
 
@@ -174,9 +174,7 @@ impl<'h> Draft<'h> {
 
     /// Bytes of memory that it has by now.
     pub fn held_bytes(&self) -> usize {
-        let (layout, pieces) = (self.layout, self.pieces as usize);
-        let values = (pieces * layout.piece_bytes()).min(layout.value_bytes());
-        layout.need(false).whole as usize + values + pieces * PIECE_HEADER_BYTES
+        self.layout.bytes_with(self.pieces as usize)
     }
 
     /// Whether the next bytes of the value are for a piece that it has yet to get.

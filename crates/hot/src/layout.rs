@@ -306,9 +306,13 @@ impl Layout {
 
     /// Bytes of all chunks together, headers included.
     pub fn total_bytes(&self) -> usize {
-        let pieces = self.pieces();
-        let value = if pieces > 0 { self.value_bytes() + pieces * PIECE_HEADER_BYTES } else { 0 };
-        self.need(false).whole as usize + value
+        self.bytes_with(self.pieces())
+    }
+
+    /// The same of the first chunk and so many pieces.
+    pub(crate) fn bytes_with(&self, pieces: usize) -> usize {
+        let values = (pieces * self.piece_bytes()).min(self.value_bytes());
+        self.need(false).whole as usize + values + pieces * PIECE_HEADER_BYTES
     }
 }
 

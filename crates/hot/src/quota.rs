@@ -320,7 +320,7 @@ impl Hot {
 
     /// Whether a key's item is under a quota.
     pub fn has_quota(&self, key: &[u8]) -> bool {
-        self.quotas.as_deref().is_some_and(|quotas| quotas.of(key).is_some())
+        self.quota_of(key).is_some()
     }
 
     /// Which quota a key's item is under, by its place among those that were given, and its limit
