@@ -19,6 +19,15 @@ fn stalled(server: &Server, count: usize, prefix: &str) -> Vec<Client> {
     (0..count).map(send).collect()
 }
 
+/// Sends a long value in parts, and returns what is answered.
+fn store_in_parts(client: &mut Client) -> String {
+    let value = "v".repeat(LONG_BYTES);
+    client.send(format!("set new 0 0 {LONG_BYTES}\r\n").as_bytes());
+    client.send(&value.as_bytes()[..SENT_BYTES]);
+    client.send(format!("{}\r\n", &value[SENT_BYTES..]).as_bytes());
+    client.read_to("\r\n")
+}
+
 /// Two kilobytes of announcements took all of the memory: most of what others had stored went, and
 /// what they stored from then on was refused.
 #[test]
@@ -95,7 +104,6 @@ fn unfinished_values_leave_half_of_the_memory_to_others_and_make_room_when_they_
     for number in 0..ITEMS {
         client.ask(&format!("set key-{number} 0 0 1000\r\n{value}\r\n"), "STORED\r\n");
     }
-    let long = "v".repeat(LONG_BYTES);
     let mut all = stalled(&server, 100, "long-");
     client.wait_for_stat("bytes_read", |bytes| bytes >= (ITEMS * 1000 + 100 * SENT_BYTES) as u64);
     let held = client.stat("unfinished_bytes");
@@ -109,10 +117,7 @@ fn unfinished_values_leave_half_of_the_memory_to_others_and_make_room_when_they_
     let is_stored = |_| {
         all.extend(stalled(&server, 1, "more-"));
         let mut client = server.connect();
-        client.send(format!("set new 0 0 {LONG_BYTES}\r\n").as_bytes());
-        client.send(&long.as_bytes()[..SENT_BYTES]);
-        client.send(format!("{}\r\n", &long[SENT_BYTES..]).as_bytes());
-        let answer = client.read_to("\r\n");
+        let answer = store_in_parts(&mut client);
         std::thread::sleep(std::time::Duration::from_millis(500));
         answer == "STORED\r\n" && client.stat("unfinished_kicks") > 0
     };
@@ -128,17 +133,14 @@ fn who_sends_next_to_nothing_makes_room_as_well() {
     let mut trickling = stalled(&server, 45, "long-");
     let mut client = server.connect();
     client.wait_for_stat("bytes_read", |bytes| bytes >= (45 * SENT_BYTES) as u64);
-    let long = "v".repeat(LONG_BYTES);
+    let short = "v".repeat(16_000);
     let is_stored = |_| {
         trickling.iter_mut().for_each(|client| client.try_send(b"v"));
-        client.send(format!("set new 0 0 {LONG_BYTES}\r\n").as_bytes());
-        client.send(&long.as_bytes()[..SENT_BYTES]);
-        client.send(format!("{}\r\n", &long[SENT_BYTES..]).as_bytes());
-        let answer = client.read_to("\r\n");
+        let answer = store_in_parts(&mut client);
         // What is short is taken in any case, however its bytes come.
         client.send(b"set short 0 0 16000\r\n");
-        client.send(&long.as_bytes()[..10]);
-        client.ask(&format!("{}\r\n", &long[10..16_000]), "STORED\r\n");
+        client.send(&short.as_bytes()[..10]);
+        client.ask(&format!("{}\r\n", &short[10..]), "STORED\r\n");
         std::thread::sleep(std::time::Duration::from_secs(1));
         answer == "STORED\r\n"
     };
@@ -162,9 +164,7 @@ fn unfinished_values_leave_half_of_a_quota_to_others_under_it() {
     assert!(held <= (4 << 20) + (1 << 20), "{held} bytes");
     assert!(left >= ITEMS as u64 / 2, "{left} items");
     // Others have nothing to do with it.
-    let long = "v".repeat(LONG_BYTES);
-    client.send(format!("set other 0 0 {LONG_BYTES}\r\n").as_bytes());
-    client.ask(&format!("{long}\r\n"), "STORED\r\n");
+    assert_eq!(store_in_parts(&mut client), "STORED\r\n");
 }
 
 /// With less memory than they had, nothing could be stored, however short, until they went.
