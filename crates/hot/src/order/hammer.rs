@@ -4,7 +4,7 @@
 
 mod tier;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -35,7 +35,7 @@ const SHARE: usize = if cfg!(miri) { 2 } else { 8 };
 /// The index, and the time.
 #[derive(Default)]
 pub(crate) struct Map {
-    pub(crate) places: Mutex<HashMap<Vec<u8>, Place>>,
+    pub(crate) places: Mutex<BTreeMap<Vec<u8>, Place>>,
     pub(crate) mutations: AtomicU64,
     pub(crate) now: AtomicU32,
     pub(crate) evicted: AtomicU64,
