@@ -299,7 +299,7 @@ impl Cache {
         if !allowance.has_any() {
             return false;
         }
-        let more = tier.flash.scrub_on(links);
+        let more = tier.flash.scrub_on(links, self.now());
         allowance.spend(self.clock.monotonic_us().saturating_sub(began_us));
         more && allowance.has_any()
     }

@@ -9,7 +9,7 @@ use crate::area::Area;
 use crate::collect::Need;
 use crate::flash::State;
 use crate::list::ListedSegment;
-use crate::recover::Refusal;
+use crate::refusal::Refusal;
 use crate::scrub::Scrub;
 use crate::stage::FAILURES_MAX;
 use crate::table;
@@ -59,7 +59,7 @@ impl Flash {
         self.write_waiting(links);
         self.prepare_ahead();
         if !chores.is_scrubbed_apart {
-            self.scrub(&mut chores, links);
+            self.scrub(&mut chores, links, now);
         }
         self.repartition(&mut chores.window);
         if self.is_failing() && lock(&self.writer).free_segments() > 0 {

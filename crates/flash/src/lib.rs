@@ -101,6 +101,7 @@ mod promote;
 mod reached;
 mod reader;
 mod recover;
+mod refusal;
 mod sampling;
 mod scrub;
 mod sizing;

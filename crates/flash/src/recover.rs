@@ -18,10 +18,9 @@
 //! its table entry is zeroed. Only then does the range of unsettled sequences end below it: it
 //! shrinks from above, and what this process stores lies above it from the beginning.
 //!
-//! A device that refuses a read says nothing of what is there: its path may be gone for a moment,
-//! and all reads fail at once meanwhile, of the soundest segments. So whoever recovers waits, and
-//! asks for the same segment again in another second; only after [`TRIES_MAX`] of these is it given
-//! up. Those behind it wait too, because what is not found yet has to be older than what is.
+//! A segment that the device refuses to read is asked for some seconds long
+//! ([`mod@crate::refusal`]). Those behind it wait too, because what is not found yet has to be
+//! older than what is.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -43,35 +42,6 @@ const ITEMS_A_LOCK: usize = 256;
 /// So often an index that is full is asked to make room for the items of a segment, one after
 /// another of which found none.
 const ROOM_ATTEMPTS: usize = 16;
-/// So many seconds a segment is asked for that the device does not give, one read in each. A path
-/// that comes back later than that has cost a segment each time, of which a device has thousands;
-/// and a page that is bad for good holds up all behind it no longer.
-const TRIES_MAX: u32 = 8;
-
-/// A segment that was found, and the device has refused; the default is none.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Refusal {
-    sequence: u64,
-    /// When it was last asked for, in seconds,
-    now: u32,
-    /// and how often.
-    tries: u32,
-}
-
-impl Refusal {
-    /// Whether this segment is not asked for again before another second.
-    fn holds(&self, found: &ListedSegment, now: u32) -> bool {
-        self.sequence == found.entry.sequence && self.now == now
-    }
-
-    /// Takes note that a segment was refused. Returns whether it is asked for again.
-    fn note(&mut self, found: &ListedSegment, now: u32) -> bool {
-        let sequence = found.entry.sequence;
-        let before = if self.sequence == sequence { self.tries } else { 0 };
-        *self = Self { sequence, now, tries: before + 1 };
-        self.tries < TRIES_MAX
-    }
-}
 
 /// Why nobody knows what is in a segment.
 enum Unread {
@@ -106,7 +76,7 @@ impl Flash {
             let (found, flushes) = {
                 let mut writer = lock(&self.writer);
                 let next = writer.found.back();
-                waits = next.is_some_and(|found| chores.refusal.holds(found, now));
+                waits = next.is_some_and(|found| chores.refusal.holds(found.entry.sequence, now));
                 if waits {
                     break;
                 }
@@ -120,7 +90,7 @@ impl Flash {
             }
             match read {
                 Ok((items, dead)) => self.give(found, &items, &dead, flushes, links),
-                Err(Unread::Refused) if chores.refusal.note(&found, now) => {
+                Err(Unread::Refused) if chores.refusal.note(found.entry.sequence, now) => {
                     self.put_back(found, flushes);
                 }
                 Err(Unread::Refused | Unread::Damaged) => {

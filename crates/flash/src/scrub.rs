@@ -12,9 +12,10 @@
 //! the flushes of the pass have taken was there before they returned, and so before the pass began,
 //! while the units that come later are not theirs. A death is noted in the segment's journal, which
 //! counts when the segment has been written. A segment that waits to be written, or for recovery,
-//! is waited for. One that cannot be read is tried once more a while later, and then given up: what
-//! it holds leaves the index, as where collection cannot read it. A cache may lose a segment, and a
-//! pass that waited for it would keep all flushes from ending, for which there is little room.
+//! is waited for. One that cannot be read is asked for some seconds long ([`mod@crate::refusal`]),
+//! and then given up: what it holds leaves the index, as where collection cannot read it. A cache
+//! may lose a segment, and a pass that waited for it would keep all flushes from ending, for which
+//! there is little room.
 
 use ::io::device::Pages;
 use codec::record::{Row, Rows};
@@ -23,6 +24,7 @@ use stdx::sync::lock;
 
 use crate::chores::Chores;
 use crate::list::ListedSegment;
+use crate::refusal::Refusal;
 use crate::table::{self, Item};
 use crate::unit::{self, Origin};
 use crate::writer::{Stream, Writer};
@@ -37,20 +39,8 @@ pub(crate) struct Scrub {
     below: u64,
     /// and has been through those below this one.
     next: u64,
-    /// The sequence of what could not be read the last time.
-    unread: u64,
-    /// Turns until it tries that once more.
-    pause: u32,
-}
-
-/// What cannot be read is tried again after so many turns.
-const PAUSE_TURNS: u32 = 1000;
-
-#[cfg(test)]
-impl Scrub {
-    /// A pass that does not go on.
-    pub(crate) const NEVER: Self =
-        Self { number: 1, below: 0, next: 0, unread: 0, pause: u32::MAX };
+    /// What it waits for, because it could not be read.
+    refusal: Refusal,
 }
 
 /// What a pass does next.
@@ -69,22 +59,18 @@ enum Step {
 impl Flash {
     /// One step of a pass, for whoever knows how much time there is for it: from the first call on,
     /// [`Flash::maintain`] makes none. Returns whether there is another that has not to wait.
-    pub fn scrub_on(&self, links: &dyn Links) -> bool {
+    pub fn scrub_on(&self, links: &dyn Links, now: u32) -> bool {
         let mut chores = lock(&self.chores);
         chores.is_scrubbed_apart = true;
-        !lock(&self.writer).is_closed && self.scrub(&mut chores, links)
+        !lock(&self.writer).is_closed && self.scrub(&mut chores, links, now)
     }
 
     /// One step of a pass, if there is anything to be scrubbed. Returns whether there is another
     /// that has not to wait. The lock of chores is held.
-    pub(crate) fn scrub(&self, chores: &mut Chores, links: &dyn Links) -> bool {
+    pub(crate) fn scrub(&self, chores: &mut Chores, links: &dyn Links, now: u32) -> bool {
         if chores.scrub.number == 0 {
             let Some((number, below)) = self.flushed.latest() else { return false };
             chores.scrub = Scrub { number, below, ..Scrub::default() };
-        }
-        if chores.scrub.pause > 0 {
-            chores.scrub.pause -= 1;
-            return false;
         }
         let Scrub { number, below, next, .. } = chores.scrub;
         if chores.pages.as_pages().is_empty() {
@@ -94,13 +80,16 @@ impl Flash {
         let step = self.scrub_step(&lock(&self.writer), next..below, &mut chores.pages);
         match step {
             Step::Wait => return false,
+            Step::Segment(ListedSegment { entry, .. })
+                if chores.scrub.refusal.holds(entry.sequence, now) =>
+            {
+                return false;
+            }
             Step::Segment(listed) => match self.scrub_segment(listed, &mut chores.pages, links) {
                 Ok(()) => chores.scrub.next = listed.entry.sequence + 1,
                 Err(Damaged) => {
-                    let is_second = chores.scrub.unread == listed.entry.sequence;
-                    if !is_second || !self.give_up(chores, links, listed) {
-                        chores.scrub.unread = listed.entry.sequence;
-                        chores.scrub.pause = PAUSE_TURNS;
+                    let is_asked_again = chores.scrub.refusal.note(listed.entry.sequence, now);
+                    if is_asked_again || !self.give_up(chores, links, listed) {
                         return false;
                     }
                     chores.scrub.next = listed.entry.sequence + 1;

@@ -7,7 +7,6 @@ use ::io::device::{Device, Pages};
 use stdx::sync::lock;
 
 use super::{FakeIndex, MemoryDevice, TWINS, hash, settings};
-use crate::scrub::Scrub;
 use crate::stage::Intake;
 use crate::{Fields, Flash, Look, OpenError, PrefixFlush, Reader, Record, Refused, Settings};
 
@@ -228,7 +227,7 @@ impl World {
 
     /// Leaves it to collection what flushes of prefixes have taken.
     pub(crate) fn stop_scrubbing(&self) {
-        lock(&self.flash.chores).scrub = Scrub::NEVER;
+        lock(&self.flash.chores).is_scrubbed_apart = true;
     }
 
     /// Flushes a prefix, if there is room for it.
