@@ -26,8 +26,9 @@ use crate::refusal::Refusal;
 use crate::request::{GetContinuation, Request};
 use tokens::{Tokens, space_index};
 
-/// A line that is not a multiget has to end within this many buffered bytes. A connection's
-/// buffer must be able to hold at least two more: the parser wants to see that there is no end.
+/// A line that is not a multiget has to end within this many buffered bytes, and one that a value
+/// follows has no more of them however it comes. A connection's buffer must be able to hold at
+/// least two more: the parser wants to see that there is no end.
 pub const LINE_BYTES_MAX: usize = 2048;
 
 /// The shortest line, with its end: two letters and `\r\n`.
@@ -126,6 +127,8 @@ fn in_any_form(
         Some(continuation) => multiget::last(line, continuation),
     };
     match outcome {
+        // It would be kept until its value is there, for as long as a client likes.
+        Ok(Request::Store(_) | Request::MetaSet(_)) if line.len() > LINE_BYTES_MAX => Parsed::Close,
         Ok(request) => Parsed::Request { request, consumed },
         Err(Failure::Refused { error, swallow_bytes, quiet }) => {
             Parsed::Refused { error, consumed, swallow_bytes, quiet }

@@ -114,6 +114,20 @@ fn a_long_line_that_has_arrived_is_a_line() {
     assert!(matches!(parse(input.as_bytes(), None), Parsed::Request { .. }));
 }
 
+/// Of 900 connections that sent no value each kept 60,000 bytes of a line, in no count.
+#[test]
+fn a_line_that_a_value_follows_is_no_longer_than_one_may_be_however_it_comes() {
+    for (begin, byte) in [("set key 0 0 10", " "), ("ms key 10 P", "x"), ("ms key 10 L", "x")] {
+        let of_bytes = |bytes: usize| format!("{begin}{}\r\n", byte.repeat(bytes - begin.len()));
+        let longest = of_bytes(LINE_BYTES_MAX);
+        let parsed = parse(longest.as_bytes(), None);
+        let consumed = longest.len();
+        assert!(matches!(parsed, Parsed::Request { consumed: c, .. } if c == consumed), "{begin}");
+        let too_long = of_bytes(LINE_BYTES_MAX + 1);
+        assert_eq!(parse(too_long.as_bytes(), None), Parsed::Close, "{begin}");
+    }
+}
+
 /// Feeds a line through a buffer that is filled `read_bytes` at a time, and returns its keys and
 /// what it ended with.
 fn multiget(line: &[u8], read_bytes: usize) -> (Vec<Vec<u8>>, Result<Get<'static>, Refusal>) {

@@ -69,7 +69,7 @@ fn units(text: &str) -> Option<i128> {
         units = units.checked_mul(10)?.checked_add(digit.unwrap_or(0))?;
     }
     if kept >= 0 && digits.next().is_some_and(|next| next >= 5) {
-        units += 1;
+        units = units.checked_add(1)?;
     }
     (units <= UNITS_MAX).then_some(if is_negative { -units } else { units })
 }
@@ -136,6 +136,9 @@ mod tests {
             ("0e2000000000", "1e-2000000000", Some("0")),
             ("00000000000000000000000000000000000000000000.5", "1", Some("1.5")),
             ("123456789012345678901", "0", Some("123456789012345680000")),
+            // What is 2^127 - 1 in units, and is rounded up.
+            ("1701411834604692317316.873037158841057275", "0", Some("1701411834604692400000")),
+            ("-1701411834604692317316.873037158841057275", "0", Some("-1701411834604692400000")),
             ("1e300", "1e300", Some("2000")),
             ("inf", "1", None),
             ("1", "", None),
