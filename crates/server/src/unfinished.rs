@@ -60,6 +60,10 @@ pub struct UnfinishedLimit {
 struct List {
     next_number: u64,
     senders: BTreeMap<u64, Sender>,
+    /// Bytes that they claim together,
+    claimed: usize,
+    /// and under each quota, by its place.
+    claimed_of: BTreeMap<usize, usize>,
 }
 
 /// Who sends one, and what it has.
@@ -103,16 +107,35 @@ impl List {
     /// Whether the value of this number may claim so many bytes, of those that there are for items
     /// and of its quota.
     fn has_room(&self, number: u64, claim: usize, limits: Limits) -> bool {
-        let others = || self.senders.iter().filter(|(other, _)| **other != number);
-        let fits = |claimed: usize, limit: usize| {
-            claimed <= limit / LITTLE_PART || claimed + claim <= limit / 2
+        let own = self.senders.get(&number);
+        let fits = |claimed: usize, own: usize, limit: usize| {
+            let others = claimed - own;
+            others <= limit / LITTLE_PART || others + claim <= limit / 2
         };
         let fits_quota = |(index, limit)| {
-            let under = others().filter(|(_, sender)| sender.quota == Some(index));
-            fits(under.map(|(_, sender)| sender.claim).sum(), limit)
+            let own = own.filter(|sender| sender.quota == Some(index));
+            let claimed = self.claimed_of.get(&index).map_or(0, |claimed| *claimed);
+            fits(claimed, own.map_or(0, |sender| sender.claim), limit)
         };
-        fits(others().map(|(_, sender)| sender.claim).sum(), limits.items_bytes)
+        fits(self.claimed, own.map_or(0, |sender| sender.claim), limits.items_bytes)
             && limits.quota.is_none_or(fits_quota)
+    }
+
+    /// Has a value claim so many bytes, if it is still in the list.
+    fn claim(&mut self, number: u64, claim: usize) {
+        let Some(sender) = self.senders.get_mut(&number) else { return };
+        let before = std::mem::replace(&mut sender.claim, claim);
+        self.claimed = self.claimed - before + claim;
+        if let Some(index) = sender.quota {
+            let claimed = self.claimed_of.entry(index).or_default();
+            *claimed = *claimed - before + claim;
+        }
+    }
+
+    /// Takes a value out, with its claim.
+    fn remove(&mut self, number: u64) -> Option<Sender> {
+        self.claim(number, 0);
+        self.senders.remove(&number)
     }
 }
 
@@ -147,12 +170,13 @@ impl UnfinishedLimit {
         if self.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
             return;
         }
-        let mut stalled = Vec::new();
-        lock(&self.list).senders.retain(|&number, sender| {
-            let goes = sender.is_stalled(now_s);
-            stalled.extend(goes.then_some((number, sender.owner)));
-            !goes
-        });
+        let stalled: Vec<(u64, Owner)> = {
+            let mut list = lock(&self.list);
+            let stalled = list.senders.iter().filter(|(_, sender)| sender.is_stalled(now_s));
+            let stalled: Vec<u64> = stalled.map(|(number, _)| *number).collect();
+            let owner_of = |number| Some((number, list.remove(number)?.owner));
+            stalled.into_iter().filter_map(owner_of).collect()
+        };
         for (number, Owner { worker, place, serial }) in stalled {
             if let Some(mailbox) = self.mailboxes.get(worker) {
                 let brought = Brought::End(Close::Unfinished { number });
@@ -209,8 +233,8 @@ impl<'s> Unfinished<'s> {
         let claim = if claims_all { value_bytes } else { self.bytes };
         let mut list = lock(&limit.list);
         let has_room = list.has_room(self.number, claim, limits);
-        if has_room && let Some(sender) = list.senders.get_mut(&self.number) {
-            sender.claim = claim;
+        if has_room {
+            list.claim(self.number, claim);
         }
         self.is_sure = has_room && claims_all;
         has_room
@@ -221,11 +245,12 @@ impl<'s> Unfinished<'s> {
         let (limit, bytes) = (&self.server.unfinished, draft.held_bytes());
         let gained = bytes - std::mem::replace(&mut self.bytes, bytes);
         limit.bytes.fetch_add(gained, Ordering::Relaxed);
-        if let Some(sender) = lock(&limit.list).senders.get_mut(&self.number) {
-            sender.grown = (self.server.now(), gained);
-            if draft.value_bytes() > SHORT_BYTES {
-                sender.claim = sender.claim.max(bytes);
-            }
+        let mut list = lock(&limit.list);
+        let Some(sender) = list.senders.get_mut(&self.number) else { return };
+        sender.grown = (self.server.now(), gained);
+        if draft.value_bytes() > SHORT_BYTES {
+            let claim = sender.claim.max(bytes);
+            list.claim(self.number, claim);
         }
     }
 }
@@ -234,6 +259,6 @@ impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         let limit = &self.server.unfinished;
         limit.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        lock(&limit.list).senders.remove(&self.number);
+        lock(&limit.list).remove(self.number);
     }
 }
