@@ -2,10 +2,11 @@
 //! of mutations `policy::split` says what follows.
 //!
 //! *Ghosts* are items that the compressed zone evicted a moment ago. A miss of a ghost would have
-//! been a hit if the zone were one step larger, so they say what such a step is worth. They are
-//! kept in a table of fixed size: a tag of the hash and when it was evicted, counted in evictions,
-//! in the place that the hash says; a later one takes the place. Where a step holds more items than
-//! the table has room for, one in so many hashes is looked at and counts for as many.
+//! been a hit if the zone were one step larger, so they say what such a step is worth: a miss, or a
+//! read from flash if that is where the item went. They are kept in a table of fixed size: a tag of
+//! the hash, whether the item is on flash, and when it was evicted, counted in evictions, in the
+//! place that the hash says; a later one takes the place. Where a step holds more items than the
+//! table has room for, one in so many hashes is looked at and counts for as many.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -29,15 +30,20 @@ pub(crate) const BUDGET_SLABS_MIN: usize = 4;
 pub const HOT_SLABS_MIN: usize = 32;
 /// Ghosts that are remembered.
 const GHOSTS: usize = 16 << 10;
+/// The bits of a ghost that are its hash's.
+const TAG: u32 = 0xfffe_0000;
+/// That of one that moved to flash.
+const ON_FLASH: u32 = 1 << 16;
 
 /// What was evicted a moment ago.
 pub(crate) struct Ghosts {
-    /// 16 bits of the hash above 16 of the number of the eviction; 0: none.
+    /// 15 bits of the hash, [`ON_FLASH`], and 16 bits of the number of the eviction; 0: none.
     places: Box<[AtomicU32]>,
     /// Evictions so far.
     evicted: AtomicU64,
-    /// Hits of ghosts, each for as many as it stands for.
-    hits: AtomicU64,
+    /// Hits of ghosts, each for as many as it stands for: those that had left the cache, and those
+    /// that had moved to flash.
+    hits: [AtomicU64; 2],
     /// One in two to this power of the hashes is looked at.
     sampling_log2: AtomicU32,
     /// How many sampled evictions a ghost lives.
@@ -49,7 +55,7 @@ impl Default for Ghosts {
         Self {
             places: (0..GHOSTS).map(|_| AtomicU32::new(0)).collect(),
             evicted: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
+            hits: Default::default(),
             sampling_log2: AtomicU32::new(0),
             life: AtomicU32::new(0),
         }
@@ -60,36 +66,42 @@ impl Ghosts {
     /// Bytes of the table.
     pub(crate) const MEMORY_BYTES: usize = GHOSTS * size_of::<AtomicU32>();
 
-    /// Takes note of an eviction.
-    pub(crate) fn add(&self, hash: u64) {
+    /// Takes note of an eviction, and whether the item is on flash instead.
+    pub(crate) fn add(&self, hash: u64, is_on_flash: bool) {
         let Some((place, tag)) = self.sampled(hash) else {
             return;
         };
         let number = self.evicted.fetch_add(1, Ordering::Relaxed) as u32;
-        place.store(tag | (number & 0xffff), Ordering::Relaxed);
+        let on_flash = if is_on_flash { ON_FLASH } else { 0 };
+        place.store(tag | on_flash | (number & 0xffff), Ordering::Relaxed);
     }
 
-    /// Takes note of a miss.
+    /// Takes note that neither zone has an item.
     pub(crate) fn miss(&self, hash: u64) {
         let Some((place, tag)) = self.sampled(hash) else {
             return;
         };
         let ghost = place.load(Ordering::Relaxed);
-        if ghost & 0xffff_0000 != tag {
+        if ghost & TAG != tag {
             return;
         }
         let now = self.evicted.load(Ordering::Relaxed) as u32;
         let age = now.wrapping_sub(ghost) & 0xffff;
         if age <= self.life.load(Ordering::Relaxed) {
             let weight = 1 << self.sampling_log2.load(Ordering::Relaxed);
-            self.hits.fetch_add(weight, Ordering::Relaxed);
+            self.hits[usize::from(ghost & ON_FLASH != 0)].fetch_add(weight, Ordering::Relaxed);
         }
         place.store(0, Ordering::Relaxed);
     }
 
-    /// Hits of ghosts so far, about.
+    /// Hits of ghosts so far, about: of those that left the cache, and of those on flash.
+    fn hits_by_end(&self) -> [u64; 2] {
+        [0, 1].map(|on_flash: usize| self.hits[on_flash].load(Ordering::Relaxed))
+    }
+
+    /// All of them.
     pub(crate) fn hits(&self) -> u64 {
-        self.hits.load(Ordering::Relaxed)
+        self.hits_by_end().iter().sum()
     }
 
     /// Sets for how many evicted items a ghost lives.
@@ -110,7 +122,7 @@ impl Ghosts {
         let sampling = self.sampling_log2.load(Ordering::Relaxed);
         let is_sampled = mixed & ((1 << sampling) - 1) == 0;
         let place = &self.places[(mixed >> 40) as usize % GHOSTS];
-        let tag = ((mixed >> 16) as u32 & 0xffff) << 16;
+        let tag = (mixed >> 16) as u32 & TAG;
         (is_sampled && tag != 0).then_some((place, tag))
     }
 }
@@ -148,7 +160,7 @@ impl Adaptation {
 struct Counts {
     hot_hits: u64,
     compressed_hits: u64,
-    ghost_hits: u64,
+    ghost_hits: [u64; 2],
     evicted: u64,
     read_us: u64,
     now_us: u64,
@@ -202,7 +214,7 @@ impl Cache {
         Counts {
             hot_hits: read(&below.counters.hot_hits),
             compressed_hits: read(&below.counters.hits),
-            ghost_hits: below.ghosts.hits(),
+            ghost_hits: below.ghosts.hits_by_end(),
             evicted: below.zone.stats().evicted,
             read_us: read(&below.counters.read_us),
             now_us: self.clock.monotonic_us(),
@@ -221,7 +233,9 @@ impl Cache {
         Window {
             hot_hits: now.hot_hits - before.hot_hits,
             compressed_hits: now.compressed_hits - before.compressed_hits,
-            ghost_hits: now.ghost_hits - before.ghost_hits,
+            ghost_hits: now.ghost_hits[0] - before.ghost_hits[0],
+            ghosts_on_flash: now.ghost_hits[1] - before.ghost_hits[1],
+            flash_us: self.flash.as_ref().map_or(0.0, |tier| tier.read_costs.read_us()),
             // What goes while the zone does not even have its budget says nothing.
             evicted: if is_full { now.evicted - before.evicted } else { 0 },
             work_us: now.read_us - before.read_us,
@@ -250,14 +264,17 @@ mod tests {
     fn a_ghost_is_hit_once_and_only_in_its_life() {
         let ghosts = Ghosts::default();
         ghosts.live_for(10);
-        ghosts.add(1 << 20);
+        ghosts.add(1 << 20, false);
         ghosts.miss(1 << 20);
         ghosts.miss(1 << 20);
-        assert_eq!(ghosts.hits.load(Ordering::Relaxed), 1);
-        ghosts.add(2 << 20);
-        (0..20).for_each(|other| ghosts.add(0x77_7777 + (other << 33)));
+        assert_eq!(ghosts.hits_by_end(), [1, 0]);
+        (0..2).for_each(|number| ghosts.add((5 + number) << 20, number == 0));
+        (0..2).for_each(|number| ghosts.miss((5 + number) << 20));
+        assert_eq!(ghosts.hits_by_end(), [2, 1]);
+        ghosts.add(2 << 20, false);
+        (0..20).for_each(|other| ghosts.add(0x77_7777 + (other << 33), false));
         ghosts.miss(2 << 20);
-        assert_eq!(ghosts.hits.load(Ordering::Relaxed), 1, "too old");
+        assert_eq!(ghosts.hits_by_end(), [2, 1], "too old");
     }
 
     /// Whoever served on more threads was over the bound sooner, though each had less to do.
@@ -280,10 +297,10 @@ mod tests {
         ghosts.live_for(1 << 20);
         for number in 0_u64..1 << 18 {
             let hash = number.wrapping_mul(0xd134_2543_de82_ef95);
-            ghosts.add(hash);
+            ghosts.add(hash, number % 2 == 0);
             ghosts.miss(hash);
         }
-        let hits = ghosts.hits.load(Ordering::Relaxed);
+        let hits = ghosts.hits();
         assert!((200_000..330_000).contains(&hits), "{hits}");
     }
 }

@@ -435,10 +435,10 @@ impl Cache {
                 return;
             }
             let hash = self.hash(record.key);
-            below.ghosts.add(hash.0);
             let is_there = self.rest_row(guard, record, hash, || leaving.is_alive())
                 || (self.takes_on_flash(&record.fields, false)
                     && self.spill(guard, record, hash, || leaving.is_alive()) == Spilled::There);
+            below.ghosts.add(hash.0, is_there);
             if is_there {
                 leaving.bury();
                 below.counters.spilled.fetch_add(1, Ordering::Relaxed);

@@ -64,6 +64,11 @@ impl ReadCosts {
         averages.find[area as usize].add(find_us);
     }
 
+    /// Microseconds from when somebody asks for an item that is compressed until he has it.
+    pub(crate) fn read_us(&self) -> f64 {
+        self.costs(None).cold_read_ns as f64 / 1000.0
+    }
+
     /// What reads cost, with what a miss costs if that is known; the rest is as the tier assumes.
     pub(crate) fn costs(&self, miss_ns: Option<u64>) -> Costs {
         let assumed = Costs::default();

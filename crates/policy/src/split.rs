@@ -10,9 +10,10 @@
 //!   users pay: with many hits in the hot zone already, memory is spent on microseconds.
 //! - [`Rule::Price`] compares prices, as SlimCache does for flash: the hits that more memory for
 //!   the compressed zone would have gained, told by those misses whose item was evicted a moment
-//!   ago (*ghosts*), less what the hot zone's items would take of it, at the price of a miss; and
-//!   the hits that would be served compressed instead of hot, at the price of decompression. Above
-//!   all stands a bound on the time that readers may take for it.
+//!   ago (*ghosts*), less what the hot zone's items would take of it, at the price of a miss, or
+//!   of a read from flash where that has them; and the hits that would be served compressed instead
+//!   of hot, at the price of decompression. Above all stands a bound on the time that readers may
+//!   take for it.
 //!
 //! What differs from zExpander: it counts expensive operations only, so that a flood of cheap ones
 //! does not decide; here hits alone are counted, since misses and stores say nothing of which zone
@@ -44,6 +45,10 @@ pub struct Window {
     pub compressed_hits: u64,
     /// Misses of items that would have been there with one more step for the compressed zone.
     pub ghost_hits: u64,
+    /// Reads from flash of such items.
+    pub ghosts_on_flash: u64,
+    /// Microseconds that one of these takes.
+    pub flash_us: f64,
     /// Items that the compressed zone evicted.
     pub evicted: u64,
     /// Microseconds that readers took for unpacking.
@@ -144,7 +149,8 @@ fn price(prices: Prices, window: &Window) -> Step {
     // What no longer fits the hot zone takes its place in the step that is gained: of items that do
     // not compress the zone would hold no more, and earn nothing.
     let more = (1.0 - window.hot_density).max(0.0);
-    let gain = window.ghost_hits as f64 * more * prices.miss_us;
+    let from_flash = window.ghosts_on_flash as f64 * window.flash_us.min(prices.miss_us);
+    let gain = (window.ghost_hits as f64 * prices.miss_us + from_flash) * more;
     let part = (STEP_SHARE / window.hot_share.max(STEP_SHARE)).min(1.0);
     // What goes is what is read least. By Zipf's law with an exponent of 1 the first n items have
     // ln n of all reads, and the last of them so many times fewer than they have on average.
@@ -178,6 +184,8 @@ mod tests {
         hot_hits: 9_000,
         compressed_hits: 1_000,
         ghost_hits: 100,
+        ghosts_on_flash: 0,
+        flash_us: 100.0,
         evicted: 500,
         work_us: 1_000,
         elapsed_us: 1_000_000,
@@ -219,6 +227,21 @@ mod tests {
         assert_eq!(rule.decide(&Window { hot_density: 0.4, ..WINDOW }), Step::Grow);
         let incompressible = Window { hot_density: 1.0, ..WINDOW };
         assert_eq!(rule.decide(&incompressible), Step::Shrink, "it holds no more");
+    }
+
+    #[test]
+    fn what_flash_has_is_worth_a_read_from_it() {
+        let rule = Rule::default();
+        let on_flash = |ghosts_on_flash, flash_us| {
+            let window = Window { ghost_hits: 0, ghosts_on_flash, flash_us, ..WINDOW };
+            rule.decide(&window)
+        };
+        // 162 us are lost.
+        assert_eq!(on_flash(1, 1000.0), Step::Grow);
+        assert_eq!(on_flash(1, 100.0), Step::Stay);
+        assert_eq!(on_flash(2, 100.0), Step::Grow);
+        assert_eq!(on_flash(1, 10.0), Step::Shrink);
+        assert_eq!(on_flash(1, 1e9), on_flash(1, 1000.0), "a miss is no worse");
     }
 
     #[test]
