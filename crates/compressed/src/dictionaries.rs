@@ -10,7 +10,7 @@
 //!       +------ a pause, twice as long as before if it was not better
 //! ```
 //!
-//! Every newcomer is sampled once, as part of a sample as long as a block, rather than whole blocks
+//! Every newcomer is sampled once, as part of a sample as long as a frame, rather than whole blocks
 //! as they are written: a block is written again and again with the same rows, and a dictionary
 //! trained from that would have learnt them by heart.
 //!

@@ -323,8 +323,8 @@ impl Space {
         state.open.as_ref().map_or(0, |log| self.slab_bytes() - log.end)
     }
 
-    /// Chooses the slab to be cleaned next: the closed one with the fewest live bytes, if there is
-    /// room for them and moving them gains something.
+    /// Chooses the slab to be cleaned next: of the closed ones that gain something by it the one
+    /// with the fewest live bytes, if there is room for them.
     pub(crate) fn choose_victim(&self) -> Option<Victim> {
         let mut state = lock(&self.state);
         self.reclaim(&mut state);
@@ -341,13 +341,14 @@ impl Space {
     }
 
     fn movable_victim(&self, state: &State) -> Option<Victim> {
-        let candidates = state.closed.iter().filter(|log| !log.damaged);
-        let log = candidates.min_by_key(|log| self.live_of(log.lease.slab()))?;
-        let live = self.live_of(log.lease.slab()) as usize;
-        let gains = log.end.saturating_sub(live) >= self.slab_bytes() / DEAD_SHARE_MIN;
+        let live_of = |log: &Log| self.live_of(log.lease.slab()) as usize;
+        let dead_min = self.slab_bytes() / DEAD_SHARE_MIN;
+        // One that was closed early has few live bytes and may have none that are dead.
+        let gains = |log: &&Log| !log.damaged && log.end.saturating_sub(live_of(log)) >= dead_min;
+        let log = state.closed.iter().filter(gains).min_by_key(|log| live_of(log))?;
         let room = state.free.len() * self.slab_bytes() + self.open_bytes(state);
         let victim = Victim { slab: log.lease.slab(), number: log.number, end: log.end };
-        (gains && live <= room).then_some(victim)
+        (live_of(log) <= room).then_some(victim)
     }
 
     /// Whether a slab is still to be cleaned: it may have emptied by itself, and even have been

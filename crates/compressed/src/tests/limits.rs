@@ -358,6 +358,31 @@ fn nothing_alive_goes_while_emptied_slabs_wait_for_readers() {
     world.check();
 }
 
+/// Of all slabs one that four long values fill, but for the room of a fifth, has the fewest live
+/// bytes: it was chosen, gained nothing, and no other was cleaned any more.
+#[test]
+fn a_slab_of_long_values_that_stay_keeps_no_other_from_being_cleaned() {
+    let mut world = World::small(12);
+    let mut random = Xorshift::default();
+    let mut noise = |bytes| (0..bytes).map(|_| random.draw() as u8).collect::<Vec<u8>>();
+    for long in 0..5_u8 {
+        world.insert(&[long], &noise(54_000)).expect("room");
+    }
+    let mut refused = 0;
+    for number in 0..60_000_u32 {
+        let value = noise(300);
+        refused += usize::from(world.insert(&number.to_be_bytes(), &value).is_err());
+        if number % 100 == 0 {
+            (0..5).for_each(|long: u8| assert!(world.find(&[long]).is_some(), "{number}"));
+            while world.maintain() {}
+        }
+    }
+    let stats = world.zone.stats();
+    assert_eq!((stats.dropped_leaves, refused), (0, 0));
+    assert!(stats.space.moved_bytes > 0, "{stats:?}");
+    world.check();
+}
+
 /// `reclaim` looks for emptied slabs only when told of one, and this one was not closed yet then.
 #[test]
 fn a_slab_that_emptied_while_it_was_open_goes_back() {

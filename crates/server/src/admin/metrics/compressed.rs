@@ -35,9 +35,14 @@ pub const METRICS: &[Metric] = &[
     gauge("larder_compressed_budget_bytes", &[], "Memory that the zone may have.", |now, out| {
         zone(now, out, |it| (it.budget_slabs * it.zone.space.slab_bytes) as u64);
     }),
-    gauge("larder_compressed_blocks", &[], "Blocks of rows.", |now, out| {
-        zone(now, out, |it| it.zone.leaves as u64);
-    }),
+    gauge(
+        "larder_compressed_blocks",
+        &[],
+        "Leaves, each with a block of rows at most.",
+        |now, out| {
+            zone(now, out, |it| it.zone.leaves as u64);
+        },
+    ),
     gauge("larder_compressed_dictionaries", &[], "Dictionaries in use.", |now, out| {
         zone(now, out, |it| it.zone.dictionaries.dictionaries as u64);
     }),
