@@ -218,6 +218,18 @@ fn requests_about_the_server() {
         (of("binding_protocol"), of("maxbytes")),
         ("auto-negotiate".into(), "67108864".into())
     );
+    // As memcached: all that is known of prefixes is one value, though there may be none.
+    for known in ["", "PREFIX a get 0 hit 0 set 1 del 0\r\n"] {
+        client.send(&with_key(STAT, b"detail dump").bytes());
+        let dump = client.answer();
+        assert_eq!(
+            (&*dump.key, &*dump.value),
+            (&b"detailed"[..], format!("{known}END\r\n").as_bytes())
+        );
+        assert!(client.answer().key.is_empty());
+        client.expect_status(&with_key(STAT, b"detail on"), 0);
+        client.expect_status(&set(b"a:1", b"x"), 0);
+    }
     client.expect_status(&with_key(STAT, b"nonsense"), NOT_FOUND);
     client.expect_status(&with_key(STAT, b"items and more"), NOT_FOUND);
     client.expect_status(&with_key(STAT, b"reset and more"), 0);

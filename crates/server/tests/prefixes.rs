@@ -83,6 +83,8 @@ fn many_prefixes_at_once_are_flushed_or_refused_and_the_answer_says_which() {
         let refused = "SERVER_ERROR too many prefixes are being flushed, try again later";
         assert!(reply == "OK" || reply == refused, "{reply}");
     }
+    let flushed = replies.lines().filter(|reply| *reply == "OK").count() as u64;
+    assert_eq!(server.stat("cmd_flush_prefix"), flushed, "what was refused does not count");
     for name in &names {
         let mut flushed = false;
         for _ in 0..100_000 {

@@ -85,6 +85,9 @@ fn a_client_chooses_its_version() {
         "%2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n\
         $4\r\nsave\r\n$0\r\n\r\n",
     );
+    // What came before a wrong word holds.
+    client.ask("hello 3 setname you x\r\n", "-ERR Syntax error in HELLO option 'x'\r\n");
+    client.ask("client getname\r\n", "$3\r\nyou\r\n");
     client.ask("hello 4\r\n", "-NOPROTO unsupported protocol version\r\n");
     client.ask(
         "hello 2 auth other x\r\n",
@@ -511,6 +514,9 @@ fn with_users_a_client_has_to_say_who_it_is() {
     other.send(b"hello 3 auth ava secret setname it\r\nclient getname\r\n");
     assert_eq!(line(&mut other), "%7\r\n");
     other.read_to("$2\r\nit\r\n");
+    let longer_than_any = "x".repeat(100_000);
+    other.send(&array(&[b"auth", b"bob", longer_than_any.as_bytes()]));
+    other.expect(WRONG.as_bytes());
     other.send(b"hello 3 auth bob secret auth ava secret\r\n");
     assert!(line(&mut other).starts_with("-ERR Syntax error in HELLO option"));
     // What little a stranger may send is Redis' limit, and holds for nobody else.

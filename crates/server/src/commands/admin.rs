@@ -167,11 +167,12 @@ pub fn flush_prefix(context: &Context<'_, '_>, prefix: &[u8]) -> Result<(), Unfl
     if !is_allowed(&server.live.flush_allowed) {
         return Err(Unflushed::NotAllowed);
     }
-    context.counters.cmd_flush_prefix.one();
     server.cache.flush_prefix(prefix).map_err(|refused| match refused {
         PrefixRefused::Length => Unflushed::Length,
         PrefixRefused::TooMany => Unflushed::TooMany,
-    })
+    })?;
+    context.counters.cmd_flush_prefix.one();
+    Ok(())
 }
 
 /// What a client is answered that asks for another memory limit.

@@ -15,7 +15,7 @@ use crate::connection::Close;
 use crate::namespaces::Act;
 use crate::output::Output;
 use crate::plan::Step;
-use crate::stats::{self, Topic};
+use crate::stats::{self, Detail, Topic};
 
 /// memcached's words where a value finds no memory.
 const NO_MEMORY_STORING: &str = "Out of memory allocating item";
@@ -160,10 +160,12 @@ fn delete<'s, 'c>(
 /// `stat`: what text says line by line, a packet each, and an empty one at the end.
 fn statistics(context: &Context<'_, '_>, echo: Echo, arguments: &[u8], out: &mut Output<'_, '_>) {
     let mut text = Vec::new();
-    stats::write(context.server, Topic::of_packet(arguments), &mut text);
-    if let Some(dump) = text.strip_suffix(b"END\r\n").filter(|it| it.starts_with(b"PREFIX ")) {
-        // As memcached: all of it is one value.
-        reply::stat(out.bytes, echo, b"detailed", dump);
+    let topic = Topic::of_packet(arguments);
+    stats::write(context.server, topic, &mut text);
+    let is_dump = topic == Some(Topic::Detail(Some(Detail::Dump)));
+    if is_dump && text.ends_with(b"END\r\n") {
+        // As memcached: all of it is one value. Where dumps are forbidden it says something else.
+        reply::stat(out.bytes, echo, b"detailed", &text);
         return reply::stat(out.bytes, echo, b"", b"");
     }
     let mut lines = text.split(|&byte| byte == b'\n').map(|line| line.trim_ascii_end());

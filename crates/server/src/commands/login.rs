@@ -20,7 +20,7 @@ pub struct Login {
 
 impl Login {
     fn new((name, password): (&[u8], &[u8]), echo: Option<Echo>) -> Self {
-        Self { claim: Claim { name: name.into(), password: password.into() }, echo }
+        Self { claim: Claim::new(name, password), echo }
     }
 
     /// What is to be checked.

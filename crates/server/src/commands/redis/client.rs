@@ -98,7 +98,7 @@ impl Client {
         if let Login::Checked(is_true) = self.login {
             return Some(is_true);
         }
-        self.login = Login::Claimed(Claim { name: user.into(), password: password.into() });
+        self.login = Login::Claimed(Claim::new(user, password));
         None
     }
 

@@ -121,7 +121,7 @@ pub(super) fn hello(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
             })
         }
     };
-    let (mut name, mut has_auth) = (None, false);
+    let mut has_auth = false;
     while let Some(word) = task.words.next() {
         let left = task.words.len();
         if word.eq_ignore_ascii_case(b"auth") && left >= 2 && !has_auth {
@@ -129,16 +129,14 @@ pub(super) fn hello(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
             let (user, password) = (task.word(), task.word());
             authenticate(task, user, password)?;
         } else if word.eq_ignore_ascii_case(b"setname") && left >= 1 {
-            name = Some(checked(task.word(), "Client names")?);
+            // As Redis: though a later word may be wrong.
+            task.client.name = checked(task.word(), "Client names")?.to_vec();
         } else {
             return Err(unknown_word("ERR Syntax error in HELLO option '", word, "'"));
         }
     }
     if task.client.rights == Rights::None {
         return Err(HELLO_UNKNOWN.into());
-    }
-    if let Some(name) = name {
-        task.client.name = name.to_vec();
     }
     task.client.version = version.unwrap_or(task.client.version);
     greet(task, out);
