@@ -34,9 +34,7 @@ fn connect_to(address: SocketAddr) -> Client {
 fn start(options: &[&str]) -> (Server, Client) {
     let server = Server::start(&[&["-m", "64", "-I", "8m"], options].concat());
     let mut client = server.connect();
-    client.send(format!("set big 0 0 {VALUE_BYTES}\r\n").as_bytes());
-    client.send(&vec![b'v'; VALUE_BYTES]);
-    client.ask("\r\n", "STORED\r\n");
+    store_large(&mut client, "big");
     (server, client)
 }
 
@@ -84,39 +82,78 @@ fn is_sent(mut client: Client, before: &str, behind: &str) -> bool {
     true
 }
 
+/// Has a client ask each of these for a value, all before the first reads, and looks whether
+/// they get it. Each stands with what comes before the value and behind it.
+fn all_are_served(requests: &[(SocketAddr, String, String, &str)], watcher: &mut Client) {
+    let clients = requests.iter().map(|(address, request, before, behind)| {
+        let mut client = connect_to(*address);
+        client.send(request.as_bytes());
+        (client, before, behind, request)
+    });
+    let clients: Vec<_> = clients.collect();
+    watcher.wait_for_stat("output_waits", |waits| waits > 0);
+    std::thread::scope(|scope| {
+        for (client, before, behind, request) in clients {
+            scope.spawn(move || assert!(is_sent(client, before, behind), "{request}"));
+        }
+    });
+    assert_eq!(watcher.stat("output_kicks"), 0);
+}
+
+fn store_large(client: &mut Client, key: &str) {
+    client.send(format!("set {key} 0 0 {VALUE_BYTES}\r\n").as_bytes());
+    client.send(&vec![b'v'; VALUE_BYTES]);
+    client.ask("\r\n", "STORED\r\n");
+}
+
 /// Together they have far more to get than may be kept of it. Those whose reply was the one too
 /// many were cut off in the middle of it, however fast they read.
 #[test]
 fn who_reads_is_not_closed_because_others_read_as_well() {
     let (server, redis) = Server::start_with_redis(&["-m", "64", "-I", "8m", "-t", "2"]);
-    let mut watcher = server.connect();
-    watcher.send(format!("set big 0 0 {VALUE_BYTES}\r\n").as_bytes());
-    watcher.send(&vec![b'v'; VALUE_BYTES]);
-    watcher.ask("\r\n", "STORED\r\n");
-    let header = format!("VALUE big 0 {VALUE_BYTES}\r\n");
+    let (mut watcher, text) = (server.connect(), server.address());
+    store_large(&mut watcher, "big");
+    let value = format!("VALUE big 0 {VALUE_BYTES}\r\n");
+    let (meta, bulk) = (format!("VA {VALUE_BYTES}\r\n"), format!("${VALUE_BYTES}\r\n"));
     let requests = [
-        (server.address(), "get big\r\n", header.clone(), "\r\nEND\r\n"),
-        (server.address(), "gat 0 big\r\n", header, "\r\nEND\r\n"),
-        (server.address(), "mg big v\r\n", format!("VA {VALUE_BYTES}\r\n"), "\r\n"),
-        (redis, "GET big\r\n", format!("${VALUE_BYTES}\r\n"), "\r\n"),
-        (redis, "MGET big\r\n", format!("*1\r\n${VALUE_BYTES}\r\n"), "\r\n"),
+        (text, "get big\r\n", value.clone(), "\r\nEND\r\n"),
+        (text, "gat 0 big\r\n", value, "\r\nEND\r\n"),
+        (text, "mg big v\r\n", meta, "\r\n"),
+        (redis, "GET big\r\n", bulk.clone(), "\r\n"),
+        (redis, "MGET big\r\n", format!("*1\r\n{bulk}"), "\r\n"),
     ];
-    let clients =
-        [(); 3].iter().flat_map(|()| &requests).map(|(address, request, before, behind)| {
-            let mut client = connect_to(*address);
-            client.send(request.as_bytes());
-            (client, before, behind)
-        });
-    // All have asked before the first reads.
-    let clients: Vec<_> = clients.collect();
-    watcher.wait_for_stat("output_waits", |waits| waits > 0);
-    std::thread::scope(|scope| {
-        for (client, before, behind) in clients {
-            scope.spawn(move || assert!(is_sent(client, before, behind), "{before}"));
-        }
-    });
-    assert_eq!(watcher.stat("output_kicks"), 0);
+    let requests = requests.map(|(to, asks, before, behind)| (to, asks.to_owned(), before, behind));
+    all_are_served(&[&requests[..]; 3].concat(), &mut watcher);
     assert_eq!(watcher.stat("get_hits") + watcher.stat("touch_hits"), 15, "each is counted once");
+}
+
+/// What changes an item, or tells what was so before it came, did not wait for room: it cannot be
+/// executed once more when it has read.
+#[test]
+fn who_changes_what_it_reads_is_not_closed_because_others_read_as_well() {
+    let (server, redis) = Server::start_with_redis(&["-m", "128", "-I", "8m", "-t", "2"]);
+    let (mut watcher, text) = (server.connect(), server.address());
+    store_large(&mut watcher, "big");
+    (0..9).for_each(|number| store_large(&mut watcher, &format!("big{number}")));
+    watcher.send(b"mg big c\r\n");
+    let unique = watcher.read_to("\r\n").replace("HD ", "");
+    let (meta, bulk) = (format!("VA {VALUE_BYTES} "), format!("${VALUE_BYTES}\r\n"));
+    let mut requests = Vec::new();
+    for number in 0..3 {
+        requests.extend([
+            (text, "mg big v c\r\n".to_owned(), format!("{meta}{unique}")),
+            (text, "mg big v h\r\n".to_owned(), format!("{meta}h1\r\n")),
+            (redis, "GETEX big\r\n".to_owned(), bulk.clone()),
+            (redis, "GETEX big EX 1000\r\n".to_owned(), bulk.clone()),
+            (redis, format!("GETDEL big{number}\r\n"), bulk.clone()),
+            (redis, format!("GETSET big{} x\r\n", number + 3), bulk.clone()),
+            (redis, format!("SET big{} x GET\r\n", number + 6), bulk.clone()),
+        ]);
+    }
+    let requests = requests.into_iter().map(|(to, asks, before)| (to, asks, before, "\r\n"));
+    all_are_served(&requests.collect::<Vec<_>>(), &mut watcher);
+    let mut client = connect_to(redis);
+    client.ask("MGET big1 big4 big7\r\n", "*3\r\n$-1\r\n$1\r\nx\r\n$1\r\nx\r\n");
 }
 
 /// Who asked for a dump as his second request and then said no more got its first line only.

@@ -41,6 +41,15 @@ pub fn get<'s, 'c>(
     };
     let mut room = KeyRoom::default();
     let key = get.key.bytes(&mut room);
+    // Once more nobody would be told what was so before it came.
+    let shows_history = get.flags.iter().any(|(letter, _)| matches!(letter, b'h' | b'l'));
+    if get.value
+        && shows_history
+        && let Lookup::Hit(item) = session.peek_anywhere(key, target.hash)
+        && !out.has_room_for(item.value_bytes())
+    {
+        return Err(Again::Room);
+    }
     let (item, tokens) = match session.fetch(key, target.hash, &fetch) {
         Ok(found) => found,
         Err(refusal) => {
@@ -49,8 +58,8 @@ pub fn get<'s, 'c>(
             return Ok(Flow::Next);
         }
     };
-    // Once more nobody would be told that it has won, or what was so before it came.
-    let may_repeat = get.value && !tokens.created && !tokens.won && !fetch.with_history;
+    // Once more nobody would be told that it has won either.
+    let may_repeat = get.value && !tokens.created && !tokens.won && !shows_history;
     if may_repeat && item.is_some_and(|item| !out.has_room_for(item.value_bytes())) {
         return Err(Again::Room);
     }

@@ -5,6 +5,7 @@ use protocol::resp::number::integer;
 use protocol::resp::reply;
 
 use super::expiry::{Deadline, Span};
+use super::strings::needs_room_for;
 use super::{Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task, deadline};
 use crate::namespaces::Act;
 use crate::output::Output;
@@ -86,13 +87,14 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
         (key, hash): (&[u8], Hash),
         value: &[u8],
         how: &How<'_>,
+        out: &mut Output<'_, '_>,
     ) -> Result<Set<'s>, Stop> {
         let expiry = match how.deadline {
             None => Expiry::NEVER,
             Some(end) => deadline::expiry_at(end.unix_ms(self)?),
         };
         let set = if how.observes() {
-            self.store_observed((key, hash), value, expiry, how)?
+            self.store_observed((key, hash), value, expiry, how, out)?
         } else {
             let condition = match (how.is_absent, how.is_present) {
                 (true, _) => Condition::Absent,
@@ -140,11 +142,17 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
         value: &[u8],
         expiry: Expiry,
         how: &How<'_>,
+        out: &mut Output<'_, '_>,
     ) -> Result<Set<'s>, Stop> {
         loop {
             let observed = self.session.observe(key, hash);
             let observed = observed.map_err(|refusal| self.refused(refusal))?;
             let old = observed.as_ref().map(|observed| *observed.item());
+            if how.returns_old
+                && let Some(old) = &old
+            {
+                needs_room_for(old, out)?;
+            }
             let is_refused = if old.is_some() { how.is_absent } else { how.is_present };
             if is_refused {
                 return Ok(Set { is_stored: false, expiry, old });
@@ -210,7 +218,7 @@ pub(super) fn set<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 
     let key = task.bare_key();
     let value = task.word();
     let how = How::of(task)?;
-    let Set { is_stored, old, .. } = task.store(key, value, &how)?;
+    let Set { is_stored, old, .. } = task.store(key, value, &how, out)?;
     if how.returns_old {
         task.count_get(key.0, old.as_ref());
         task.answer_item(old.as_ref(), out);
@@ -227,7 +235,7 @@ pub(super) fn getset<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'
     let key = task.bare_key();
     let value = task.word();
     let how = How { returns_old: true, ..How::default() };
-    let Set { old, .. } = task.store(key, value, &how)?;
+    let Set { old, .. } = task.store(key, value, &how, out)?;
     task.count_get(key.0, old.as_ref());
     task.answer_item(old.as_ref(), out);
     Ok(Done::Next)
@@ -238,7 +246,7 @@ pub(super) fn setnx(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
     let key = task.bare_key();
     let value = task.word();
     let how = How { is_absent: true, ..How::default() };
-    let Set { is_stored, .. } = task.store(key, value, &how)?;
+    let Set { is_stored, .. } = task.store(key, value, &how, out)?;
     reply::integer(out.bytes, i64::from(is_stored));
     Ok(Done::Next)
 }
@@ -257,7 +265,7 @@ fn store_for(task: &mut Task<'_, '_, '_, '_, '_>, span: Span, out: &mut Output<'
     let key = task.bare_key();
     let deadline = Some(Deadline { span, amount: task.word() });
     let value = task.word();
-    task.store(key, value, &How { deadline, ..How::default() })?;
+    task.store(key, value, &How { deadline, ..How::default() }, out)?;
     reply::simple(out.bytes, "OK");
     Ok(Done::Next)
 }
@@ -320,7 +328,7 @@ fn store_pairs<'s>(
         let key = task.bare_key();
         let value = task.word();
         // If one is refused, those before it stay, as for whoever sends them one by one.
-        task.store(key, value, &How::default())?;
+        task.store(key, value, &How::default(), out)?;
         task.advance(out);
     }
     Ok(true)

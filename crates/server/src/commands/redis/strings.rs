@@ -133,6 +133,15 @@ fn want_rest(task: &mut Task<'_, '_, '_, '_, '_>) {
     }
 }
 
+/// Has a command wait that answers with this item, until there is room for what its client may not
+/// take of it: before it changes anything, since it is executed anew.
+pub(super) fn needs_room_for(item: &Item<'_>, out: &mut Output<'_, '_>) -> Result<(), Stop> {
+    match out.has_room_for(item.value_bytes()) {
+        true => Ok(()),
+        false => Err(Stop::Again(Again::Room)),
+    }
+}
+
 /// `GETDEL key`.
 pub(super) fn getdel<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let (key, hash) = task.key();
@@ -143,6 +152,7 @@ pub(super) fn getdel<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'
             task.answer_item(None, out);
             return Ok(Done::Next);
         };
+        needs_room_for(observed.item(), out)?;
         if task.session.remove_observed(&observed) {
             task.count_get(key, Some(observed.item()));
             task.count_delete(key, true);
@@ -169,6 +179,7 @@ pub(super) fn getex<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_
             task.answer_item(None, out);
             return Ok(Done::Next);
         };
+        needs_room_for(observed.item(), out)?;
         let expiry = match change {
             None => None,
             Some(None) => Some(Expiry::NEVER),
