@@ -207,9 +207,17 @@ async fn read(address: &str, trust: Option<&Trust>, path: &str) -> Result<Value,
         _ => said(&error),
     });
     let stream = reach(&found?.collect::<Vec<_>>()).await?;
+    let foreign = "it does not speak HTTP, as an admin port does";
     match trust {
-        None => exchange(stream, address, path).await,
-        Some(trust) => exchange(trust.connect(address, stream).await?, address, path).await,
+        None => exchange(stream, address, path).await.map_err(|error| {
+            let advice = "; one with TLS is asked by larder top";
+            error.unwrap_or_else(|| format!("{foreign}{advice} https://{address} --ca-file FILE"))
+        }),
+        Some(trust) => {
+            let stream = trust.connect(address, stream).await?;
+            let answer = exchange(stream, address, path).await;
+            answer.map_err(|error| error.unwrap_or_else(|| foreign.to_owned()))
+        }
     }
 }
 
@@ -232,13 +240,13 @@ fn is_foreign(error: &hyper::Error) -> bool {
     error.is_parse() || error.is_incomplete_message()
 }
 
-/// The request and its answer.
+/// The request and its answer. An error without words is that of somebody who speaks no HTTP.
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     address: &str,
     path: &str,
-) -> Result<Value, String> {
-    let said = |error: &dyn std::fmt::Display| error.to_string();
+) -> Result<Value, Option<String>> {
+    let said = |error: &dyn std::fmt::Display| Some(error.to_string());
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| said(&error))?;
     let request = Request::get(path).header(header::HOST, address).body(Empty::<Bytes>::new());
@@ -246,15 +254,12 @@ async fn exchange(
     let asked = async move {
         let answer =
             sender.send_request(request).await.map_err(|error| match is_foreign(&error) {
-                true => format!(
-                    "it does not speak HTTP, as an admin port does; one with TLS is asked by \
-                     larder top https://{address} --ca-file FILE"
-                ),
+                true => None,
                 false => said(&error),
             })?;
         let status = answer.status();
         if status != StatusCode::OK {
-            return Err(format!("it answers {status}; is this an admin port?"));
+            return Err(Some(format!("it answers {status}; is this an admin port?")));
         }
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| said(&error))?.to_bytes();

@@ -278,6 +278,13 @@ pub fn key_text(key: &[u8]) -> String {
     String::from_utf8(bytes).expect("an encoded key is ASCII")
 }
 
+/// The same, but as it is where it is a word.
+pub fn word_text(key: &[u8]) -> String {
+    let ends = |c: char| c.is_control() || c.is_whitespace();
+    let text = str::from_utf8(key).ok().filter(|text| !text.contains(ends));
+    text.map_or_else(|| key_text(key), str::to_owned)
+}
+
 /// `type=item_get ...`
 pub fn item_get(key: &[u8], is_hit: bool, class: u32, fd: i32, value_bytes: usize) -> String {
     let key = key_text(key);

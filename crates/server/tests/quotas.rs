@@ -118,3 +118,13 @@ fn what_does_not_go_together_is_said_before_anything_starts() {
         assert!(!is_fine && said.contains(text), "{said}");
     }
 }
+
+/// They were shown as in Rust's source, on the page of metrics escaped once more.
+#[test]
+fn the_name_of_a_quota_is_shown_as_it_is_if_it_is_a_word() {
+    let server = Server::start(&["--quota", "a\"b=1m", "--quota", "c\\d=1m", "--quota", "e f=1m"]);
+    let mut client = server.connect();
+    client.ask("set a\"b1 0 0 1\r\nx\r\n", "STORED\r\n");
+    let counts = ["items:a\"b", "items:c\\d", "items:e%20f"].map(|name| quota(&mut client, name));
+    assert_eq!(counts, [1, 0, 0]);
+}

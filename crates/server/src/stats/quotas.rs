@@ -2,12 +2,12 @@
 
 use super::Stats;
 use crate::server::Server;
+use crate::watch::word_text;
 
 /// A line of each kind for each quota, in the order in which they were given.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
     for quota in server.cache.quota_stats() {
-        // A prefix may hold what a line may not.
-        let prefix = quota.prefix.escape_ascii();
+        let prefix = word_text(&quota.prefix);
         stats.line(format_args!("limit_bytes:{prefix}"), quota.limit_bytes);
         stats.line(format_args!("bytes:{prefix}"), quota.bytes);
         stats.line(format_args!("items:{prefix}"), quota.items);

@@ -4,6 +4,7 @@ use larder::QuotaStats;
 
 use super::{Kind, Metric, Now, Value, Values, counter, gauge, metric, seconds};
 use crate::server::Phase;
+use crate::watch::word_text;
 
 /// The server, memory, index, costs and latencies.
 pub const METRICS: &[Metric] = &[
@@ -263,7 +264,7 @@ fn namespaces(now: &Now<'_>, out: &mut Values) {
 
 fn quotas(now: &Now<'_>, out: &mut Values, value: impl Fn(&QuotaStats) -> u64) {
     for quota in &now.snapshot.quotas {
-        out.put(&[&quota.prefix.escape_ascii().to_string()], value(quota));
+        out.put(&[&word_text(&quota.prefix)], value(quota));
     }
 }
 
