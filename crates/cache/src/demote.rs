@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use compressed::{Leaving, Record, Refused, Writer};
-use hot::mark::FETCHED;
+use hot::mark::{FETCHED, TOKENS};
 use hot::{Draft, ItemRef, Links, Unlinked};
 use index::Hash;
 use memory::{ClassId, Guard, Place};
@@ -443,6 +443,9 @@ impl Cache {
                 leaving.bury();
                 below.counters.spilled.fetch_add(1, Ordering::Relaxed);
                 return;
+            }
+            if record.fields.mark & TOKENS != 0 {
+                self.forget_spare(guard, hash, || leaving.is_alive());
             }
             below.counters.left.fetch_add(1, Ordering::Relaxed);
             self.remember(hash, Left::Evicted);

@@ -162,7 +162,26 @@ impl Cache {
         rested == Some(true)
     }
 
-    /// The same when an item of the hot zone is to leave, whose memory is handed back.
+    /// Forgets a row on flash that is spare, if `agrees` says so, under the lock of its index table.
+    pub(crate) fn forget_spare(
+        &self,
+        guard: &Guard<'_>,
+        hash: Hash,
+        agrees: impl FnOnce() -> bool,
+    ) {
+        let Some(may_be) = self.companion(hash) else { return };
+        let is_it = |location| is_spare(location) && may_be(location);
+        self.index.update_present(guard, hash, is_it, |found| {
+            if !agrees() {
+                return (Change::Keep, ());
+            }
+            self.forget_on_flash(flash_place(found), hash);
+            (self.count_spare(Some(found), Change::Remove), ())
+        });
+    }
+
+    /// The same as [`Self::rest`] when an item of the hot zone is to leave, whose memory is handed
+    /// back.
     pub(crate) fn exchange_for_spare(
         &self,
         guard: &Guard<'_>,

@@ -23,8 +23,8 @@
 //! - Collection drops a row that is spare: it would be written only to be forgotten at the next
 //!   change, and what is in memory can be written when it leaves.
 //! - Marks of win tokens are no part of a change. An item that has one goes down as one without a
-//!   row does, and if it is evicted its row goes with it: a reader who found that would be told to
-//!   make the value once more.
+//!   row does, and if it is evicted, from the hot zone or from the compressed one, its row goes with
+//!   it: a reader who found that would be told to make the value once more.
 //!
 //! It costs the word, nine bytes for each row that is spare. After a crash of the process what is
 //! in memory and has such a row is found again.
@@ -86,22 +86,19 @@ mod tests {
     use ::io::ManualClock;
     use ::io::device::{FakeDevice, Faults, PAGE_BYTES};
 
+    use stdx::random::Xorshift;
+
     use crate::cache::Cache;
-    use crate::{Attributes, Condition, Expiry, Fetch, FlashSettings};
+    use crate::{Attributes, Builder, Condition, Expiry, Fetch, FlashSettings, Refusal};
 
     const NOW: u32 = 1_800_000_000;
 
-    /// What a store evicted rested on its row, which knows nothing of the token: a second client
-    /// was told to make the value while the first one did.
-    #[test]
-    fn a_win_token_is_not_given_twice_for_an_item_that_a_store_evicts() {
+    /// A small cache with these items, which are in memory as well as on flash, and end in a minute.
+    fn with_spare_rows(builder: Builder, keys: &[&[u8]]) -> Cache {
         let device = FakeDevice::new((64 << 20) / PAGE_BYTES as u64, 1, Faults::default());
         let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
-        let clock = Arc::new(ManualClock::new(NOW));
-        let builder = Cache::builder().memory_bytes(8 << 20).flash(flash).clock(clock);
-        let cache = builder.build().expect("a small cache");
+        let cache = builder.memory_bytes(8 << 20).flash(flash).build().expect("a small cache");
         let attributes = Attributes { expiry: Expiry::at(NOW + 60), ..Attributes::default() };
-        let keys = [&b"won"[..], b"read"];
         for key in keys {
             cache.put(key, &[7; 500], attributes, Condition::Always).expect("there is room");
         }
@@ -111,21 +108,62 @@ mod tests {
                 .with_memory(|session| Ok(session.get_with_cas(key, cache.hash(key))?.is_some()));
             assert_eq!(up, Ok(true));
         }
-        let flash = || cache.stats().flash.expect("it has a tier");
-        assert_eq!(flash().spare, 2);
+        assert_eq!(cache.stats().flash.expect("it has a tier").spare, keys.len() as u64);
+        cache
+    }
+
+    /// Whether a client that asks early is told to make the value anew.
+    fn wins(cache: &Cache) -> Result<bool, Refusal> {
         let fetch = Fetch { recache_before: Some(Expiry::at(NOW + 3600)), ..Fetch::default() };
-        let wins = || {
-            let hash = cache.hash(b"won");
-            cache.with_memory(|session| Ok(session.fetch(b"won", hash, &fetch)?.1.won))
-        };
-        assert_eq!((wins(), wins()), (Ok(true), Ok(false)));
+        let hash = cache.hash(b"won");
+        cache.with_memory(|session| Ok(session.fetch(b"won", hash, &fetch)?.1.won))
+    }
+
+    /// As below, of what the compressed zone evicts: flash takes nothing that ends so soon.
+    #[test]
+    fn a_win_token_is_not_given_twice_for_an_item_that_the_compressed_zone_evicts() {
+        let clock = Arc::new(ManualClock::new(NOW));
+        let cache =
+            with_spare_rows(Cache::builder().compress(true).clock(clock.clone()), &[b"won"]);
+        assert_eq!((wins(&cache), wins(&cache)), (Ok(true), Ok(false)));
+        clock.advance(10);
+        let (mut random, hash) = (Xorshift::default(), cache.hash(b"won"));
+        let is_in_memory = || cache.session().peek(b"won", hash).is_some();
+        for number in 0_u32.. {
+            assert!(number < 1_000_000, "it stays; {:?}", cache.stats());
+            let value: Vec<u8> = (0..500).map(|_| random.draw() as u8).collect();
+            let key = number.to_le_bytes();
+            let put = cache.put(&key, &value, Attributes::default(), Condition::Always);
+            put.expect("there is room");
+            if number.is_multiple_of(100) {
+                while cache.maintain() {}
+                if !is_in_memory() {
+                    break;
+                }
+            }
+        }
+        let stats = cache.stats();
+        assert!(stats.compressed.expect("it has a zone").left > 0, "it left by another way");
+        assert_eq!(stats.flash.expect("it has a tier").spare, 0);
+        assert_eq!(wins(&cache), Ok(false));
+    }
+
+    /// What a store evicted rested on its row, which knows nothing of the token: a second client
+    /// was told to make the value while the first one did.
+    #[test]
+    fn a_win_token_is_not_given_twice_for_an_item_that_a_store_evicts() {
+        let clock = Arc::new(ManualClock::new(NOW));
+        let keys = [&b"won"[..], b"read"];
+        let cache = with_spare_rows(Cache::builder().clock(clock), &keys);
+        let flash = || cache.stats().flash.expect("it has a tier");
+        assert_eq!((wins(&cache), wins(&cache)), (Ok(true), Ok(false)));
         for key in keys {
             let (guard, hash) = (cache.epochs.pin(), cache.hash(key));
             let found = cache.find(&guard, key, hash).expect("it has come up");
             cache.remove_found(&guard, hash, &found);
         }
         assert_eq!((flash().spare, flash().rested, flash().items), (0, 1, 1));
-        assert_eq!(wins(), Ok(false), "a miss, as of what has no row");
+        assert_eq!(wins(&cache), Ok(false), "a miss, as of what has no row");
         assert!(cache.get(b"read").is_some() && cache.get(b"won").is_none());
     }
 }
