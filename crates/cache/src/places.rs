@@ -162,7 +162,8 @@ impl Cache {
         rested == Some(true)
     }
 
-    /// Forgets a row on flash that is spare, if `agrees` says so, under the lock of its index table.
+    /// Forgets a row on flash that is spare, if `agrees` says so, under the lock of its index
+    /// table.
     pub(crate) fn forget_spare(
         &self,
         guard: &Guard<'_>,

@@ -23,8 +23,8 @@
 //! - Collection drops a row that is spare: it would be written only to be forgotten at the next
 //!   change, and what is in memory can be written when it leaves.
 //! - Marks of win tokens are no part of a change. An item that has one goes down as one without a
-//!   row does, and if it is evicted, from the hot zone or from the compressed one, its row goes with
-//!   it: a reader who found that would be told to make the value once more.
+//!   row does, and if it is evicted, from whichever zone, its row goes with it: a reader who found
+//!   that would be told to make the value once more.
 //!
 //! It costs the word, nine bytes for each row that is spare. After a crash of the process what is
 //! in memory and has such a row is found again.
@@ -93,7 +93,7 @@ mod tests {
 
     const NOW: u32 = 1_800_000_000;
 
-    /// A small cache with these items, which are in memory as well as on flash, and end in a minute.
+    /// A small cache with these items, which are in memory and on flash, and end in a minute.
     fn with_spare_rows(builder: Builder, keys: &[&[u8]]) -> Cache {
         let device = FakeDevice::new((64 << 20) / PAGE_BYTES as u64, 1, Faults::default());
         let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
