@@ -7,7 +7,7 @@
 //!   free     | ready to be opened                             |
 //! ```
 //!
-//! Blocks are of any length, rounded to 8 bytes. A block that is replaced only lowers the live
+//! Blocks are of any length, rounded to a unit (`raw::Ground`). A block that is replaced only lowers the live
 //! bytes of its slab. Cleaning ([`crate::clean`]) moves the live blocks out of the slab that has
 //! the fewest, and the slab waits in limbo until nobody pinned can see it.
 //!
