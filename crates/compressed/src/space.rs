@@ -7,9 +7,10 @@
 //!   free     | ready to be opened                             |
 //! ```
 //!
-//! Blocks are of any length, rounded to a unit (`raw::Ground`). A block that is replaced only lowers the live
-//! bytes of its slab. Cleaning ([`crate::clean`]) moves the live blocks out of the slab that has
-//! the fewest, and the slab waits in limbo until nobody pinned can see it.
+//! Blocks are of any length, rounded to a unit (`raw::Ground`). A block that is replaced only
+//! lowers the live bytes of its slab. Cleaning ([`crate::clean`]) moves the live blocks out of the
+//! slab that gains by it and has the fewest, and the slab waits in limbo until nobody pinned can
+//! see it.
 //!
 //! Limits: the zone never owns more slabs than its budget, open, limbo and free ones counted. The
 //! last free slab is a reserve that only cleaning may open; without it a full zone could not be
