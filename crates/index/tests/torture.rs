@@ -9,6 +9,7 @@
 
 mod common;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -70,9 +71,10 @@ impl World {
         }
     }
 
-    /// Replaces keys of its own, one old by one new, keeping up to `window` of them.
-    fn churn(&self, thread: u64, window: u64, turns: u64) {
-        let key = |turn: u64| PASSING + (thread << 24) + turn;
+    /// Replaces keys of its own, one old by one new, keeping up to `window` of them. Returns the
+    /// turns of those that are left.
+    fn churn(&self, thread: u64, window: u64, turns: u64) -> Range<u64> {
+        let key = |turn: u64| passing(thread, turn);
         let mut oldest = 0;
         for turn in 0..turns {
             while !self.insert(key(turn)) || turn - oldest >= window {
@@ -83,10 +85,19 @@ impl World {
             assert!(self.contains(key(turn)));
             assert!(oldest == 0 || !self.contains(key(oldest - 1)));
         }
-        for turn in oldest..turns {
-            assert!(self.remove(key(turn)), "a key of this thread is missing");
-        }
+        oldest..turns
     }
+
+    /// Removes what is left of a thread's keys.
+    fn clear(&self, thread: u64, mut left: Range<u64>) {
+        let is_there = |turn| self.remove(passing(thread, turn));
+        assert!(left.all(is_there), "a key of this thread is missing");
+    }
+}
+
+/// A key that a thread inserts and removes.
+fn passing(thread: u64, turn: u64) -> u64 {
+    PASSING + (thread << 24) + turn
 }
 
 fn location(key: u64) -> Location {
@@ -97,8 +108,9 @@ fn hash(key: u64) -> Hash {
     Hash(mix(key))
 }
 
-/// Two writers churn while two readers look.
-fn run(world: &World, write: impl Fn(u64) + Sync) {
+/// Two writers churn while two readers look. What these leave goes when both are done: one that is
+/// late has as little room as the other had.
+fn run(world: &World, write: impl Fn(u64) -> Range<u64> + Sync) {
     thread::scope(|scope| {
         let readers = [1, 2].map(|seed| scope.spawn(move || world.read(seed)));
         let writers = [0, 1].map(|thread| {
@@ -110,8 +122,8 @@ fn run(world: &World, write: impl Fn(u64) + Sync) {
         for reader in readers {
             reader.join().expect("the reader found what it should");
         }
-        for result in written {
-            result.expect("the writer found what it should");
+        for (thread, result) in (0..).zip(written) {
+            world.clear(thread, result.expect("the writer found what it should"));
         }
     });
     assert_eq!(world.index.stats().items, PERMANENT);
@@ -134,13 +146,14 @@ fn permanent_keys_are_found_in_a_tree_without_memory() {
         let world = World::new(kind, TABLE_UNITS[0]);
         run(&world, |thread| {
             let refused = (0..200_000_u64).filter(|turn| {
-                let key = PASSING + (thread << 24) + turn;
+                let key = passing(thread, *turn);
                 let is_in = world.insert(key);
                 assert_eq!(world.contains(key), is_in);
                 assert_eq!(world.remove(key), is_in);
                 !is_in
             });
             assert!(refused.count() < 100_000, "most find room");
+            0..0
         });
         let stats = world.index.stats();
         assert!(stats.sub_buckets > 75 && stats.growths == 0, "{stats:?}");
@@ -166,7 +179,7 @@ fn permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(kind: Kind)
     let world = World::new(kind, usize::MAX >> 1);
     run(&world, |thread| {
         for _ in 0..3 {
-            world.churn(thread, 40_000, 100_000);
+            world.clear(thread, world.churn(thread, 40_000, 100_000));
             if thread == 0 {
                 world.space.set_moves(true);
                 (0..8).for_each(|_| _ = world.index.maintain());
@@ -174,6 +187,7 @@ fn permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(kind: Kind)
                 while world.index.maintain() > 0 {}
             }
         }
+        0..0
     });
     while world.index.maintain() > 0 {}
     let stats = world.index.stats();
