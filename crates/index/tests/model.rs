@@ -326,6 +326,21 @@ fn without_memory_a_full_table_is_not_divided_further() {
     }
 }
 
+/// It filled one half each time, and then there was no memory for the other.
+#[test]
+fn with_memory_for_one_half_neither_is_filled() {
+    for kind in KINDS {
+        // A table of 18 units, which 17 are left beside.
+        let (index, epochs, space) = start(kind, 35);
+        let refused = (0..).find(|&key| set(&index, &epochs, key, location(key, 0)).is_err());
+        let refused = refused.expect("memory ends");
+        assert_eq!(space.used(), 18, "{kind:?}");
+        let before = space.words_back();
+        assert_eq!(set(&index, &epochs, refused, location(refused, 0)), Err(Full::NoMemory));
+        assert!(space.words_back() < before + 100, "{kind:?}: one of some thousand words");
+    }
+}
+
 /// Only what shares every hash bit with many others is refused although there is memory.
 #[test]
 fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {

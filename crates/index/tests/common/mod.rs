@@ -27,6 +27,7 @@ pub struct HeapSpace {
     used: AtomicUsize,
     /// No run is longer, in units.
     run_max: AtomicUsize,
+    words_back: AtomicUsize,
     refused: AtomicUsize,
     starved: AtomicUsize,
     asked: AtomicUsize,
@@ -39,6 +40,7 @@ impl HeapSpace {
             limit,
             used: AtomicUsize::new(0),
             run_max: AtomicUsize::new(usize::MAX),
+            words_back: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             starved: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
@@ -62,6 +64,12 @@ impl HeapSpace {
     #[allow(dead_code)]
     pub fn starved(&self) -> usize {
         self.starved.load(Ordering::Relaxed)
+    }
+
+    /// How many words stood in the tables that were given back.
+    #[allow(dead_code)]
+    pub fn words_back(&self) -> usize {
+        self.words_back.load(Ordering::Relaxed)
     }
 
     /// How often there was no memory for a table.
@@ -107,6 +115,10 @@ impl TableSpace for HeapSpace {
 
     unsafe fn release(&self, start: NonNull<u8>, units: usize) {
         self.used.fetch_sub(units, Ordering::Relaxed);
+        let words = NonNull::slice_from_raw_parts(start.cast::<u64>(), units * UNIT_BYTES / 8);
+        // SAFETY: nobody else has it any more, and all of it was written when it was given out.
+        let words = unsafe { words.as_ref() }.iter().filter(|&&word| word != 0).count();
+        self.words_back.fetch_add(words, Ordering::Relaxed);
         // SAFETY: the caller gives back what `allocate` returned for as many units.
         unsafe {
             start.write_bytes(0xff, units * UNIT_BYTES);
