@@ -372,7 +372,10 @@ impl<'c> Session<'c> {
             Some(Touch::NoRoom) => {
                 let fields = expiry.put_in(Fields { expiry_reserved: true, ..item.fields() });
                 let draft = self.copy_with(item.key(), hash, &fields, seen)?;
-                let amended = self.amend(seen, draft, Numbering::Same, Marks::ALL);
+                // It moves, perhaps past the walk that renumbers what is old.
+                let is_old = self.cache.is_old(item);
+                let numbering = if is_old { Numbering::Next } else { Numbering::Same };
+                let amended = self.amend(seen, draft, numbering, Marks::ALL);
                 Ok(amended.map(|amended| amended.found))
             }
         }

@@ -3,8 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use hot::walk::Cursor;
+use index::Hash;
+use memory::Place;
 
 use crate::item::Item;
+use crate::maintain::PINNED_CHUNKS;
+use crate::places::Found;
 use crate::session::Session;
 
 /// Leaves of the compressed zone that are listed in place of so many chunks of memory: about as
@@ -109,7 +113,7 @@ pub enum Dumped {
 impl Session<'_> {
     /// A place in a listing, within memory that is in use: which, is up to `random`.
     pub fn cursor_anywhere(&self, random: u64) -> DumpCursor {
-        let slabs = (self.cache.arena.used_slabs() as u64).max(1);
+        let slabs = u64::from(self.cache.arena.numbers_end()).max(1);
         let slab = u32::try_from(random % slabs).unwrap_or(0);
         DumpCursor { hot: Cursor::at(slab, 0), ..DumpCursor::default() }
     }
@@ -142,15 +146,67 @@ impl Session<'_> {
         chunks_max: usize,
         mut visit: impl FnMut(&Item<'_>),
     ) -> bool {
-        let cache = self.cache;
-        cache.hot.walk(&self.guard, cursor, chunks_max, |item, place| {
-            if cache.is_gone(item) {
-                return;
+        let (cache, mut left) = (self.cache, chunks_max);
+        let mut met: Vec<(Hash, Place)> = Vec::new();
+        while left > 0 {
+            let step = left.min(PINNED_CHUNKS);
+            // A class's lock is held there, for which stores wait: nothing is looked up before it
+            // is open.
+            let more = cache.hot.walk(&self.guard, cursor, step, |item, place| {
+                if !cache.is_gone(item) {
+                    met.push((cache.hash(item.key()), place));
+                }
+            });
+            for (hash, place) in met.drain(..) {
+                // The index may not tell another item there from it.
+                let found = cache.find_at(&self.guard, hash, place);
+                let is_it = |found: &Found<'_>| {
+                    cache.hash(found.item.key()) == hash && !cache.is_gone(found.item)
+                };
+                if let Some(found) = found.filter(is_it) {
+                    let mark = found.item.mark().load(Ordering::Relaxed);
+                    visit(&Item::hot(cache, found, mark));
+                }
             }
-            let hash = cache.hash(item.key());
-            if let Some(found) = cache.find_at(&self.guard, hash, place) {
-                visit(&Item::hot(cache, found, item.mark().load(Ordering::Relaxed)));
+            if !more {
+                return false;
             }
-        })
+            left -= step;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attributes, Cache, Condition};
+
+    /// It was drawn below how many slabs there are, as if their numbers had no gaps: behind these
+    /// nothing was ever found.
+    #[test]
+    fn a_listing_may_begin_in_any_slab_after_the_limit_was_lowered() {
+        let cache = Cache::builder().memory_bytes(8 << 20).compress(false).build().expect("small");
+        cache.set_memory_bytes(64 << 20).expect("it may grow");
+        for number in 0_u32..100_000 {
+            let key = number.to_le_bytes();
+            let put = cache.put(&key, &[7; 500], Attributes::default(), Condition::Always);
+            put.expect("there is room");
+            if number % 1000 == 0 {
+                while cache.maintain() {}
+            }
+        }
+        cache.set_memory_bytes(16 << 20).expect("it may shrink");
+        while cache.arena.excess_slabs() > 0 {
+            cache.maintain();
+        }
+        let (session, mut cursor, mut last) = (cache.session(), DumpCursor::default(), 0);
+        while cursor.stage == Stage::Hot {
+            let slab = cursor.hot.place().0;
+            session.dump(&mut cursor, 1, |_| last = slab);
+        }
+        assert!(last as usize > cache.arena.used_slabs(), "slab {last}");
+        let begins = |random| session.cursor_anywhere(random).hot.place().0;
+        assert!((0..10_000).any(|random| begins(random) == last), "slab {last}");
     }
 }

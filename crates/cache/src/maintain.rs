@@ -27,7 +27,7 @@ use crate::turn::Turn;
 const WALK_CHUNKS: usize = 16 << 10;
 /// Of these, so many while it is pinned, and while it holds the lock of a class, for which stores
 /// wait: some tens of microseconds.
-const PINNED_CHUNKS: usize = 1 << 8;
+pub(crate) const PINNED_CHUNKS: usize = 1 << 8;
 /// Tables of the index that are looked at in one turn: some microseconds' worth.
 const TABLES_PER_TURN: usize = 64;
 /// Slabs of the hot zone that an index that is full gets at once.
@@ -367,7 +367,7 @@ impl Cache {
     }
 
     /// Whether the item's number is so old that it is to get another.
-    fn is_old(&self, item: ItemRef<'_>) -> bool {
+    pub(crate) fn is_old(&self, item: ItemRef<'_>) -> bool {
         self.age(item) > RENUMBER_MUTATIONS
     }
 

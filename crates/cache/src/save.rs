@@ -57,7 +57,7 @@ pub struct Saved {
     pub too_large: u64,
     /// Items that were left out because the index found no room for them.
     pub unindexed: u64,
-    /// Items that are still in memory, those just named and expired ones among them.
+    /// Items that are in memory only, those just named and expired ones among them.
     pub left: u64,
     /// Why it ended.
     pub end: SaveEnd,

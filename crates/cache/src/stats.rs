@@ -18,7 +18,9 @@ pub use hot::ClassStats;
 pub struct Stats {
     /// Items in the cache.
     pub items: u64,
-    /// Mutations: stores, and changes that gave an item a new CAS unique.
+    /// Mutations: stores, and changes that gave an item a new CAS unique, a few that came to
+    /// nothing because somebody else was faster among them; flushes; and items that were
+    /// renumbered.
     pub mutations: u64,
     /// Bytes of the chunks that hold items, which is those of the hot zone alone.
     pub item_bytes: u64,

@@ -151,6 +151,12 @@ impl Arena {
         self.used_slabs.load(Ordering::Relaxed)
     }
 
+    /// The numbers of all slabs that are used are below this one. Some below it may not be, where
+    /// the limit was lowered.
+    pub fn numbers_end(&self) -> u32 {
+        lock(&self.free).fresh_from
+    }
+
     /// How many slabs can still be taken.
     pub fn free_slabs(&self) -> usize {
         let ready = lock(&self.free).ready.len();
