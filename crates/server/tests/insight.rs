@@ -138,7 +138,9 @@ fn words(words: &[&str]) -> String {
 /// time could be over.
 #[test]
 fn a_store_that_found_nothing_to_replace_does_not_make_its_key_expired() {
-    let (mut server, redis) = Server::start_with_redis(&["--admin-port", "0", "-m", "8"]);
+    // A zone would hold all of these values, and nothing would have to go.
+    let options = ["--admin-port", "0", "-m", "8", "--compressed", "off"];
+    let (mut server, redis) = Server::start_with_redis(&options);
     let address = pages::of(&mut server);
     let value = "x".repeat(4000);
     each(&server, address, |number| format!("set key{number} 0 0 4000\r\n{value}\r\n"));
@@ -186,7 +188,8 @@ fn the_keys_with_the_most_bytes_are_those_that_were_sent() {
 
 #[test]
 fn what_had_to_make_room_is_evicted_and_how_long_ago_is_told() {
-    let (server, address) = start(&["-m", "8"]);
+    // A zone would hold all of these values, and nothing would have to go.
+    let (server, address) = start(&["-m", "8", "--compressed", "off"]);
     let value = "x".repeat(4000);
     each(&server, address, |number| format!("set key{number} 0 0 4000\r\n{value}\r\n"));
     let before = reasons(address);
