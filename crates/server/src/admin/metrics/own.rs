@@ -6,6 +6,9 @@ use super::{Kind, Metric, Now, Value, Values, counter, gauge, metric, seconds};
 use crate::server::Phase;
 use crate::watch::word_text;
 
+/// Namespaces that are told at the most: each is four lines for whoever collects them.
+const NAMESPACES_SHOWN: usize = 100;
+
 /// The server, memory, index, costs and latencies.
 pub const METRICS: &[Metric] = &[
     gauge("larder_ready", &[], "1 while it serves, 0 while it starts or stops.", |now, out| {
@@ -251,14 +254,14 @@ pub const METRICS: &[Metric] = &[
 ];
 
 fn namespaces(now: &Now<'_>, out: &mut Values) {
-    for (name, counts) in &now.snapshot.namespaces {
+    for (name, counts) in now.server.namespaces.busiest(NAMESPACES_SHOWN) {
         let requests = [
             ("get_hit", counts.hits),
             ("get_miss", counts.gets - counts.hits),
             ("set", counts.sets),
             ("delete", counts.deletes),
         ];
-        requests.iter().for_each(|(request, count)| out.put(&[name, request], *count));
+        requests.iter().for_each(|(request, count)| out.put(&[&name, request], *count));
     }
 }
 
