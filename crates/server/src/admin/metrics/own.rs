@@ -248,7 +248,8 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_latency_samples_lost_total",
         &[],
-        "Samples of latencies that were lost because nobody had taken those before.",
+        "Samples of latencies that were lost: a worker's list was full, or was being taken at that \
+         moment.",
         |now, out| out.one(now.snapshot.samples_lost),
     ),
 ];
