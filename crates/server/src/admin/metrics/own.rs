@@ -116,8 +116,8 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_namespace_requests_total",
         &["namespace", "request"],
-        "Requests by what stands before the delimiter in their keys, of the 100 busiest, while \
-         stats detail is on.",
+        "Requests by what stands before the delimiter in their keys, of the 100 busiest, counted \
+         while stats detail is on and told until stats reset.",
         namespaces,
     ),
     gauge(
