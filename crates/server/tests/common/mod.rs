@@ -177,7 +177,7 @@ pub fn is_root() -> bool {
 }
 
 /// An address at which nobody listens now.
-pub fn free_address() -> SocketAddr {
+fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("an address")
 }
