@@ -19,6 +19,9 @@ pub const FOLDER: &str = "target/conformance";
 
 const START_LIMIT: Duration = Duration::from_secs(10);
 
+/// What a shell does to be allowed many open files.
+const RAISE_FILES: &str = "ulimit -n 16384 2>/dev/null || ulimit -n $(ulimit -H -n)";
+
 /// Ports that have been drawn. Of those that the system gives at random, the same comes twice now
 /// and then before anybody listens there.
 static DRAWN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
@@ -58,14 +61,8 @@ impl Recipe {
             return fail(format!("no server at {}", self.path.display()));
         }
         let options: Vec<String> = options.split(' ').map(str::to_string).collect();
-        // The shell raises the soft limit of open files as far as it may go.
-        let mut command = Command::new("sh");
-        command
-            .args([
-                "-c",
-                "ulimit -n 16384 2>/dev/null || ulimit -n $(ulimit -H -n); exec \"$0\" \"$@\"",
-            ])
-            .arg(&self.path);
+        let mut command = with_many_files();
+        command.arg(&self.path);
         command.args(["-l", "127.0.0.1", "-U", "0", "-p"]).arg(port.to_string());
         if self.is_memcached() {
             command.args(["-u", "root"]);
@@ -163,6 +160,21 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Runs the program that is its first argument, with what comes behind, and has it open many files
+/// at a time: as many as may be if that is fewer.
+pub fn with_many_files() -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{RAISE_FILES}; exec \"$0\" \"$@\"")]);
+    command
+}
+
+/// How many files such a program may open; none if there is no end.
+pub fn files_max() -> Result<Option<usize>> {
+    let script = format!("{RAISE_FILES}; ulimit -n");
+    let text = Run::new("sh -c").arg(script).capture(Duration::from_secs(5))?;
+    Ok(text.trim().parse().ok())
 }
 
 /// A port that nobody listens on now, another one each time.
