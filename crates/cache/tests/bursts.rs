@@ -299,8 +299,10 @@ fn a_flush_among_bursts_takes_all_that_came_before() {
                 })
             })
             .collect();
-        storing.into_iter().for_each(|thread| thread.join().unwrap());
+        let ended: Vec<_> = storing.into_iter().map(|thread| thread.join()).collect();
+        // Also when one panicked: or the scope would wait for the background for ever.
         is_over.store(true, Ordering::Relaxed);
+        ended.into_iter().for_each(|ended| ended.unwrap());
     });
     assert!(flash_of(&cache.stats()).handed > 0);
     cache.flush(None);

@@ -6,10 +6,13 @@
 //!                                            dump: all tables, added up
 //! ```
 //!
-//! Each worker counts in a table of its own, behind a lock that nobody else wants but who dumps or
-//! resets. Only a name that is new to the worker is looked for among those of all workers, of which
-//! there are [`NAMESPACES_MAX`] at the most: keys that have a delimiter near their end, and so as
-//! many names as there are keys, fill a bounded table and are then left out.
+//! Each worker counts in a table of its own, behind a lock that nobody else wants but who dumps,
+//! resets or reads the metrics, which is not every second. A worker that meets one of them waits
+//! while its table is copied; what is copied is added up without the lock.
+//!
+//! Only a name that is new to the worker is looked for among those of all workers, of which there
+//! are [`NAMESPACES_MAX`] at the most: keys that have a delimiter near their end, and so as many
+//! names as there are keys, fill a bounded table and are then left out.
 //!
 //! Whether anybody counts is a bit of what the commands look at for watchers anyway
 //! ([`crate::watch::DETAIL`]), so nothing is done, or looked at, where it is off.
@@ -126,11 +129,15 @@ impl Namespaces {
     /// What all workers have counted, and what they have left out.
     pub fn sums(&self) -> (Sums, u64) {
         let (mut sums, mut left_out) = (Sums::new(), 0);
+        let mut copied = Vec::with_capacity(NAMESPACES_MAX);
         for table in &self.tables {
-            let table = lock(table);
-            left_out += table.left_out;
-            for (name, counts) in &table.counts {
-                sums.entry(name.clone()).or_default().add(*counts);
+            {
+                let table = lock(table);
+                left_out += table.left_out;
+                copied.extend(table.counts.iter().map(|(name, counts)| (name.clone(), *counts)));
+            }
+            for (name, counts) in copied.drain(..) {
+                sums.entry(name).or_default().add(counts);
             }
         }
         (sums, left_out)

@@ -278,10 +278,11 @@ pub fn key_text(key: &[u8]) -> String {
     String::from_utf8(bytes).expect("an encoded key is ASCII")
 }
 
-/// The same, but as it is where it is a word.
+/// The same, but as it is where it is a word without a percent sign, so that no two keys have the
+/// same text.
 pub fn word_text(key: &[u8]) -> String {
-    let ends = |c: char| c.is_control() || c.is_whitespace();
-    let text = str::from_utf8(key).ok().filter(|text| !text.contains(ends));
+    let is_other = |c: char| c.is_control() || c.is_whitespace() || c == '%';
+    let text = str::from_utf8(key).ok().filter(|text| !text.contains(is_other));
     text.map_or_else(|| key_text(key), str::to_owned)
 }
 

@@ -25,6 +25,15 @@ fn reasons(address: SocketAddr) -> [f64; 5] {
         .map(|name| found[name].as_f64().unwrap_or_else(|| panic!("no {name} in {found}")))
 }
 
+/// Misses that may be counted for another reason, at the most. What a worker tells in the moment in
+/// which the admin thread takes its list is lost, and counted as that: the key's next miss is taken
+/// for what came before, and stands for those of all keys that the sample leaves out for it.
+fn misplaced_max(address: SocketAddr) -> f64 {
+    let metrics = &stats(address)["metrics"];
+    let lost = metrics["larder_insight_lost_total"]["events"].as_f64().expect("a number");
+    lost / metrics["larder_insight_sampled_ratio"].as_f64().expect("a number")
+}
+
 /// Sends a request for every key, and reads to the end of all answers. Looks at the page between,
 /// so that no list of a worker fills up.
 fn each(server: &Server, address: SocketAddr, request: impl Fn(usize) -> String) {
@@ -37,15 +46,13 @@ fn each(server: &Server, address: SocketAddr, request: impl Fn(usize) -> String)
     }
 }
 
-/// That one reason, and no other, has grown by about the misses of all keys.
-fn grown(before: [f64; 5], after: [f64; 5], reason: usize) {
-    for at in 0..5 {
-        let grown = after[at] - before[at];
-        let keys = KEYS as f64;
-        let is_right =
-            if at == reason { (keys * 0.5..keys * 1.5).contains(&grown) } else { grown == 0.0 };
-        assert!(is_right, "reason {at} of {reason}: {before:?} {after:?}");
-    }
+/// That one reason has grown by about the misses of all keys, and no other but for so many.
+fn grown(before: [f64; 5], after: [f64; 5], reason: usize, misplaced_max: f64) {
+    let others: f64 = (0..5).filter(|&at| at != reason).map(|at| after[at] - before[at]).sum();
+    let grown = after[reason] - before[reason];
+    let keys = KEYS as f64;
+    let is_right = (keys * 0.5..keys * 1.5).contains(&grown) && others <= misplaced_max;
+    assert!(is_right, "reason {reason}: {before:?} {after:?}, {misplaced_max}");
 }
 
 #[test]
@@ -57,7 +64,7 @@ fn every_reason_of_a_miss_is_told_apart() {
     let mut expect = |reason: usize| {
         each(&server, address, get);
         let after = reasons(address);
-        grown(before, after, reason);
+        grown(before, after, reason, misplaced_max(address));
         before = after;
     };
     expect(0);
@@ -93,7 +100,7 @@ fn what_comes_right_behind_another_request_for_its_key_is_told() {
     let mut expect = |reason: usize| {
         each(&server, address, |number| format!("get key{number}\r\n"));
         let after = reasons(address);
-        grown(before, after, reason);
+        grown(before, after, reason, misplaced_max(address));
         before = after;
     };
     let set = |number: usize| format!("set key{number} 0 0 5\r\nvalue\r\n");
@@ -138,7 +145,9 @@ fn words(words: &[&str]) -> String {
 /// time could be over.
 #[test]
 fn a_store_that_found_nothing_to_replace_does_not_make_its_key_expired() {
-    let (mut server, redis) = Server::start_with_redis(&["--admin-port", "0", "-m", "8"]);
+    // A zone would hold all of these values, and nothing would have to go.
+    let options = ["--admin-port", "0", "-m", "8", "--compressed", "off"];
+    let (mut server, redis) = Server::start_with_redis(&options);
     let address = pages::of(&mut server);
     let value = "x".repeat(4000);
     each(&server, address, |number| format!("set key{number} 0 0 4000\r\n{value}\r\n"));
@@ -161,7 +170,8 @@ fn a_store_that_found_nothing_to_replace_does_not_make_its_key_expired() {
     each(&server, address, |number| format!("get key{number}\r\n"));
     let after = reasons(address);
     let grown: Vec<f64> = std::iter::zip(after, before).map(|(now, then)| now - then).collect();
-    assert!(grown[..4].iter().all(|grown| *grown == 0.0) && grown[4] > 1000.0, "{grown:?}");
+    let misplaced: f64 = grown[..4].iter().sum();
+    assert!(misplaced <= misplaced_max(address) && grown[4] > 1000.0, "{grown:?}");
 }
 
 /// What is only touched is not sent.
@@ -186,7 +196,8 @@ fn the_keys_with_the_most_bytes_are_those_that_were_sent() {
 
 #[test]
 fn what_had_to_make_room_is_evicted_and_how_long_ago_is_told() {
-    let (server, address) = start(&["-m", "8"]);
+    // A zone would hold all of these values, and nothing would have to go.
+    let (server, address) = start(&["-m", "8", "--compressed", "off"]);
     let value = "x".repeat(4000);
     each(&server, address, |number| format!("set key{number} 0 0 4000\r\n{value}\r\n"));
     let before = reasons(address);
@@ -194,7 +205,8 @@ fn what_had_to_make_room_is_evicted_and_how_long_ago_is_told() {
     let missed: f64 = std::iter::zip(reasons(address), before).map(|(now, then)| now - then).sum();
     let real = server.stat("get_misses") as f64;
     assert!(real > 1000.0 && (real * 0.5..real * 1.5).contains(&missed), "{missed} of {real}");
-    assert_eq!(reasons(address)[4], missed, "all of them were evicted");
+    let misplaced = missed - reasons(address)[4];
+    assert!(misplaced <= misplaced_max(address), "all were evicted, but for {misplaced}");
     let seen = stats(address);
     let ages: f64 = seen["insight"]["ages"]
         .as_array()

@@ -11,10 +11,11 @@ mod pages;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Client, PATIENCE, Server, free_address};
+use common::{Client, PATIENCE, Server};
 use packets::Packet;
 
 /// Requests of a pipeline: more bytes than any buffer of the server holds.
@@ -154,16 +155,18 @@ fn a_server_whose_log_is_full_goes_on() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let users = folder.path().join("users");
     std::fs::write(&users, "bob:secret\n").expect("a file");
-    let address = free_address();
+    // A socket that no other server of these tests can have; which port it has it could not say.
+    let socket = folder.path().join("socket");
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-    command.args(["-p", &address.port().to_string(), "-vvv", "-D", ":", "-Y"]).arg(&users);
+    command.args(["-vvv", "-D", ":", "-Y"]).arg(&users).arg("-s").arg(&socket);
     let child = command.stdout(full_disk()).stderr(full_disk()).spawn();
     let mut server = Ended(child.expect("the server starts"));
+    let id = server.0.id().to_string();
     let began = Instant::now();
     let mut connect = || loop {
         assert!(server.0.try_wait().expect("a state").is_none(), "the server ended");
         assert!(began.elapsed() < Duration::from_secs(60), "nobody is served");
-        if let Ok(stream) = TcpStream::connect(address) {
+        if let Ok(stream) = UnixStream::connect(&socket) {
             stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
             return Client { stream };
         }
@@ -173,13 +176,12 @@ fn a_server_whose_log_is_full_goes_on() {
     // A line for each of these.
     for round in 0..5 {
         std::fs::write(&users, format!("bob:secret\neve{round}:x\n")).expect("a file");
-        let id = server.0.id().to_string();
         let sent = Command::new("kill").args(["-s", "HUP", &id]).status();
         assert!(sent.expect("kill runs").success());
         let who = format!("eve{round} x");
         let login = format!("set a 0 0 {}\r\n{who}\r\n", who.len());
         loop {
-            let mut stranger = Client::connect(address);
+            let mut stranger = connect();
             stranger.send(login.as_bytes());
             if stranger.read_to("\r\n") == "STORED\r\n" {
                 break;
@@ -188,7 +190,6 @@ fn a_server_whose_log_is_full_goes_on() {
         }
     }
     client.ask("mn\r\n", "MN\r\n");
-    let id = server.0.id().to_string();
     let sent = Command::new("kill").args(["-s", "TERM", &id]).status();
     assert!(sent.expect("kill runs").success());
     assert!(server.0.wait().expect("its end").success(), "and ends in order");

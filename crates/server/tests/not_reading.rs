@@ -200,7 +200,8 @@ fn who_reads_is_not_closed_in_place_of_who_does_not() {
 #[test]
 fn who_goes_without_its_replies_leaves_nothing_behind() {
     let (server, mut watcher) = start(&["-t", "2"]);
-    let silent: Vec<_> = (0..3).map(|_| ask_and_wait(&server, &mut watcher)).collect();
+    // There is room for two, and for a third only where sockets take much.
+    let silent: Vec<_> = (0..2).map(|_| ask_and_wait(&server, &mut watcher)).collect();
     assert!(watcher.stat("output_parked_bytes") > 0);
     for client in silent {
         SockRef::from(&client.stream).set_linger(Some(Duration::ZERO)).expect("a socket option");

@@ -119,12 +119,15 @@ fn what_does_not_go_together_is_said_before_anything_starts() {
     }
 }
 
-/// They were shown as in Rust's source, on the page of metrics escaped once more.
+/// They were shown as in Rust's source, on the page of metrics escaped once more. And a word that
+/// looks like the text of another name had the same.
 #[test]
 fn the_name_of_a_quota_is_shown_as_it_is_if_it_is_a_word() {
-    let server = Server::start(&["--quota", "a\"b=1m", "--quota", "c\\d=1m", "--quota", "e f=1m"]);
+    let quotas = ["a\"b=1m", "c\\d=1m", "e f=1m", "e%20f=1m"];
+    let server = Server::start(&quotas.map(|quota| ["--quota", quota]).concat());
     let mut client = server.connect();
     client.ask("set a\"b1 0 0 1\r\nx\r\n", "STORED\r\n");
-    let counts = ["items:a\"b", "items:c\\d", "items:e%20f"].map(|name| quota(&mut client, name));
-    assert_eq!(counts, [1, 0, 0]);
+    client.ask("set e%20f1 0 0 1\r\nx\r\n", "STORED\r\n");
+    let names = ["items:a\"b", "items:c\\d", "items:e%20f", "items:e%2520f"];
+    assert_eq!(names.map(|name| quota(&mut client, name)), [1, 0, 0, 1]);
 }

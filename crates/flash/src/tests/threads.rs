@@ -96,10 +96,10 @@ fn torture(world: World) -> FlashStats {
                 }
             }
         });
-        for writer in writers {
-            writer.join().expect("it did not panic");
-        }
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        // Also when a writer panicked: or the scope would wait for the others for ever.
         is_over.store(true, Ordering::Relaxed);
+        ended.into_iter().for_each(|ended| ended.expect("it did not panic"));
     });
     let stats = world.flash.stats();
     assert!(found.load(Ordering::Relaxed) > 0);

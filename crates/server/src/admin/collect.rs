@@ -15,12 +15,8 @@ use super::keys::Keys;
 use super::latency::Latencies;
 use crate::counters::Sums;
 use crate::memory_file::Found;
-use crate::namespaces::Counts;
 use crate::sampling::{SERIES, Sample};
 use crate::server::{Phase, Server};
-
-/// Namespaces that are told at the most: each is four lines for whoever collects them.
-const NAMESPACES_SHOWN: usize = 100;
 
 /// The server at one moment, as far as its parts can be read one after the other.
 #[derive(Debug)]
@@ -64,8 +60,6 @@ pub struct Snapshot {
     pub found: Option<Found>,
     /// Samples of latencies that were lost.
     pub samples_lost: u64,
-    /// What was counted by namespaces, of the busiest ones.
-    pub namespaces: Vec<(String, Counts)>,
     /// The quotas, which are a few.
     pub quotas: Vec<QuotaStats>,
 }
@@ -354,7 +348,6 @@ impl Collector {
                 .is_some()
                 .then(|| server.found.get().copied().unwrap_or_default()),
             samples_lost,
-            namespaces: server.namespaces.busiest(NAMESPACES_SHOWN),
             quotas: server.cache.quota_stats(),
         }
     }

@@ -130,7 +130,10 @@ impl Site<'_> {
             "/metrics" => {
                 let collector = &mut *self.collector.borrow_mut();
                 let snapshot = &collector.collect(self.server);
-                Answer::content(METRICS, metrics::text(&Now { snapshot, collector }))
+                Answer::content(
+                    METRICS,
+                    metrics::text(&Now { snapshot, server: self.server, collector }),
+                )
             }
             "/api/stats" => {
                 let collector = &mut *self.collector.borrow_mut();

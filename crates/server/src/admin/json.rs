@@ -26,7 +26,7 @@ const SHARE_SHOWN: f64 = 1e-3;
 
 /// `/api/stats`: everything but the past.
 pub fn stats(server: &Server, snapshot: &Snapshot, collector: &Collector) -> Json {
-    let metrics: Map<String, Json> = metrics::read(&Now { snapshot, collector })
+    let metrics: Map<String, Json> = metrics::read(&Now { snapshot, server, collector })
         .map(|(metric, values)| (metric.name.to_owned(), of_values(&values)))
         .collect();
     json!({

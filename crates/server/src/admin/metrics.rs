@@ -15,6 +15,7 @@ use std::fmt::Write;
 
 use super::collect::{Collector, Snapshot};
 use super::latency::{BOUNDS_NS, Buckets};
+use crate::server::Server;
 
 /// One metric.
 pub struct Metric {
@@ -53,8 +54,10 @@ impl Kind {
 
 /// What metrics are read from.
 pub struct Now<'n> {
-    /// The server.
+    /// The server at this moment.
     pub snapshot: &'n Snapshot,
+    /// The same, for what is too dear to be in a snapshot, of which there is one each second.
+    pub server: &'n Server,
     /// What is kept beside it.
     pub collector: &'n Collector,
 }

@@ -94,7 +94,9 @@ impl<'c> Scene<'c> {
 
     /// Ends the worker; what the client gets then, and whether it was closed behind that at once.
     fn end(mut self) -> (String, bool) {
-        self.worker.give_last_turns(&mut self.events, &Stopwatch::start());
+        // It begins in a while: so the worker's patience, too, is longer than that takes.
+        let stopped = (Instant::now() + PATIENCE).into();
+        self.worker.give_last_turns(&mut self.events, &stopped);
         let is_closed = self.worker.connections[0].is_none();
         drop(self.worker);
         let mut text = String::new();

@@ -15,6 +15,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use socket2::SockRef;
+
 /// A read that takes longer means that the answer will not come.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -23,6 +25,10 @@ const LOOKS_MAX: usize = 1_000_000;
 
 /// So many ports are not taken by others one after the other.
 const PORTS_MAX: usize = 20;
+
+/// What a log holds that nobody reads: as much as Linux gives where nobody has changed that, which
+/// is twice of what is asked for. Machines for fast networks give so much that all of a log fits.
+const LOG_BYTES: usize = 104 << 10;
 
 /// A command of Redis' as an array.
 pub fn array(words: &[&[u8]]) -> Vec<u8> {
@@ -53,6 +59,7 @@ impl Server {
     /// Starts one whose log can be read.
     pub fn start_logged(options: &[&str]) -> (Self, BufReader<UnixStream>) {
         let (log, its_log) = UnixStream::pair().expect("a pair of sockets");
+        SockRef::from(&its_log).set_send_buffer_size(LOG_BYTES).expect("a socket option");
         log.set_read_timeout(Some(PATIENCE)).expect("a socket option");
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
         command.args(["-p", "0"]).args(options).stderr(OwnedFd::from(its_log));
@@ -177,7 +184,7 @@ pub fn is_root() -> bool {
 }
 
 /// An address at which nobody listens now.
-pub fn free_address() -> SocketAddr {
+fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("an address")
 }

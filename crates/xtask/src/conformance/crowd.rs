@@ -2,8 +2,9 @@
 //! with `hold-connections`, so that no single process needs that many files.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 
+use super::server::{files_max, with_many_files};
 use super::wire::Wire;
 use super::witness::Witness;
 use super::{Bench, Ended};
@@ -11,6 +12,12 @@ use crate::{Result, fail};
 
 const CONNECTIONS: usize = 10_000;
 const HOLDERS: usize = 4;
+
+/// What the server is told: more than there will be.
+const CONNECTIONS_MAX: usize = 12_000;
+
+/// A server has some files of its own beside its connections.
+const FILES_MIN: usize = CONNECTIONS_MAX + 200;
 
 /// A process that holds connections; dropping it ends it.
 struct Holder {
@@ -28,11 +35,7 @@ impl Drop for Holder {
 
 impl Holder {
     fn start(port: u16, count: usize) -> Result<Holder> {
-        let mut command = Command::new("sh");
-        command.args([
-            "-c",
-            "ulimit -n 16384 2>/dev/null || ulimit -n $(ulimit -H -n); exec \"$0\" \"$@\"",
-        ]);
+        let mut command = with_many_files();
         command.arg(std::env::current_exe()?).arg("hold-connections");
         command.args([port.to_string(), count.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -74,7 +77,11 @@ pub fn hold(arguments: &[String]) -> Result {
 
 /// Ten thousand connections while a good client works.
 pub fn check(bench: &Bench) -> Result<Ended> {
-    let mut server = bench.options.server.start("-m 64 -c 12000")?;
+    if let Some(files) = files_max()?.filter(|&files| files < FILES_MIN) {
+        let words = format!("a process may open {files} files, and {FILES_MIN} are needed");
+        return Ok(Ended::NotRun(words));
+    }
+    let mut server = bench.options.server.start(&format!("-m 64 -c {CONNECTIONS_MAX}"))?;
     let mut holders = Vec::new();
     for _ in 0..HOLDERS {
         holders.push(Holder::start(server.port, CONNECTIONS / HOLDERS)?);

@@ -3,9 +3,11 @@
 //! The guard kills the process when it is dropped, so neither a failed check nor a panic leaves a
 //! server behind. What the server prints goes to a file beside the report.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::wire::Wire;
@@ -16,6 +18,16 @@ use crate::{Result, fail};
 pub const FOLDER: &str = "target/conformance";
 
 const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a shell does to be allowed many open files.
+const RAISE_FILES: &str = "ulimit -n 16384 2>/dev/null || ulimit -n $(ulimit -H -n)";
+
+/// Ports that have been drawn. Of those that the system gives at random, the same comes twice now
+/// and then before anybody listens there.
+static DRAWN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// So many times a port is drawn: a run uses a few hundred of the many thousand that there are.
+const DRAWS_MAX: usize = 100;
 
 /// How a kind of server is started; `start` adds the port.
 #[derive(Clone)]
@@ -49,14 +61,8 @@ impl Recipe {
             return fail(format!("no server at {}", self.path.display()));
         }
         let options: Vec<String> = options.split(' ').map(str::to_string).collect();
-        // The shell raises the soft limit of open files as far as it may go.
-        let mut command = Command::new("sh");
-        command
-            .args([
-                "-c",
-                "ulimit -n 16384 2>/dev/null || ulimit -n $(ulimit -H -n); exec \"$0\" \"$@\"",
-            ])
-            .arg(&self.path);
+        let mut command = with_many_files();
+        command.arg(&self.path);
         command.args(["-l", "127.0.0.1", "-U", "0", "-p"]).arg(port.to_string());
         if self.is_memcached() {
             command.args(["-u", "root"]);
@@ -156,8 +162,41 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens on now.
+/// Runs the program that is its first argument, with what comes behind, and has it open many files
+/// at a time: as many as may be if that is fewer.
+pub fn with_many_files() -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{RAISE_FILES}; exec \"$0\" \"$@\"")]);
+    command
+}
+
+/// How many files such a program may open; none if there is no end.
+pub fn files_max() -> Result<Option<usize>> {
+    let script = format!("{RAISE_FILES}; ulimit -n");
+    let text = Run::new("sh -c").arg(script).capture(Duration::from_secs(5))?;
+    Ok(text.trim().parse().ok())
+}
+
+/// A port that nobody listens on now, another one each time.
 pub fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-    Ok(listener.local_addr()?.port())
+    for _ in 0..DRAWS_MAX {
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let port = listener.local_addr()?.port();
+        if DRAWN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+            return Ok(port);
+        }
+    }
+    fail("all ports that are free were drawn before")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server and its admin port were to listen at one place, once in some thousand runs.
+    #[test]
+    fn no_port_is_drawn_twice() {
+        let ports: BTreeSet<u16> = (0..500).map(|_| free_port().expect("a free port")).collect();
+        assert_eq!(ports.len(), 500);
+    }
 }

@@ -80,8 +80,8 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_insight_lost_total",
         &["what"],
-        "What happened to sampled keys (`events`), and keys of requests (`requests`), that nobody \
-         had room for.",
+        "What happened to sampled keys (`events`), and keys of requests (`requests`), that are not \
+         known: a worker's list was full, or was being taken at that moment.",
         |now, out| {
             let [events, requests] = now.collector.keys.lost;
             out.put(&["events"], events);

@@ -6,6 +6,9 @@ use super::{Kind, Metric, Now, Value, Values, counter, gauge, metric, seconds};
 use crate::server::Phase;
 use crate::watch::word_text;
 
+/// Namespaces that are told at the most: each is four lines for whoever collects them.
+const NAMESPACES_SHOWN: usize = 100;
+
 /// The server, memory, index, costs and latencies.
 pub const METRICS: &[Metric] = &[
     gauge("larder_ready", &[], "1 while it serves, 0 while it starts or stops.", |now, out| {
@@ -113,8 +116,8 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_namespace_requests_total",
         &["namespace", "request"],
-        "Requests by what stands before the delimiter in their keys, of the 100 busiest, while \
-         stats detail is on.",
+        "Requests by what stands before the delimiter in their keys, of the 100 busiest, counted \
+         while stats detail is on and told until stats reset.",
         namespaces,
     ),
     gauge(
@@ -245,20 +248,21 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_latency_samples_lost_total",
         &[],
-        "Samples of latencies that were lost because nobody had taken those before.",
+        "Samples of latencies that were lost: a worker's list was full, or was being taken at that \
+         moment.",
         |now, out| out.one(now.snapshot.samples_lost),
     ),
 ];
 
 fn namespaces(now: &Now<'_>, out: &mut Values) {
-    for (name, counts) in &now.snapshot.namespaces {
+    for (name, counts) in now.server.namespaces.busiest(NAMESPACES_SHOWN) {
         let requests = [
             ("get_hit", counts.hits),
             ("get_miss", counts.gets - counts.hits),
             ("set", counts.sets),
             ("delete", counts.deletes),
         ];
-        requests.iter().for_each(|(request, count)| out.put(&[name, request], *count));
+        requests.iter().for_each(|(request, count)| out.put(&[&name, request], *count));
     }
 }
 
