@@ -32,8 +32,8 @@ pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 /// of requests) is little.
 pub const TURN_BYTES_MAX: usize = 1 << 20;
 
-/// Before a value from this size on is added that may be read again later, there has to be room for
-/// what the socket may not take. Where nobody reads slowly it takes shorter ones as they are.
+/// Before a value from this size on is added, there has to be room for what the socket may not
+/// take. Where nobody reads slowly it takes shorter ones as they are.
 const ROOM_VALUE_BYTES_MIN: usize = 64 << 10;
 
 /// Slices handed to one gathering write; the kernel takes up to 1024.
@@ -68,10 +68,16 @@ impl<'o, 's> Output<'o, 's> {
     }
 
     /// Whether there is room for what may have to be kept of a value of so many bytes, if it is
-    /// added next. If not, it can be read again when others have taken what is theirs.
+    /// added next. If not, its command is executed anew when others have taken what is theirs.
     #[inline]
     pub fn has_room_for(&mut self, value_bytes: usize) -> bool {
         value_bytes < ROOM_VALUE_BYTES_MIN || self.find_room_for(value_bytes)
+    }
+
+    /// Whether there may be none for a value of so many bytes, of any command. Takes none.
+    pub fn may_lack_room(&self, value_bytes: usize) -> bool {
+        let bytes = self.made_bytes() + value_bytes;
+        self.room.as_ref().is_some_and(|room| room.is_short_of(bytes))
     }
 
     #[cold]

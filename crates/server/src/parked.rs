@@ -14,9 +14,9 @@
 //! enough is the one who needs room refused. So nobody who reads is closed in place of one who does
 //! not, and at no moment is there more than the limit allows.
 //!
-//! Nor is somebody who reads closed because others do: a long value that is only read is not read
-//! before there is [`Room`] for all that the socket may leave of it, and until there is, its
-//! connection waits.
+//! Nor is somebody who reads closed because others do: a long value is not read, nor changed by who
+//! is to be answered with it, before there is [`Room`] for all that the socket may leave of it, and
+//! until there is, its connection waits.
 //!
 //! Input that has to wait, for that output or for the rest of a command, counts with it.
 
@@ -160,6 +160,11 @@ impl ParkedLimit {
         // have others closed, for what nobody has.
         let fits = |taken: usize| taken.checked_add(bytes).filter(|&sum| sum <= bytes_max);
         self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Whether there is room for so many bytes of a long value now.
+    fn has_ahead(&self, bytes: usize) -> bool {
+        self.bytes().saturating_add(bytes) <= self.bytes_max().saturating_sub(OUTPUT_BYTES_MAX)
     }
 
     /// Takes room for what there may be to be kept of a long value. The last of it is for short

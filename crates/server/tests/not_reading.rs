@@ -69,16 +69,20 @@ fn is_served(client: Client) -> bool {
 /// The same of any reply, by what stands before the value and behind it.
 fn is_sent(mut client: Client, before: &str, behind: &str) -> bool {
     let wanted = before.len() + VALUE_BYTES + behind.len();
-    let (mut read, mut chunk) = (0, vec![0; 64 << 10]);
+    let (mut read, mut chunk, mut begin) = (0, vec![0; 64 << 10], Vec::new());
     while read < wanted {
         match client.stream.read(&mut chunk) {
             Ok(0) => return false,
-            Ok(more) => read += more,
+            Ok(more) => {
+                begin.extend(chunk[..more].iter().take(before.len().saturating_sub(read)));
+                read += more;
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return false,
             Err(error) => panic!("{error} after {read} bytes"),
         }
     }
+    assert_eq!(begin.escape_ascii().to_string(), before.escape_default().to_string());
     true
 }
 
@@ -131,18 +135,26 @@ fn who_reads_is_not_closed_because_others_read_as_well() {
 /// executed once more when it has read.
 #[test]
 fn who_changes_what_it_reads_is_not_closed_because_others_read_as_well() {
-    let (server, redis) = Server::start_with_redis(&["-m", "128", "-I", "8m", "-t", "2"]);
+    let (server, redis) = Server::start_with_redis(&["-m", "256", "-I", "8m", "-t", "2"]);
     let (mut watcher, text) = (server.connect(), server.address());
     store_large(&mut watcher, "big");
-    (0..9).for_each(|number| store_large(&mut watcher, &format!("big{number}")));
-    watcher.send(b"mg big c\r\n");
-    let unique = watcher.read_to("\r\n").replace("HD ", "");
+    (0..12).for_each(|number| store_large(&mut watcher, &format!("big{number}")));
+    let mut unique = |key: &str| {
+        watcher.send(format!("mg {key} c\r\n").as_bytes());
+        watcher.read_to("\r\n").trim_end().replace("HD ", "")
+    };
+    let uniques = ["big", "big9", "big10", "big11"].map(&mut unique);
     let (meta, bulk) = (format!("VA {VALUE_BYTES} "), format!("${VALUE_BYTES}\r\n"));
     let mut requests = Vec::new();
     for number in 0..3 {
         requests.extend([
-            (text, "mg big v c\r\n".to_owned(), format!("{meta}{unique}")),
+            (text, "mg big v c\r\n".to_owned(), format!("{meta}{}\r\n", uniques[0])),
             (text, "mg big v h\r\n".to_owned(), format!("{meta}h1\r\n")),
+            (
+                text,
+                format!("mg big{} v c t T100\r\n", number + 9),
+                format!("{meta}{} t-1\r\n", uniques[number + 1]),
+            ),
             (redis, "GETEX big\r\n".to_owned(), bulk.clone()),
             (redis, "GETEX big EX 1000\r\n".to_owned(), bulk.clone()),
             (redis, format!("GETDEL big{number}\r\n"), bulk.clone()),

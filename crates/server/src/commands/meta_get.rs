@@ -42,11 +42,11 @@ pub fn get<'s, 'c>(
     let mut room = KeyRoom::default();
     let key = get.key.bytes(&mut room);
     // Once more nobody would be told what was so before it came.
-    let shows_history = get.flags.iter().any(|(letter, _)| matches!(letter, b'h' | b'l'));
-    if get.value
-        && shows_history
+    let tells_before = tells_before(get);
+    if tells_before
+        && out.may_lack_room(context.server.cache.item_bytes_max())
         && let Lookup::Hit(item) = session.peek_anywhere(key, target.hash)
-        && !out.has_room_for(item.value_bytes())
+        && !has_room(context, get, &item, out)
     {
         return Err(Again::Room);
     }
@@ -58,9 +58,9 @@ pub fn get<'s, 'c>(
             return Ok(Flow::Next);
         }
     };
-    // Once more nobody would be told that it has won either.
-    let may_repeat = get.value && !tokens.created && !tokens.won && !shows_history;
-    if may_repeat && item.is_some_and(|item| !out.has_room_for(item.value_bytes())) {
+    // Nor that it has won.
+    let may_repeat = !tokens.created && !tokens.won && !tells_before;
+    if item.is_some_and(|item| !has_room(context, get, &item, out)) && may_repeat {
         return Err(Again::Room);
     }
     let is_hit = item.is_some() && !tokens.created;
@@ -82,6 +82,28 @@ pub fn get<'s, 'c>(
         }
     }
     Ok(Flow::Next)
+}
+
+/// Whether a client is told what its own request changes: that and when an item was read before,
+/// and its expiry before the touch.
+fn tells_before(get: &MetaGet<'_>) -> bool {
+    let mut letters = get.flags.iter().map(|(letter, _)| letter);
+    letters.any(|letter| matches!(letter, b'h' | b'l') || (letter == b't' && get.touch.is_some()))
+}
+
+/// Whether it is sent the value of an item with this unique.
+fn sends_value(get: &MetaGet<'_>, cas: u64) -> bool {
+    get.value && get.known_cas != Some(cas)
+}
+
+/// Whether there is room for what it may not take of the item's value.
+fn has_room(
+    context: &Context<'_, '_>,
+    get: &MetaGet<'_>,
+    item: &Item<'_>,
+    out: &mut Output<'_, '_>,
+) -> bool {
+    !sends_value(get, context.shown_cas(item.cas())) || out.has_room_for(item.value_bytes())
 }
 
 /// Answers with the item.
@@ -106,7 +128,7 @@ fn hit<'s>(
         stale: tokens.stale,
         won: tokens.won,
     };
-    let has_value = get.value && get.known_cas != Some(facts.cas);
+    let has_value = sends_value(get, facts.cas);
     let code = if has_value { MetaCode::Value(item.value_bytes()) } else { MetaCode::Done };
     meta(out.bytes, MetaCommand::Get, code, get.flags, &facts);
     if has_value {

@@ -32,6 +32,11 @@ impl<'l> Room<'l> {
         Self { limit, bytes: 0, is_patience_over: true }
     }
 
+    /// Whether it could not grow to so many bytes now.
+    pub fn is_short_of(&self, bytes: usize) -> bool {
+        !self.limit.has_ahead(bytes.saturating_sub(self.bytes))
+    }
+
     /// Grows to so many bytes, if that many are there, or have been waited for in vain.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let missing = bytes.saturating_sub(self.bytes);
