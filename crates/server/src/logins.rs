@@ -21,12 +21,15 @@ use crate::address::Address;
 use crate::rights::Rights;
 use crate::server::Server;
 use crate::throttle::Throttle;
-use crate::users;
 use crate::worker::{Brought, Delivery};
 
 /// So many wait for their answer: at 30 ms for each hash the last of them waits eight seconds,
 /// which clients hardly outwait.
 const WAITING_MAX: usize = 256;
+
+/// A name, and a password, may have so many bytes: what text takes for both. No name of the file is
+/// as long; what a hash was made of may be of any length.
+const CLAIM_BYTES_MAX: usize = 4 << 10;
 
 /// Somebody who says who it is.
 pub struct Attempt {
@@ -47,14 +50,14 @@ pub struct Attempt {
 pub struct Claim {
     /// The name.
     name: Box<[u8]>,
-    /// What is to prove it; none if it is no password, or the name is nobody's.
+    /// What is to prove it; none if that or the name is too long.
     password: Option<Box<[u8]>>,
 }
 
 impl Claim {
-    /// What is longer than a line of the file is not kept until it is found wrong.
+    /// What is too long is not kept until it is found wrong.
     pub fn new(name: &[u8], password: &[u8]) -> Self {
-        let may_be = name.len().max(password.len()) <= users::LINE_BYTES_MAX;
+        let may_be = name.len().max(password.len()) <= CLAIM_BYTES_MAX;
         let name = if may_be { name.into() } else { Box::default() };
         Self { name, password: may_be.then(|| password.into()) }
     }
@@ -168,11 +171,11 @@ mod tests {
 
     /// 150 clients that claimed passwords of a megabyte took 90 MiB beside `-m`.
     #[test]
-    fn what_can_be_nobodys_is_not_kept() {
-        let longest = vec![b'x'; users::LINE_BYTES_MAX];
+    fn what_is_too_long_is_not_kept() {
+        let longest = vec![b'x'; CLAIM_BYTES_MAX];
         let claim = Claim::new(&longest, &longest);
         assert_eq!((&*claim.name, claim.password.as_deref()), (&*longest, Some(&*longest)));
-        let longer = vec![b'x'; users::LINE_BYTES_MAX + 1];
+        let longer = vec![b'x'; CLAIM_BYTES_MAX + 1];
         for (name, password) in [(&*longer, &b"secret"[..]), (b"user", &longer)] {
             let claim = Claim::new(name, password);
             assert_eq!((&*claim.name, claim.password.as_deref()), (&b""[..], None));

@@ -50,7 +50,7 @@ const HASH_ROUNDS_MAX: u32 = 10_000_000;
 const READ_ONLY: &str = "[read-only]";
 
 /// The longest line: longer ones than any client could send in one token.
-pub const LINE_BYTES_MAX: usize = 1024;
+const LINE_BYTES_MAX: usize = 1024;
 
 /// The longest file: twice as many of the longest lines as there may be users, with their ends.
 const FILE_BYTES_MAX: u64 = (2 * USERS_MAX * (LINE_BYTES_MAX + "\r\n".len())) as u64;

@@ -499,6 +499,8 @@ fn with_users_a_client_has_to_say_who_it_is() {
     client.ask("get a\r\n", NOBODY);
     client.ask("mset a 1 b 2\r\n", NOBODY);
     client.ask("ping\r\n", NOBODY);
+    client.send(b"hello 2 setname nobody\r\n");
+    assert!(line(&mut client).starts_with("-NOAUTH HELLO must be called"));
     client.ask("select 0\r\n", NOBODY);
     client.ask("nonsense\r\n", "-ERR unknown command 'nonsense', with args beginning with: \r\n");
     client.send(b"hello 3\r\n");
@@ -507,6 +509,7 @@ fn with_users_a_client_has_to_say_who_it_is() {
     // What is behind it in the same write waits for what it comes to.
     client.ask("auth bob wrong\r\nset a 1\r\n", &format!("{WRONG}{NOBODY}"));
     client.ask("auth bob secret\r\nset a 1\r\nget a\r\n", "+OK\r\n+OK\r\n$1\r\n1\r\n");
+    client.ask("client getname\r\n", "$-1\r\n");
     client.ask("auth eve secret\r\nget a\r\n", &format!("{WRONG}$1\r\n1\r\n"));
     client.ask("reset\r\nget a\r\n", &format!("+RESET\r\n{NOBODY}"));
     client.ask("auth open\r\nping\r\n", "+OK\r\n+PONG\r\n");

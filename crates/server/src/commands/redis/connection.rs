@@ -129,8 +129,11 @@ pub(super) fn hello(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
             let (user, password) = (task.word(), task.word());
             authenticate(task, user, password)?;
         } else if word.eq_ignore_ascii_case(b"setname") && left >= 1 {
-            // As Redis: though a later word may be wrong.
-            task.client.name = checked(task.word(), "Client names")?.to_vec();
+            let name = checked(task.word(), "Client names")?;
+            // As Redis: though a later word may be wrong. Nothing is kept of strangers.
+            if task.client.rights != Rights::None {
+                task.client.name = name.to_vec();
+            }
         } else {
             return Err(unknown_word("ERR Syntax error in HELLO option '", word, "'"));
         }
