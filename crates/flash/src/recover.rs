@@ -32,6 +32,7 @@ use stdx::sync::lock;
 use crate::dead::{self, Dead, Found};
 use crate::flash::State;
 use crate::list::ListedSegment;
+use crate::refusal::Unread;
 use crate::table::{self, Entry, Item};
 use crate::{Flash, Inserted, Links};
 
@@ -42,19 +43,6 @@ const ITEMS_A_LOCK: usize = 256;
 /// So often an index that is full is asked to make room for the items of a segment, one after
 /// another of which found none.
 const ROOM_ATTEMPTS: usize = 16;
-
-/// Why nobody knows what is in a segment.
-enum Unread {
-    /// The device does not say.
-    Refused,
-    Damaged,
-}
-
-impl From<Damaged> for Unread {
-    fn from(_: Damaged) -> Self {
-        Self::Damaged
-    }
-}
 
 impl Flash {
     /// Gives the index the items of the next few segments of those found at the start, the newest

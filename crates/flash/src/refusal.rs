@@ -4,6 +4,8 @@
 //! and all reads fail at once meanwhile, of the soundest segments. So whoever needs a segment asks
 //! for it again in another second, and gives it up only after [`TRIES_MAX`] of these.
 
+use codec::Damaged;
+
 /// So many seconds a segment is asked for, one read in each. A path that comes back later than that
 /// has cost a segment each time, of which a device has thousands; and a page that is bad for good
 /// holds up all behind it no longer.
@@ -30,5 +32,18 @@ impl Refusal {
         let before = if self.sequence == sequence { self.tries } else { 0 };
         *self = Self { sequence, now, tries: before + 1 };
         self.tries < TRIES_MAX
+    }
+}
+
+/// Why nobody knows what is in a segment.
+pub(crate) enum Unread {
+    /// The device does not say.
+    Refused,
+    Damaged,
+}
+
+impl From<Damaged> for Unread {
+    fn from(_: Damaged) -> Self {
+        Self::Damaged
     }
 }

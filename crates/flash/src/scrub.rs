@@ -12,10 +12,10 @@
 //! the flushes of the pass have taken was there before they returned, and so before the pass began,
 //! while the units that come later are not theirs. A death is noted in the segment's journal, which
 //! counts when the segment has been written. A segment that waits to be written, or for recovery,
-//! is waited for. One that cannot be read is asked for some seconds long ([`mod@crate::refusal`]),
-//! and then given up: what it holds leaves the index, as where collection cannot read it. A cache
-//! may lose a segment, and a pass that waited for it would keep all flushes from ending, for which
-//! there is little room.
+//! is waited for. One that the device refuses is asked for some seconds long
+//! ([`mod@crate::refusal`]), what is misread is read once more, and then it is given up: what it
+//! holds leaves the index, as where collection cannot read it. A cache may lose a segment, and a
+//! pass that waited for it would keep all flushes from ending, for which there is little room.
 
 use ::io::device::Pages;
 use codec::record::{Row, Rows};
@@ -24,7 +24,7 @@ use stdx::sync::lock;
 
 use crate::chores::Chores;
 use crate::list::ListedSegment;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, Unread};
 use crate::table::{self, Item};
 use crate::unit::{self, Origin};
 use crate::writer::{Stream, Writer};
@@ -87,8 +87,9 @@ impl Flash {
             }
             Step::Segment(listed) => match self.scrub_segment(listed, &mut chores.pages, links) {
                 Ok(()) => chores.scrub.next = listed.entry.sequence + 1,
-                Err(Damaged) => {
-                    let is_asked_again = chores.scrub.refusal.note(listed.entry.sequence, now);
+                Err(unread) => {
+                    let may_come = chores.scrub.refusal.note(listed.entry.sequence, now);
+                    let is_asked_again = may_come && matches!(unread, Unread::Refused);
                     if is_asked_again || !self.give_up(chores, links, listed) {
                         return false;
                     }
@@ -145,9 +146,12 @@ impl Flash {
         listed: ListedSegment,
         pages: &mut Pages,
         links: &dyn Links,
-    ) -> Result<(), Damaged> {
-        let items = self.read_segment(listed, pages)?;
-        self.scrub_units((listed.segment, listed.entry.sequence), &items, pages, links)
+    ) -> Result<(), Unread> {
+        let items = match self.read_segment(listed, pages) {
+            Err(Unread::Damaged) => self.read_segment(listed, pages)?,
+            read => read?,
+        };
+        Ok(self.scrub_units((listed.segment, listed.entry.sequence), &items, pages, links)?)
     }
 
     /// The same where its items and pages are at hand.
@@ -206,18 +210,15 @@ impl Flash {
     }
 
     /// Reads all of a segment, and returns its items.
-    fn read_segment(&self, listed: ListedSegment, pages: &mut Pages) -> Result<Vec<Item>, Damaged> {
+    fn read_segment(&self, listed: ListedSegment, pages: &mut Pages) -> Result<Vec<Item>, Unread> {
         let page = self.geometry.page_of(listed.segment);
         if self.device.read(page, pages.as_pages_mut()).is_err() {
             self.counters.io_errors.add(1);
-            return Err(Damaged);
+            return Err(Unread::Refused);
         }
         let table_pages = (listed.entry.table_bytes as usize).div_ceil(::io::device::PAGE_BYTES);
         let before = self.geometry.segment_pages().checked_sub(table_pages).ok_or(Damaged)?;
-        table::read_items(
-            &self.geometry,
-            listed.entry,
-            &pages.bytes()[before * ::io::device::PAGE_BYTES..],
-        )
+        let bytes = &pages.bytes()[before * ::io::device::PAGE_BYTES..];
+        Ok(table::read_items(&self.geometry, listed.entry, bytes)?)
     }
 }
