@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A CAS unique would not do: it tells a value from the next, but an item that is given another
-//! expiry keeps its unique. What was observed is the value and the expiry. Who finds it changed has
-//! lost to somebody who has made progress, so whoever tries again waits for nobody.
+//! expiry keeps its unique, if that is not very old. What was observed is the value and the expiry.
+//! Who finds it changed has lost to somebody who has made progress, so whoever tries again waits
+//! for nobody.
 
 use hot::Fields;
 use index::Hash;

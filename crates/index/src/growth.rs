@@ -96,10 +96,15 @@ impl Unlinked {
 }
 
 impl Growth {
-    /// Takes out of limbo what nobody can see any more.
-    fn take_unseen(&mut self, epochs: &Epochs) -> Unseen {
-        let unseen = self.limbo.extract_if(.., |retired| epochs.is_safe(retired.tag));
-        Unseen(unseen.map(|retired| retired.what).collect())
+    /// Frees whatever in limbo nobody can see any more. Returns how many bytes.
+    pub(crate) fn release_safe(&mut self, epochs: &Epochs, space: &dyn TableSpace) -> usize {
+        let mut released = 0;
+        for retired in self.limbo.extract_if(.., |retired| epochs.is_safe(retired.tag)) {
+            released += retired.what.bytes();
+            // SAFETY: it was unlinked before its tag was taken, and the tag is safe.
+            unsafe { retired.what.release(space) };
+        }
+        released
     }
 
     /// Frees all of limbo, when the index itself is going.
@@ -123,23 +128,6 @@ impl Growth {
     fn retire(&mut self, epochs: &Epochs, what: Unlinked) {
         let tag = epochs.tag();
         self.limbo.push(Retired { tag, what });
-    }
-}
-
-/// What was in limbo and nobody can see any more: it was unlinked before its tag was taken, and the
-/// tag is safe.
-struct Unseen(Vec<Unlinked>);
-
-impl Unseen {
-    /// Frees it, which the kernel may take its time for: nobody waits for the lock meanwhile.
-    /// Returns how many bytes.
-    fn release(self, space: &dyn TableSpace) -> usize {
-        let bytes = self.0.iter().map(Unlinked::bytes).sum();
-        for unlinked in self.0 {
-            // SAFETY: see above.
-            unsafe { unlinked.release(space) };
-        }
-        bytes
     }
 }
 
@@ -426,15 +414,13 @@ impl<L: Layout> Engine<L> {
         }
         count(&mut growth.counts);
         self.epochs.advance();
-        let unseen = growth.take_unseen(&self.epochs);
-        drop(growth);
-        unseen.release(&*self.space);
+        growth.release_safe(&self.epochs, &*self.space);
     }
 
     /// Frees what nobody can see any more. Returns how many bytes.
     pub(crate) fn release_retired(&self) -> usize {
         self.epochs.advance();
-        let unseen = lock(&self.growth).take_unseen(&self.epochs);
-        unseen.release(&*self.space)
+        // Under the lock: whoever finds nothing in limbo has had what was there.
+        lock(&self.growth).release_safe(&self.epochs, &*self.space)
     }
 }
