@@ -50,6 +50,17 @@ pub(crate) fn fill_a_segment(world: &World, length: usize) -> u64 {
     number
 }
 
+/// Puts items until so many segments are on the device, and returns how many.
+pub(crate) fn fill_segments(world: &World, segments: u64, length: usize) -> u64 {
+    let mut number = 0;
+    while world.flash.stats().segments_written < segments {
+        world.put(number, &value(number, 4, length));
+        world.maintain();
+        number += 1;
+    }
+    number
+}
+
 /// Who stored or deleted a key of before a flush, until the index was empty, took an item more from
 /// the count, which stayed too low for good.
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use ::io::device::PAGE_BYTES;
 
-use super::cases::{fill_a_segment, get, look, place};
+use super::cases::{fill_a_segment, fill_segments, get, look, place};
 use super::world::{key, value};
 use super::{World, hash};
 use crate::Look;
@@ -212,12 +212,7 @@ fn a_flush_is_over_when_all_segments_of_before_are_gone() {
 fn a_segment_that_cannot_be_read_is_given_up_and_keeps_no_flush_from_ending() {
     for is_item_table in [false, true] {
         let world = World::new(PAGES);
-        let mut count = 0;
-        while world.flash.stats().segments_written < 4 {
-            world.put(count, &value(count, 4, 500));
-            world.maintain();
-            count += 1;
-        }
+        let count = fill_segments(&world, 4, 500);
         let geometry = world.flash.geometry;
         let segment_of = |number| geometry.locate(place(&world, number)?).map(|spot| spot.segment);
         let bad = segment_of(0).expect("it came first");
@@ -250,12 +245,7 @@ fn a_segment_that_cannot_be_read_is_given_up_and_keeps_no_flush_from_ending() {
 #[test]
 fn scrubbing_loses_nothing_while_a_device_refuses_all_reads_for_some_seconds() {
     let world = World::new(PAGES);
-    let mut count = 0;
-    while world.flash.stats().segments_written < 4 {
-        world.put(count, &value(count, 4, 500));
-        world.maintain();
-        count += 1;
-    }
+    let count = fill_segments(&world, 4, 500);
     assert!(world.flush_prefix(b"key-1"));
     world.device.refuses_reads.store(true, Ordering::Relaxed);
     let turns_of = |second| {
@@ -291,12 +281,7 @@ fn a_unit_that_scrubbing_finds_damaged_is_counted() {
 #[test]
 fn scrubbing_ends_a_flush_and_what_it_took_is_dead_after_a_kill_too() {
     let world = World::new(PAGES);
-    let mut count = 0;
-    while world.flash.stats().segments_written < 3 {
-        world.put(count, &value(count, 4, 500));
-        world.maintain();
-        count += 1;
-    }
+    let count = fill_segments(&world, 3, 500);
     assert!(world.flush_prefix(b"key-1") && world.flush_prefix(b"key-33"));
     // Meanwhile another, which has a pass of its own.
     world.maintain();

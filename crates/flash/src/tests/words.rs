@@ -2,27 +2,16 @@
 
 use super::World;
 use super::areas::mark_read;
-use super::cases::{get, place};
+use super::cases::{fill_segments, get, place};
 use super::world::value;
 
 const PAGES: usize = 400;
-
-/// Fills three segments, and returns how many items that took.
-fn fill(world: &World) -> u64 {
-    let mut number = 0;
-    while world.flash.stats().segments_written < 3 {
-        world.put(number, &value(number, 4, 300));
-        world.maintain();
-        number += 1;
-    }
-    number
-}
 
 /// All of a segment used to leave the index with the first that was not read.
 #[test]
 fn what_was_read_keeps_its_word_where_there_is_room_on_the_device() {
     let world = World::new(PAGES);
-    let count = fill(&world);
+    let count = fill_segments(&world, 3, 300);
     let is_in_first = |&number: &u64| number < count / 6;
     let read: Vec<u64> = (0..count).step_by(5).filter(is_in_first).collect();
     read.iter().for_each(|&number| mark_read(&world, number, 1));
@@ -41,7 +30,7 @@ fn what_was_read_keeps_its_word_where_there_is_room_on_the_device() {
 #[test]
 fn where_all_was_read_each_second_segment_is_evicted_whole() {
     let world = World::new(PAGES);
-    let count = fill(&world);
+    let count = fill_segments(&world, 3, 300);
     (0..count).for_each(|number| mark_read(&world, number, 1));
     let mut seen = Vec::new();
     for _ in 0..2 {
