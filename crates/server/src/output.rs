@@ -74,10 +74,11 @@ impl<'o, 's> Output<'o, 's> {
         value_bytes < ROOM_VALUE_BYTES_MIN || self.find_room_for(value_bytes)
     }
 
-    /// Whether there may be none for a value of so many bytes, of any command. Takes none.
-    pub fn may_lack_room(&self, value_bytes: usize) -> bool {
-        let bytes = self.made_bytes() + value_bytes;
-        self.room.as_ref().is_some_and(|room| room.is_short_of(bytes))
+    /// The same for whoever does not know yet how long the value is, and would have to look it up:
+    /// whether there is room for one of so many bytes without anybody having to go for it.
+    pub fn has_room_at_once(&mut self, value_bytes_max: usize) -> bool {
+        let bytes = self.made_bytes() + value_bytes_max;
+        self.room.as_mut().is_none_or(|room| room.try_grow(bytes))
     }
 
     #[cold]

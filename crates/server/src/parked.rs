@@ -162,17 +162,16 @@ impl ParkedLimit {
         self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
-    /// Whether there is room for so many bytes of a long value now.
-    fn has_ahead(&self, bytes: usize) -> bool {
-        self.bytes().saturating_add(bytes) <= self.bytes_max().saturating_sub(OUTPUT_BYTES_MAX)
-    }
-
     /// Takes room for what there may be to be kept of a long value. The last of it is for short
     /// replies, which nobody asks for before they are there. One value of any size fits.
     fn take_ahead(&self, bytes: usize) -> bool {
-        let bytes_max = self.bytes_max().saturating_sub(OUTPUT_BYTES_MAX);
-        self.try_take(bytes, bytes_max)
-            || (self.make_room(bytes + OUTPUT_BYTES_MAX) && self.try_take(bytes, bytes_max))
+        self.try_take_ahead(bytes)
+            || (self.make_room(bytes + OUTPUT_BYTES_MAX) && self.try_take_ahead(bytes))
+    }
+
+    /// The same where nobody has to go for it.
+    fn try_take_ahead(&self, bytes: usize) -> bool {
+        self.try_take(bytes, self.bytes_max().saturating_sub(OUTPUT_BYTES_MAX))
     }
 
     fn give_back(&self, bytes: usize) {

@@ -43,11 +43,7 @@ pub fn get<'s, 'c>(
     let key = get.key.bytes(&mut room);
     // Once more nobody would be told what was so before it came.
     let tells_before = tells_before(get);
-    if tells_before
-        && out.may_lack_room(context.server.cache.item_bytes_max())
-        && let Lookup::Hit(item) = session.peek_anywhere(key, target.hash)
-        && !has_room(context, get, &item, out)
-    {
+    if tells_before && lacks_room(context, target, get, key, out) {
         return Err(Again::Room);
     }
     let (item, tokens) = match session.fetch(key, target.hash, &fetch) {
@@ -94,6 +90,22 @@ fn tells_before(get: &MetaGet<'_>) -> bool {
 /// Whether it is sent the value of an item with this unique.
 fn sends_value(get: &MetaGet<'_>, cas: u64) -> bool {
     get.value && get.known_cas != Some(cas)
+}
+
+/// Whether there is no room for what it may not take of the value, which is looked up for that only
+/// if there is not for any.
+fn lacks_room<'s, 'c>(
+    context: &Context<'_, 'c>,
+    target: Target<'s, 'c>,
+    get: &MetaGet<'_>,
+    key: &[u8],
+    out: &mut Output<'_, 's>,
+) -> bool {
+    if !get.value || out.has_room_at_once(context.server.cache.item_bytes_max()) {
+        return false;
+    }
+    let found = target.session.peek_anywhere(key, target.hash);
+    matches!(found, Lookup::Hit(item) if !has_room(context, get, &item, out))
 }
 
 /// Whether there is room for what it may not take of the item's value.

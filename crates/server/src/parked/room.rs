@@ -32,17 +32,21 @@ impl<'l> Room<'l> {
         Self { limit, bytes: 0, is_patience_over: true }
     }
 
-    /// Whether it could not grow to so many bytes now.
-    pub fn is_short_of(&self, bytes: usize) -> bool {
-        !self.limit.has_ahead(bytes.saturating_sub(self.bytes))
-    }
-
     /// Grows to so many bytes, if that many are there, or have been waited for in vain.
     pub fn grow(&mut self, bytes: usize) -> bool {
+        self.grow_by(bytes, ParkedLimit::take_ahead) || self.is_patience_over
+    }
+
+    /// The same if they are there and nobody has to go for them.
+    pub fn try_grow(&mut self, bytes: usize) -> bool {
+        self.grow_by(bytes, ParkedLimit::try_take_ahead)
+    }
+
+    fn grow_by(&mut self, bytes: usize, take: impl FnOnce(&ParkedLimit, usize) -> bool) -> bool {
         let missing = bytes.saturating_sub(self.bytes);
-        let is_taken = missing == 0 || self.limit.take_ahead(missing);
+        let is_taken = missing == 0 || take(self.limit, missing);
         self.bytes += if is_taken { missing } else { 0 };
-        is_taken || self.is_patience_over
+        is_taken
     }
 
     /// Gives away as much of `bytes` as there is: who gets it has it taken.
