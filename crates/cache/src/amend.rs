@@ -513,11 +513,13 @@ fn parse_number(value: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::Ordering;
 
     use io::ManualClock;
 
     use super::{expiry_of, parse_number};
     use crate::cache::Cache;
+    use crate::flush::RENUMBER_MUTATIONS;
     use crate::types::{
         Arithmetic, Attributes, Condition, Expiry, Remove, Removed, Side, Store, Stored,
     };
@@ -560,6 +562,28 @@ mod tests {
         clock.advance(200);
         let remove = |key: &[u8]| cache.session().remove(key, cache.hash(key), &Remove::default());
         assert_eq!(remove(&key), Ok(Removed::NotFound));
+    }
+
+    /// An expiry with milliseconds has no room in an item as it lies. One that got them all the
+    /// time could move past each walk that renumbers what is old, until its number came round.
+    #[test]
+    fn a_touch_that_moves_an_item_renumbers_it_if_that_is_due() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
+        let (session, hash) = (cache.session(), cache.hash(b"k"));
+        let mut second = u64::from(NOW) + 100_000_000;
+        let mut touched = || {
+            second += 1;
+            let touched = session.touch(b"k", hash, Expiry::at_ms(second * 1000 + 1));
+            assert_eq!(touched, Ok(true));
+            session.peek(b"k", hash).expect("it is there").cas()
+        };
+        let before = touched();
+        assert_eq!(touched(), before, "it keeps its unique");
+        cache.sequence.fetch_add(RENUMBER_MUTATIONS + 1, Ordering::Relaxed);
+        let renumbered = touched();
+        assert_ne!(renumbered, before);
+        assert_eq!(touched(), renumbered);
     }
 
     /// A server that is not told makes others wait for them.
