@@ -261,6 +261,31 @@ fn scrubbing_loses_nothing_while_a_device_refuses_all_reads_for_some_seconds() {
     assert_eq!(found(&world, 0..count).len(), kept);
 }
 
+/// What is wrong on the device is given up without a wait, and what was misread is not lost.
+#[test]
+fn a_table_that_scrubbing_misreads_costs_nothing_and_one_that_is_damaged_no_time() {
+    for is_damaged in [false, true] {
+        let world = World::new(PAGES);
+        let count = fill_segments(&world, 4, 500);
+        let place = place(&world, 0).expect("it came first");
+        let geometry = world.flash.geometry;
+        let segment = geometry.locate(place).expect("sealed").segment;
+        // The last byte, in the sum of the table.
+        let end = geometry.page_of(segment) + geometry.segment_pages() as u64;
+        let at = end * PAGE_BYTES as u64 - 1;
+        match is_damaged {
+            true => world.device.change(|bytes| bytes[at as usize] ^= 1),
+            false => world.device.misread_once(at),
+        }
+        assert!(world.flush_prefix(b"key-1"));
+        (0..100).for_each(|_| _ = world.flash.maintain(&world.index, world.now));
+        assert_eq!(world.flash.prefixes_flushed(), 0, "it ends in the same second");
+        assert_eq!(world.flash.stats().segments_written, if is_damaged { 3 } else { 4 });
+        let kept = (0..count).filter(|&number| !has_prefix(number, "key-1")).count();
+        assert_eq!(found(&world, 0..count).len() == kept, !is_damaged);
+    }
+}
+
 /// All that is in the unit goes, whatever its prefix, and nothing said so.
 #[test]
 fn a_unit_that_scrubbing_finds_damaged_is_counted() {
