@@ -67,6 +67,14 @@ impl<'o, 's> Output<'o, 's> {
         Self { room: Some(Room::new(limit, waited)), ..Self::new(bytes) }
     }
 
+    /// Something was answered: whoever finds no room from here on has waited for none yet.
+    #[inline]
+    pub fn end_wait(&mut self, waited: &mut Option<Stopwatch>) {
+        if waited.take().is_some() {
+            self.room.iter_mut().for_each(Room::end_wait);
+        }
+    }
+
     /// Whether there is room for what may have to be kept of a value of so many bytes, if it is
     /// added next. If not, its command is executed anew when others have taken what is theirs.
     #[inline]

@@ -192,6 +192,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
         input: &[u8],
         together: &mut Vec<u8>,
     ) -> Result<usize, Close> {
+        // Another's may stand there.
+        self.waited = None;
         let consumed = self.process(connection, input)?;
         connection.unread.extend_from_slice(&input[consumed..]);
         let bytes = self.replies.len();
@@ -535,13 +537,13 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 waits = again == Some(Again::Session);
                 let must_flush = is_over || matches!(flow, Ok(Flow::Flush)) || out.is_full();
                 if let Ok(flow) = flow {
+                    out.end_wait(&mut self.waited);
                     next += usize::from(!matches!(flow, Flow::Flush));
                     follow(self.server, connection, flow, plan.wire(), step.line);
                 }
                 let is_last = next == steps.len() || connection.closing.is_some();
                 if must_flush || (is_last && out.is_borrowing()) {
                     self.turn_bytes += out.weight();
-                    self.waited = self.waited.filter(|_| again == Some(Again::Room));
                     let Connection { stream, parked, .. } = connection;
                     out.flush(stream, parked, self.counters, &self.server.parked)?;
                     let is_over = !parked.is_empty() || self.turn_bytes >= TURN_BYTES_MAX;

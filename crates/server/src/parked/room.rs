@@ -32,6 +32,11 @@ impl<'l> Room<'l> {
         Self { limit, bytes: 0, is_patience_over: true }
     }
 
+    /// Whoever has waited begins anew, should there be too little once more.
+    pub fn end_wait(&mut self) {
+        self.is_patience_over = false;
+    }
+
     /// Grows to so many bytes, if that many are there, or have been waited for in vain.
     pub fn grow(&mut self, bytes: usize) -> bool {
         self.grow_by(bytes, ParkedLimit::take_ahead) || self.is_patience_over

@@ -27,6 +27,22 @@ const BIG_BYTES: usize = 70_000;
 /// Longer than what is certain to come takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A client of the first worker, which has yet to take it.
+fn connect(server: &Server, door: &Door, wire: Option<Wire>) -> TcpStream {
+    let listener = &door.listener;
+    listener.listen(1).expect("nobody else listens there");
+    let name = listener.name();
+    let address = name.strip_prefix("tcp:").expect("a port");
+    let client = TcpStream::connect(address).expect("it listens");
+    client.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    let stream = listener.accept().expect("somebody has connected");
+    let (fd, source) = (stream.as_raw_fd(), Address::of(stream.peer()));
+    let info = Arc::new(Info::new(fd, (name.clone(), source), name, server.now()));
+    server.connections.enter(Arc::clone(&info));
+    server.mailboxes[0].send(Arrival { stream, info, wire });
+    client
+}
+
 struct Scene<'c> {
     worker: Worker<'c, Unsampled>,
     events: Events,
@@ -35,17 +51,7 @@ struct Scene<'c> {
 
 impl<'c> Scene<'c> {
     fn new(server: &'c Server, doors: &[Door], poll: Poll, wire: Option<Wire>) -> Self {
-        let listener = &doors[0].listener;
-        listener.listen(1).expect("nobody else listens there");
-        let name = listener.name();
-        let address = name.strip_prefix("tcp:").expect("a port");
-        let client = TcpStream::connect(address).expect("it listens");
-        client.set_read_timeout(Some(PATIENCE)).expect("a socket option");
-        let stream = listener.accept().expect("somebody has connected");
-        let (fd, source) = (stream.as_raw_fd(), Address::of(stream.peer()));
-        let info = Arc::new(Info::new(fd, (name.clone(), source), name, server.now()));
-        server.connections.enter(Arc::clone(&info));
-        server.mailboxes[0].send(Arrival { stream, info, wire });
+        let client = connect(server, &doors[0], wire);
         let worker = Worker::new(server, 0, poll, Unsampled);
         let mut scene = Self { worker, events: Events::with_capacity(EVENTS_MAX), client };
         while scene.worker.connections.is_empty() {
@@ -236,6 +242,54 @@ fn what_waits_for_room_is_answered_at_the_end() {
         scene.end()
     });
     assert!(text == reply && is_closed, "{} bytes, {is_closed}", text.len());
+}
+
+/// The time that one had waited was taken for that of whoever came next.
+#[test]
+fn each_waits_for_room_for_ten_seconds_of_its_own() {
+    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    store_big(&server);
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    let mut second = connect(&server, &doors[0], None);
+    while scene.worker.connections.len() < 2 {
+        scene.go_round();
+    }
+    let room = all_room(&server);
+    scene.ask(b"get big\r\n", |connection| connection.short_of_room.is_some());
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(9)).expect("it is up for that");
+    scene.connection().short_of_room = Some(long_ago.into());
+    scene.worker.tried_room = long_ago.into();
+    scene.worker.try_short_of_room();
+    assert_eq!(scene.connection().short_of_room, Some(long_ago.into()));
+    second.write_all(b"get big\r\n").expect("there is room");
+    let waits_since = |scene: &Scene<'_>| {
+        let connection = scene.worker.connections[1].as_ref().expect("it is open");
+        connection.short_of_room
+    };
+    while waits_since(&scene).is_none() {
+        scene.go_round();
+    }
+    assert_ne!(waits_since(&scene), Some(long_ago.into()));
+    assert_eq!(server.counters.of(0).output_waits.get(), 2);
+    drop(room);
+}
+
+/// What came right behind it was answered without room, too: nothing was kept for it, and the
+/// connection was closed.
+#[test]
+fn one_answer_without_room_is_one() {
+    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    store_big(&server);
+    let mut scene = Scene::new(&server, &doors, poll, None);
+    let room = all_room(&server);
+    scene.ask(b"get big\r\nget big\r\n", |connection| connection.short_of_room.is_some());
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(11));
+    let long_ago = Some(Stopwatch::from(long_ago.expect("it is up for that")));
+    scene.connection().short_of_room = long_ago;
+    scene.worker.turn(0);
+    let waited = scene.connection().short_of_room;
+    assert!(waited.is_some() && waited != long_ago, "{waited:?}");
+    drop(room);
 }
 
 /// Its next request took the ten seconds of those who had come after it.
