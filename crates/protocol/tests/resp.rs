@@ -40,6 +40,18 @@ fn commands_are_arrays_of_bulks_or_lines() {
     }
 }
 
+/// The limit may be raised while a command comes: what is there of it then is not the command.
+#[test]
+fn a_command_that_was_too_large_stays_so() {
+    let mut progress = Scan::default();
+    let (first, rest) = ("*2\r\n$3\r\nGET\r\n$100\r\n", "a".repeat(100) + "\r\n");
+    assert_eq!(scan(first.as_bytes(), &mut progress, 50), Scanned::Incomplete);
+    assert!(progress.is_beyond(50));
+    assert_eq!(progress.forget(first.len()), first.len());
+    let consumed = rest.len();
+    assert_eq!(scan(rest.as_bytes(), &mut progress, 1000), Scanned::TooLarge(consumed));
+}
+
 #[test]
 fn what_is_no_protocol_is_refused_in_redis_words() {
     let long = "1".repeat(64 << 10);

@@ -113,6 +113,9 @@ impl ParkedLimit {
     /// can be that, and shall not have those closed who may be here.
     const STRANGERS_PART: usize = 4;
 
+    /// What a command may take beside the value of the largest item: names, keys, options.
+    const COMMAND_BYTES_BASE: usize = 64 << 10;
+
     /// With nothing parked.
     pub fn new(memory_bytes: usize, item_bytes_max: usize, mailboxes: &[Arc<Mailbox>]) -> Self {
         let limit = Self {
@@ -144,6 +147,13 @@ impl ParkedLimit {
     /// The most that may be.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// The longest command of Redis' protocol, which is kept until it is whole, and as much of what
+    /// waits for EXEC: a quarter, so that one who stores or asks for much at once leaves room for
+    /// others, but always one value of any size that the item limit allows, with names and options.
+    pub fn command_bytes_max(&self) -> usize {
+        (self.bytes_max() / 4).max(self.item_bytes_max + Self::COMMAND_BYTES_BASE)
     }
 
     /// Takes room, for which others may have to go unless a stranger asks.

@@ -119,6 +119,8 @@ pub struct Plan<'b> {
     pub rights: Rights,
     /// How far a command of Redis' has been looked at that begins where the plan has come to.
     scan: Scan,
+    /// The longest command of Redis' protocol.
+    command_bytes_max: usize,
     /// Bytes beyond the input that belong to a refused request and must be skipped.
     pub swallow_bytes: u64,
 }
@@ -146,6 +148,7 @@ impl<'b> Plan<'b> {
             carried: None,
             rights: Rights::All,
             scan: Scan::default(),
+            command_bytes_max: 0,
             swallow_bytes: 0,
         }
     }

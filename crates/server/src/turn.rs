@@ -351,7 +351,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         let is_counted =
             !connection.parked.is_empty() || matches!(connection.state, State::Login(_));
         let kept_bytes = match &mut connection.redis {
-            Some(client) => connection.unread.capacity() + client.count_queue_bytes(),
+            Some(client) => connection.unread.capacity() + client.count_kept_bytes(),
             None if is_counted => connection.unread.len(),
             // Less than a line; or what waits for flash or for its turn, which is a buffer's worth
             // at the most, and no reason to close whoever pipelines.
@@ -390,7 +390,8 @@ impl<'c, S: Sampling> Turner<'c, S> {
         };
         let mut plan = Plan::new(input, continuation, self.server.options.dialect(), wire);
         if let Some(client) = &mut connection.redis {
-            plan.resume(mem::take(&mut client.scan));
+            let bytes_max = self.server.parked.command_bytes_max();
+            plan.resume(mem::take(&mut client.scan), bytes_max);
         }
         let mut steps = recycle(mem::take(&mut self.steps));
         let place = self.process_plan(connection, &mut plan, &mut steps);

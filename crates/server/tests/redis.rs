@@ -172,7 +172,7 @@ fn what_is_too_large_is_refused_and_the_connection_goes_on() {
     let long = "k".repeat(251);
     client.ask(&format!("get {long}\r\n"), "-ERR a key is 1 to 250 bytes here\r\n");
     client.ask(&format!("set {} v\r\n", &long[1..]), "+OK\r\n");
-    assert_eq!(server.stat("output_parked_bytes"), 0);
+    server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
 }
 
 /// Values within a chunk and of several, written over in front, in the middle, across their end and
@@ -321,6 +321,77 @@ fn a_scan_lists_every_key_and_a_random_key_is_one_of_them() {
     client.ask("scan 3\r\n", "*2\r\n$1\r\n0\r\n*0\r\n");
 }
 
+/// Keys of the reply to KEYS.
+fn keys(client: &mut Client, pattern: &str) -> Vec<String> {
+    client.send(format!("keys {pattern}\r\n").as_bytes());
+    let count: usize = line(client)[1..].trim_end().parse().expect("a number");
+    (0..count).map(|_| bulk(client)).collect()
+}
+
+/// What caches of several frameworks empty themselves with.
+#[test]
+fn keys_lists_what_fits_its_pattern() {
+    let (_server, address) = Server::start_with_redis(&[]);
+    let mut client = Client::connect(address);
+    let count = 5000;
+    for number in 0..count {
+        client.send(format!("set key:{number} {number}\r\n").as_bytes());
+        client.expect(b"+OK\r\n");
+    }
+    for (pattern, wanted) in [("*", count), ("key:*", count), ("*:1?", 10), ("none*", 0)] {
+        let mut found = keys(&mut client, pattern);
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), wanted, "{pattern}");
+        assert!(found.iter().all(|key| key.starts_with("key:")), "{pattern}");
+    }
+    client.ask("multi\r\nset a 1\r\nkeys key:77\r\nset b 2\r\n", &{
+        format!("+OK\r\n{}", "+QUEUED\r\n".repeat(3))
+    });
+    client.ask("exec\r\n", "*3\r\n+OK\r\n*1\r\n$6\r\nkey:77\r\n+OK\r\n");
+    let pattern = "x".repeat(20_000);
+    client.ask(&format!("keys {pattern}\r\n"), "-ERR the pattern is too long\r\n");
+}
+
+#[test]
+fn keys_that_are_too_many_for_one_answer_are_refused() {
+    let (server, address) = Server::start_with_redis(&["--compressed", "off"]);
+    let mut client = Client::connect(address);
+    let long = "k".repeat(240);
+    for first in (0..50_000).step_by(1000) {
+        let sets: String =
+            (first..first + 1000).map(|at| format!("set {at:06}{long} v\r\n")).collect();
+        client.ask(&sets, &"+OK\r\n".repeat(1000));
+    }
+    // All of them, in a reply of several parts.
+    assert_eq!(keys(&mut client, "00*").len(), 10_000);
+    client.ask("keys *\r\nping\r\n", "-ERR too many keys for one answer; use SCAN\r\n+PONG\r\n");
+    server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
+}
+
+/// Each value was small enough, and all of them together too large for the item limit.
+#[test]
+fn a_command_may_be_longer_than_an_item() {
+    let (server, address) = Server::start_with_redis(&[]);
+    let mut client = Client::connect(address);
+    let value = vec![b'v'; 20_000];
+    let names: Vec<String> = (0..100).map(|number| format!("key:{number}")).collect();
+    let pairs = names.iter().flat_map(|name| [name.as_bytes(), &value]);
+    let mset: Vec<&[u8]> = std::iter::once(&b"mset"[..]).chain(pairs).collect();
+    client.send(&array(&mset));
+    client.expect(b"+OK\r\n");
+    client.ask("multi\r\n", "+OK\r\n");
+    client.send(&array(&mset));
+    client.ask("exec\r\n", "+QUEUED\r\n*1\r\n+OK\r\n");
+    let padding = "x".repeat(30);
+    let many: Vec<String> = (0..40_000).map(|number| format!("{number}{padding}")).collect();
+    let words = names.iter().chain(&many).map(String::as_bytes);
+    let del: Vec<&[u8]> = std::iter::once(&b"del"[..]).chain(words).collect();
+    client.send(&array(&del));
+    client.expect(b":100\r\n");
+    server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
+}
+
 /// For every byte of every key the whole class was gone over: a worker stood still for minutes, and
 /// held its session meanwhile.
 #[test]
@@ -370,7 +441,7 @@ fn what_the_options_forbid_is_refused() {
     let (_server, address) = Server::start_with_redis(&["-F", "-X"]);
     let mut client = Client::connect(address);
     client.ask("set a b\r\n", "+OK\r\n");
-    for command in ["flushall", "flushdb async", "flushprefix a", "scan 0"] {
+    for command in ["flushall", "flushdb async", "flushprefix a", "scan 0", "keys *"] {
         client.send(format!("{command}\r\n").as_bytes());
         assert!(line(&mut client).contains("is not allowed"), "{command}");
     }

@@ -236,6 +236,10 @@ fn a_scan_goes_on_through_flash() {
             assert!(!exists || listed.iter().all(|listed| listed.contains(&key)), "{key}");
         }
     }
+    client.send(b"keys k*\r\n");
+    let count: usize = line(&mut client)[1..].parse().expect("a number");
+    let keys: BTreeSet<String> = (0..count).map(|_| bulk(&mut client).expect("a key")).collect();
+    assert!(listed[0].is_subset(&keys), "{} and {}", listed[0].len(), keys.len());
     let memory = server.stat("curr_items") - server.stat("extstore_objects_used");
     assert!(listed[0].len() as u64 > memory, "{} keys, {memory} in memory", listed[0].len());
 }

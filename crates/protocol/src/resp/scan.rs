@@ -105,9 +105,10 @@ impl Scan {
         self.scanned + usize::from(!is_last)
     }
 
-    /// Whether the command is longer than `bytes_max`, as far as that is known.
+    /// Whether the command is longer than `bytes_max`, as far as that is known. One of which
+    /// something is forgotten was, and more may be allowed by now.
     pub fn is_beyond(&self, bytes_max: usize) -> bool {
-        self.forgotten + self.scanned > bytes_max
+        self.forgotten > 0 || self.scanned > bytes_max
     }
 
     /// Forgets what of the command has been looked at and is among `bytes` of input; returns how

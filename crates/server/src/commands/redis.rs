@@ -53,7 +53,6 @@ pub use transaction::Queue;
 /// The longest key that the engine takes.
 const KEY_BYTES_MAX: usize = protocol::request::KEY_BYTES_MAX;
 
-const TOO_LARGE_COMMAND: &[u8] = b"ERR command is larger than the item limit allows";
 const TOO_LARGE: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const UNKNOWN_CLIENT: &str = "NOAUTH Authentication required.";
@@ -73,8 +72,8 @@ const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub enum Call<'b> {
     /// Executes a command.
     Command(Command<'b>, Lookup),
-    /// Says that a command was too large to be kept.
-    TooLarge,
+    /// Says that a command had more bytes than may be kept of one.
+    TooLarge { bytes_max: usize },
     /// Says that the input is not Redis' protocol, and closes the connection.
     Refused(resp::Refusal),
 }
@@ -224,10 +223,11 @@ pub fn execute<'s, 'c>(
     };
     let (command, lookup) = match call {
         Call::Command(command, lookup) => (command, lookup),
-        Call::TooLarge => {
+        Call::TooLarge { bytes_max } => {
             context.counters.store_too_large.one();
             client.spoil_queue();
-            reply::error(out.bytes, TOO_LARGE_COMMAND);
+            let text = format!("ERR command has more than {bytes_max} bytes");
+            reply::error(out.bytes, text.as_bytes());
             return Ok(Flow::Next);
         }
         Call::Refused(refusal) => {

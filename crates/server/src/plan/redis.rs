@@ -8,13 +8,12 @@ use super::{Action, BATCH_KEYS_MAX, End, NO_HASH, Place, Plan, Step};
 use crate::commands::redis::{Call, Keys, Lookup};
 use crate::rights::Rights;
 
-/// What a command may take beside the value of the largest item: names, keys, options.
-pub const COMMAND_BYTES_BASE: usize = 64 << 10;
-
 impl<'b> Plan<'b> {
-    /// Goes on with a command that an earlier plan has begun to look at.
-    pub fn resume(&mut self, scan: Scan) {
+    /// Goes on with a command that an earlier plan has begun to look at; what is longer than
+    /// `bytes_max` is refused.
+    pub fn resume(&mut self, scan: Scan, bytes_max: usize) {
         self.scan = scan;
+        self.command_bytes_max = bytes_max;
     }
 
     /// How far the command has been looked at that begins at `place`, where the plan was left: at
@@ -38,7 +37,7 @@ impl<'b> Plan<'b> {
         steps: &mut Vec<Step<'b>>,
         hashes: &mut Vec<Hash>,
     ) -> End {
-        let bytes_max = cache.item_bytes_max() + COMMAND_BYTES_BASE;
+        let bytes_max = self.command_bytes_max;
         while hashes.len() < BATCH_KEYS_MAX && steps.len() < BATCH_KEYS_MAX {
             let place = self.place;
             let is_stranger = self.rights == Rights::None;
@@ -55,7 +54,7 @@ impl<'b> Plan<'b> {
                     self.place.offset += consumed;
                     continue;
                 }
-                Scanned::TooLarge(consumed) => (Call::TooLarge, consumed),
+                Scanned::TooLarge(consumed) => (Call::TooLarge { bytes_max }, consumed),
                 Scanned::Refused(refusal) => {
                     steps.push(Step::bare(Action::Redis(Call::Refused(refusal)), place));
                     return End::Batch;

@@ -16,7 +16,6 @@ use protocol::resp::Scan;
 
 use super::{DIRECT_BYTES_MAX, READ_BYTES, Turner};
 use crate::connection::{Close, Connection};
-use crate::plan::redis::COMMAND_BYTES_BASE;
 use crate::sampling::Sampling;
 
 impl<'c, S: Sampling> Turner<'c, S> {
@@ -57,7 +56,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         input: &mut Vec<u8>,
         wanted: usize,
     ) -> Result<bool, Close> {
-        let command_bytes_max = self.server.cache.item_bytes_max() + COMMAND_BYTES_BASE;
+        let command_bytes_max = self.server.parked.command_bytes_max();
         let enough = wanted.min(input.len() + DIRECT_BYTES_MAX);
         loop {
             let target = &mut self.buffer[..READ_BYTES];

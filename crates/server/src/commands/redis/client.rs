@@ -56,7 +56,8 @@ pub struct Client {
     pub scan: Scan,
     /// How far the command has come that is executed next, if it was begun.
     pub progress: Progress,
-    /// How far its SCAN has come that waits for flash, or its RANDOMKEY that makes way for others.
+    /// How far its SCAN has come that waits for flash, or its KEYS or RANDOMKEY that make way for
+    /// others.
     pub listing: Option<Listing>,
     /// What it has asked for since MULTI, if it has said that.
     pub queue: Option<Queue>,
@@ -135,9 +136,11 @@ impl Client {
         }
     }
 
-    /// The bytes of what it has asked for since MULTI, which are counted from now on.
-    pub fn count_queue_bytes(&mut self) -> usize {
+    /// The bytes of what it has asked for since MULTI and of what its KEYS has found, which are
+    /// counted from now on.
+    pub fn count_kept_bytes(&mut self) -> usize {
         self.queue.as_mut().map_or(0, Queue::count_bytes)
+            + self.listing.as_mut().map_or(0, Listing::count_bytes)
     }
 
     /// Whether its command has done with nothing further since this was last asked.

@@ -1,4 +1,4 @@
-//! SCAN and RANDOMKEY: keys in the order in which they lie in memory, and then on flash.
+//! SCAN, KEYS and RANDOMKEY: keys in the order in which they lie in memory, and then on flash.
 //!
 //! A cursor says at which chunk of memory, at which leaf of the compressed zone or at which item of
 //! a segment of flash to go on. A key that stays where it is from the first call to the last is
@@ -9,6 +9,9 @@
 //! that wait for it, what they have read of their segment ([`Listings`]). Other calls read that
 //! again, or return without a key where they would have to wait. A call that has keys does not wait
 //! for flash, so what it has found is never found a second time.
+//!
+//! KEYS is the same from the beginning to the end, many turns long. What it has found is kept until
+//! then, for its answer begins with how much that is, and counts as parked output.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -23,7 +26,7 @@ use stdx::sync::lock;
 
 use super::{Again, Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task};
 use crate::live::is_allowed;
-use crate::output::Output;
+use crate::output::{OUTPUT_BYTES_MAX, Output};
 
 /// Keys that a call returns about as many of, unless it says how many.
 const COUNT_DEFAULT: usize = 10;
@@ -41,6 +44,16 @@ const LOOK_CHUNKS_MIN: usize = 64;
 /// So many turns RANDOMKEY goes on where it has found nothing.
 const WALKS_MAX: usize = 512;
 
+/// What stands around a key of an answer at most: its type, its length and two ends of a line.
+const BULK_BYTES: usize = 1 + 3 + 2 + 2;
+
+/// A pattern is gone over in every turn of KEYS. No key needs a longer one.
+const PATTERN_BYTES_MAX: usize = 16 << 10;
+
+const LONG_PATTERN: &str = "ERR the pattern is too long";
+const CROWDED: &str = "ERR others list what is on flash; try again, or use SCAN";
+const TOO_MANY: &str = "ERR too many keys for one answer; use SCAN";
+
 /// Scans on flash that something is kept of between two calls, and as many that wait for it: for
 /// each the items of a segment, some hundred KiB.
 const LISTINGS_MAX: usize = 8;
@@ -51,9 +64,32 @@ pub struct Listing {
     cursor: DumpCursor,
     /// Nothing, if it does not wait for flash.
     place: Option<Arc<()>>,
+    found: Found,
+}
+
+/// What KEYS has found.
+#[derive(Debug, Default)]
+struct Found {
+    /// The keys as bulks, one behind the other.
+    bytes: Vec<u8>,
+    count: usize,
+    /// How much of them has been said, when all are found.
+    said: Option<usize>,
+    /// The bytes that count as kept.
+    counted_bytes: usize,
 }
 
 impl Listing {
+    fn new(cursor: DumpCursor, place: Option<Arc<()>>) -> Self {
+        Self { cursor, place, found: Found::default() }
+    }
+
+    /// The bytes that it keeps, all of which count from now on.
+    pub fn count_bytes(&mut self) -> usize {
+        self.found.counted_bytes = self.found.bytes.capacity();
+        self.found.counted_bytes
+    }
+
     /// Whether others may wait for its place.
     pub fn has_place(&self) -> bool {
         self.place.is_some()
@@ -133,14 +169,12 @@ pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
     let number = unsigned(task.word()).ok_or("ERR invalid cursor")?;
     let filter = Filter::of(task)?;
     let server = task.context.server;
-    if !is_allowed(&server.live.dump_allowed) {
-        return Err("ERR scan is not allowed: disable-dumping is on".into());
-    }
+    check_allowed(task)?;
     let (mut keys, mut count, mut looked) = (Vec::new(), 0, 0);
     let mut next = 0;
     // One that had to wait for flash, one that an earlier call has left, or one made of the number.
     let (kept, mut place) = match task.client.listing.take() {
-        Some(Listing { cursor, place }) => (Some(cursor), place),
+        Some(Listing { cursor, place, .. }) => (Some(cursor), place),
         None => (server.listings.take(number), None),
     };
     let was_kept = kept.is_some();
@@ -161,7 +195,7 @@ pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
         match dumped {
             Dumped::End => {}
             Dumped::Pending => {
-                task.client.listing = Some(Listing { cursor, place });
+                task.client.listing = Some(Listing::new(cursor, place));
                 return Err(Stop::Again(Again::Fetch));
             }
             Dumped::More => {
@@ -179,6 +213,102 @@ pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
     out.bytes.extend_from_slice(&keys);
     out.charge_turn();
     Ok(Done::Next)
+}
+
+/// Whether keys may be listed.
+fn check_allowed(task: &Task<'_, '_, '_, '_, '_>) -> Result<(), Stop> {
+    if is_allowed(&task.context.server.live.dump_allowed) {
+        return Ok(());
+    }
+    Err(format!("ERR {} is not allowed: disable-dumping is on", task.name).into())
+}
+
+/// `KEYS pattern`. Its progress is how many turns it took.
+pub(super) fn keys(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let pattern = task.word();
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(LONG_PATTERN.into());
+    }
+    let pattern = Pattern::new(pattern);
+    check_allowed(task)?;
+    let begun = task.client.listing.take();
+    let mut listing = begun.unwrap_or_else(|| Listing::new(DumpCursor::default(), None));
+    task.client.progress.keys += 1;
+    let ended = match listing.found.said {
+        Some(_) => Ok(Done::Next),
+        None => find(task, &pattern, &mut listing),
+    };
+    let ended = ended.map(|found| match found {
+        Done::Next => listing.found.say(out),
+        more => more,
+    });
+    out.charge_turn();
+    if matches!(ended, Ok(Done::Flush) | Err(Stop::Again(_))) {
+        task.client.listing = Some(listing);
+    }
+    ended
+}
+
+/// Goes on with KEYS for a turn, unless it has come to the end.
+fn find(
+    task: &Task<'_, '_, '_, '_, '_>,
+    pattern: &Pattern,
+    Listing { cursor, place, found }: &mut Listing,
+) -> Ended {
+    let server = task.context.server;
+    let (mut looked, mut is_crowded) = (0, false);
+    let mut may_wait = || {
+        *place = place.take().or_else(|| server.listings.place());
+        is_crowded = place.is_none();
+        !is_crowded
+    };
+    let dumped = walk(task, cursor, COUNT_MAX, &mut may_wait, |key| {
+        looked += 1;
+        if pattern.matches(key) {
+            found.push(key);
+        }
+        looked >= COUNT_MAX
+    });
+    if is_crowded {
+        return Err(CROWDED.into());
+    }
+    let uncounted_bytes = found.bytes.capacity().saturating_sub(found.counted_bytes);
+    let is_long = found.bytes.len() > server.parked.bytes_max() / 2;
+    if is_long || !server.parked.make_room(uncounted_bytes) {
+        return Err(TOO_MANY.into());
+    }
+    match dumped {
+        Dumped::More => Ok(Done::Flush),
+        Dumped::Pending => Err(Stop::Again(Again::Fetch)),
+        Dumped::End => {
+            *place = None;
+            Ok(Done::Next)
+        }
+    }
+}
+
+impl Found {
+    fn push(&mut self, key: &[u8]) {
+        let bytes = &mut self.bytes;
+        if bytes.capacity() - bytes.len() < key.len() + BULK_BYTES {
+            bytes.reserve_exact((bytes.len() / 4).max(key.len() + BULK_BYTES));
+        }
+        reply::bulk(bytes, key);
+        self.count += 1;
+    }
+
+    /// Says how many there are and then all of them, a part at a time.
+    fn say(&mut self, out: &mut Output<'_, '_>) -> Done {
+        let said = self.said.unwrap_or_else(|| {
+            reply::array(out.bytes, self.count);
+            0
+        });
+        let rest = &self.bytes[said..];
+        let part = rest.len().min(OUTPUT_BYTES_MAX);
+        out.bytes.extend_from_slice(&rest[..part]);
+        self.said = Some(said + part);
+        if part < rest.len() { Done::Flush } else { Done::Next }
+    }
 }
 
 /// Visits keys until `visit` says that they are enough, or there was much without any. Of flash it
@@ -235,7 +365,7 @@ pub(super) fn randomkey(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_
         (progress.count, cursor) = (1, DumpCursor::default());
     }
     if goes_on {
-        task.client.listing = Some(Listing { cursor, place: None });
+        task.client.listing = Some(Listing::new(cursor, None));
         return Ok(Done::Flush);
     }
     match found {

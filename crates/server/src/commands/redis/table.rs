@@ -298,6 +298,8 @@ pub const TABLE: &[Entry] = entries! {
         "Removes everything, of memcached's clients too.";
     "flushprefix" 2 CHANGE_SLOW NONE "server" "-" keys::flush_prefix,
         "Removes all keys with a prefix; Larder's own.";
+    "keys" 2 READ_SLOW NONE "generic" "1.0.0" scan::keys,
+        "Lists the keys that fit a pattern.";
     "randomkey" 1 READ_SLOW NONE "generic" "1.0.0" scan::randomkey,
         "Returns some key.";
     "scan" -2 READ_SLOW NONE "generic" "2.8.0" scan::scan,

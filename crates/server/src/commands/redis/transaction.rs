@@ -22,7 +22,6 @@ use super::{
     Client, Context, Done, Ended, Entry, Lookup, ONE_OF_MANY_BYTES, OUT_OF_MEMORY, Stop, Task,
 };
 use crate::output::Output;
-use crate::plan::redis::COMMAND_BYTES_BASE;
 
 const NESTED: &str = "ERR MULTI calls can not be nested";
 const NO_EXEC: &str = "ERR EXEC without MULTI";
@@ -32,7 +31,6 @@ const ABORTED_FOR: &[u8] = b"EXECABORT Transaction discarded because of: ";
 const FORBIDDEN: &str = "ERR Command not allowed inside a transaction";
 /// What stands around a word at most: its type, its length and two ends of a line.
 const WORD_BYTES: usize = 1 + 20 + 2 + 2;
-const TOO_LARGE: &str = "ERR transaction is larger than the item limit allows";
 
 /// What came since MULTI.
 #[derive(Debug, Default)]
@@ -90,7 +88,8 @@ impl Queue {
         self.count += 1;
         if self.bytes.len() > bytes_max {
             self.spoil();
-            return Err(TOO_LARGE.into());
+            let text = format!("ERR transaction has more than {bytes_max} bytes");
+            return Err(text.into());
         }
         Ok(bytes + WORD_BYTES)
     }
@@ -170,7 +169,7 @@ pub(super) fn enqueue(
         queue.spoil();
         return Err(FORBIDDEN.into());
     }
-    let bytes_max = context.server.cache.item_bytes_max() + COMMAND_BYTES_BASE;
+    let bytes_max = context.server.parked.command_bytes_max();
     let bytes = queue.push(command, bytes_max)?;
     // It is counted when all that has come is executed, and who is over the limit then is closed:
     // whoever can still be told is. So there has to be room for one more of its size, the first
