@@ -523,10 +523,12 @@ impl Class {
     /// A free chunk for an item that moves, with this cost.
     pub(crate) fn take(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Taken> {
         let stores = self.stores;
-        let room = self.allocate_for(zone, cost);
+        let place = self.allocate(zone);
         // Nothing was stored.
         self.stores = stores;
-        Some(Taken(room?.place))
+        let place = place?;
+        self.keeper.enter_moved(zone, place, cost);
+        Some(Taken(place))
     }
 
     /// The same if the class has more of them than it may need at once.
