@@ -434,6 +434,7 @@ impl Hot {
             // left the order, and enters it once more if the slab stays.
             let slab_id = self.arena.locate(judged_at).0;
             if !class.is_for_hand(zone.slab(slab_id), slab_id) {
+                class.keeper.let_out(judged_at);
                 continue;
             }
             passed = 0;

@@ -169,6 +169,14 @@ impl Keeper {
         }
     }
 
+    /// A chunk came up in a slab that leaves, and is out of the order: it makes no room before all
+    /// of the slab has gone, and is first once more if that stays.
+    pub(crate) fn let_out(&mut self, place: Place) {
+        if let Self::Order(order) = self {
+            order.let_out(place);
+        }
+    }
+
     /// A chunk that was popped stays.
     pub(crate) fn renew(&mut self, zone: Zone<'_>, place: Place) {
         if let Self::Order(order) = self {

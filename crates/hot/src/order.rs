@@ -52,6 +52,7 @@ mod divisor;
 pub(crate) mod hammer;
 
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 use memory::arena::{ARENA_BYTES_MAX, PLACE_UNIT_BYTES};
 use memory::{Arena, Place, SlabId};
@@ -61,6 +62,7 @@ use policy::gd_wheel::{Link, LinkStore, Shape, Wheels};
 use crate::chunk::prefetch_line;
 use crate::class::Zone;
 use crate::evict::{fill, published_in};
+use crate::slab;
 
 use divisor::Divisor;
 
@@ -77,6 +79,8 @@ pub(crate) struct Order {
     /// What was allocated since the order was last needed. Beside this, which lies with the rest of
     /// the class, a store takes one cache line away from the thread that was here before.
     waiting: Vec<Entrant>,
+    /// What came up in slabs that leave the class, and is out of the order.
+    let_out: Vec<Place>,
     ranks: Box<Ranks>,
 }
 
@@ -157,7 +161,7 @@ impl Order {
             stride: Divisor::new(stride as u32),
             chunks_per_slab: Divisor::new(chunks_per_slab as u32),
         };
-        Self { waiting: Vec::new(), ranks: Box::new(ranks) }
+        Self { waiting: Vec::new(), let_out: Vec::new(), ranks: Box::new(ranks) }
     }
 
     /// Prepares the links of a slab that the class has just got.
@@ -237,12 +241,29 @@ impl Order {
         }
     }
 
-    /// Enters a chunk that was popped, if it is not there, as the one that comes up next.
-    pub(crate) fn put_first(&mut self, zone: Zone<'_>, place: Place) {
-        if !self.has(zone, place) {
-            let (number, mut links) = (self.ranks.number(zone, place), self.ranks.links(zone));
-            self.ranks.wheels.put_back(&mut links, number);
+    /// Takes note of a chunk that came up in a slab that leaves, and is out of the order by now.
+    #[cold]
+    pub(crate) fn let_out(&mut self, place: Place) {
+        self.let_out.push(place);
+    }
+
+    /// Enters what came up in a slab that was leaving, and is there still, as what comes up next:
+    /// as it came up. What is published there and was never entered waits to be.
+    pub(crate) fn put_first(&mut self, zone: Zone<'_>, slab: SlabId) {
+        let is_there = |place: &mut Place| zone.arena.locate(*place).0 == slab;
+        let came_up: Vec<Place> = self.let_out.extract_if(.., is_there).collect();
+        for place in came_up.into_iter().rev() {
+            let is_published = slab::mark(zone.arena, place).load(Ordering::Relaxed) != 0;
+            if is_published && !self.has(zone, place) {
+                let (number, mut links) = (self.ranks.number(zone, place), self.ranks.links(zone));
+                self.ranks.wheels.put_back(&mut links, number);
+            }
         }
+    }
+
+    /// A slab has left the class, with all that came up there.
+    pub(crate) fn disown(&mut self, zone: Zone<'_>, slab: SlabId) {
+        self.let_out.retain(|&place| zone.arena.locate(place).0 != slab);
     }
 
     /// Fills in the chunks that come up next, nearly in their order; returns how many there are.

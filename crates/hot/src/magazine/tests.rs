@@ -170,6 +170,41 @@ fn what_has_left_before_the_order_was_told_is_not_entered() {
     }
 }
 
+/// A slab that was to leave and stays had what was never in the order put first there: the newest
+/// items were the next to go, until their thread came by the class.
+#[test]
+fn what_is_yet_to_be_entered_does_not_come_first_in_a_slab_that_stays() {
+    for replacement in [Replacement::Lru, Replacement::GdWheel] {
+        let (hot, map) = (zone_with(replacement, SHARE), Map::default());
+        let id = store_two(&hot, &map);
+        let place = store(&hot, &map, 2);
+        assert_eq!(parked(&hot, id).2, 1, "the order knows nothing of it");
+        let first = *lock(&map.places).get(&0_u32.to_le_bytes()[..]).expect("it is there");
+        let (slab, _) = hot.arena.locate(place);
+        let ahead = |class: &mut Class| {
+            class.keeper.enter_waiting(hot.zone());
+            let mut ahead = [Place(0); 4];
+            let count = class.keeper.order().expect("there is one").ahead(hot.zone(), &mut ahead);
+            ahead[..count].to_vec()
+        };
+        // What is there comes up while it leaves.
+        let mut class = lock(hot.class(id));
+        let before = ahead(&mut class);
+        assert!(before.len() == 2 && before[0] == first && !before.contains(&place));
+        assert!(hot.adopt_free_slab(&mut class, &map));
+        class.start_draining(hot.zone(), slab);
+        drop(class);
+        assert_eq!(hot.evict(id, 2, &map), 0, "nothing else has room for a store");
+        let mut class = lock(hot.class(id));
+        assert!(ahead(&mut class).is_empty(), "{replacement:?}");
+        class.stop_draining(hot.zone(), slab);
+        assert_eq!(ahead(&mut class), before, "{replacement:?}");
+        drop(class);
+        hot.collect(id);
+        assert_eq!(ahead(&mut lock(hot.class(id))).last(), Some(&place), "{replacement:?}");
+    }
+}
+
 /// A magazine takes neither more than its share nor the last free chunks of a class.
 #[test]
 fn a_magazine_leaves_the_class_what_is_its() {
