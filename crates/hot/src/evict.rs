@@ -334,8 +334,8 @@ impl Hot {
         }
     }
 
-    /// Moves items of a class to the tier below, if there is one that takes them, or evicts them:
-    /// see [`Hot::evict`].
+    /// Moves items of a class to the tier below, if there is one that takes them, or evicts them, a
+    /// group at a time. Returns how many chunks are on their way to being free.
     pub(crate) fn push_out(&self, id: ClassId, wish: Wish, links: &dyn Links) -> usize {
         if links.demotes() {
             return self.demote(id, wish, links);
@@ -356,13 +356,15 @@ impl Hot {
         left + self.evict_for(id, wish.anew(), links)
     }
 
-    /// Evicts items of a class until about `wanted` chunks are on their way to being free: they are
-    /// once no reader can see them. Returns how many chunks that is. Between groups it lets the
-    /// class and its readers' epoch go, so that a store waits for one group at most.
-    pub fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
+    /// [`Hot::push_out`] where there is no tier below.
+    #[cfg(test)]
+    pub(crate) fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
         self.evict_for(id, Wish::new(wanted), links)
     }
 
+    /// Evicts items of a class until about as many chunks as are wanted are on their way to being
+    /// free: they are once no reader can see them. Returns how many chunks that is. Between groups
+    /// it lets the class and its readers' epoch go, so that a store waits for one group at most.
     fn evict_for(&self, id: ClassId, mut wish: Wish, links: &dyn Links) -> usize {
         let (mut evicted, mut paid) = (0, 0);
         while wish.wanted > 0 {

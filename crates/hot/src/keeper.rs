@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use memory::arena::{ARENA_BYTES_MAX, SLAB_BYTES_MAX};
 use memory::class::{CHUNK_ALIGN_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 use memory::{Place, SlabId};
-use policy::clock::{Clock, RECENT};
+use policy::clock::{self, RECENT};
 use policy::cost::Cost;
 use policy::cost_clock::{CREDIT_MAX, CostClock};
 use policy::gd_wheel::CHUNKS_MAX;
-use policy::{CostPolicy, Policy, Verdict};
+use policy::{CostPolicy, Verdict};
 
 use crate::ItemRef;
 use crate::class::Zone;
@@ -227,7 +227,7 @@ impl Keeper {
                     }
                 }
             }
-            _ => match Clock::pass(mark) {
+            _ => match clock::pass(mark) {
                 Verdict::Evict => return true,
                 Verdict::Spare(left) => left & RECENT,
             },
