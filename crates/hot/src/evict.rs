@@ -7,10 +7,10 @@
 //! A chained item comes up in up to three classes, and loses what spares it at the first of its
 //! pieces only. What was stored long after the hand came by last is passed over, too: its chunk was
 //! freed out of turn, by an overwrite or with a chained item, and it has had no round to itself.
-//! Victims are gathered in small groups whose index lines
-//! are prefetched together, since each removal from the index is a cache miss. After [`STEPS_MAX`]
-//! chunks without enough victims it takes what comes (pieces count less: [`PIECES_A_STEP`]): when nearly everything was read lately, which
-//! of it goes matters less than that a store is not kept waiting.
+//! Victims are gathered in small groups whose index lines are prefetched together, since each
+//! removal from the index is a cache miss. After [`STEPS_MAX`] chunks without enough victims, of
+//! which pieces count less ([`PIECES_A_STEP`]), it takes what comes: when nearly everything was
+//! read lately, which of it goes matters less than that a store is not kept waiting.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;

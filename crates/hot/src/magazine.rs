@@ -15,7 +15,8 @@
 //! Where a class keeps an order, it is told of a chunk out of a magazine once the item in it is
 //! published: until then nobody knows for sure what it costs, and a draft that comes up in an order
 //! is only put off. So a magazine also keeps what is to be *entered*, until its thread next goes to
-//! the class, or another one if that is many. What has left by then is passed over: its mark is 0, or its slab another's.
+//! the class, or another one if that is many. What has left by then is passed over: its mark is 0,
+//! or its slab another's.
 //!
 //! This is Bonwick's and Adams's layer of magazines, with the class for their depot. Theirs hands
 //! whole magazines back and forth; here it is places, so that a class takes back what it is out of
