@@ -42,8 +42,9 @@ use crate::types::{Observer, Policy};
 /// The fewest slabs a cache can work with: one for the index, one spare for it, and some for items
 /// of different sizes. A limit below this is rounded up to it.
 pub(crate) const SLABS_MIN: usize = 8;
-/// How many times as large as at the start the memory limit may become online. At 40 bytes for each
-/// slab that may come, this keeps what is known of slabs below a hundredth of the memory.
+/// How many times as large as at the start the memory limit may become online. At 52 bytes for each
+/// slab that may come, what is known of slabs takes a 600th of the memory with slabs of 2 MiB, and
+/// a fortieth with the smallest.
 const GROWTH_MAX: usize = 64;
 /// See [`Builder::threads`].
 const THREADS: usize = 4;

@@ -523,10 +523,12 @@ impl Class {
     /// A free chunk for an item that moves, with this cost.
     pub(crate) fn take(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Taken> {
         let stores = self.stores;
-        let room = self.allocate_for(zone, cost);
+        let place = self.allocate(zone);
         // Nothing was stored.
         self.stores = stores;
-        Some(Taken(room?.place))
+        let place = place?;
+        self.keeper.enter_moved(zone, place, cost);
+        Some(Taken(place))
     }
 
     /// The same if the class has more of them than it may need at once.
@@ -683,11 +685,7 @@ impl Class {
         }
         self.keeper.enter_waiting(zone);
         if let Some(order) = self.keeper.order_mut() {
-            // What came up meanwhile left the order.
-            let places = (0..slab.touched()).rev().map(|at| slab.place(zone.arena, id, at));
-            let published =
-                |&place: &Place| slab::mark(zone.arena, place).load(Ordering::Relaxed) != 0;
-            places.filter(published).for_each(|place| order.put_first(zone, place));
+            order.put_first(zone, id);
         }
     }
 
@@ -710,6 +708,9 @@ impl Class {
             .position(|&other| other == id)
             .expect("a draining slab belongs to its class until it is empty");
         self.slabs.remove(at);
+        if let Some(order) = self.keeper.order_mut() {
+            order.disown(zone, id);
+        }
         debug_assert!(self.keeper.order().is_none_or(|order| {
             let slab = zone.slab(id);
             (0..slab.touched()).all(|at| !order.has(zone, slab.place(zone.arena, id, at)))

@@ -175,7 +175,7 @@ impl Hot {
             let mut class = lock(self.class(id));
             let mut handful = Wish { wanted: class.handful(), ..*wish };
             let found = self.gather(&guard, &mut class, links, &mut victims, &mut handful);
-            wish.steps = handful.steps;
+            (wish.steps, wish.passed) = (handful.steps, handful.passed);
             found
         };
         let mut left = 0;

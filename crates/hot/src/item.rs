@@ -2,8 +2,9 @@
 //! `chunk` that of a chunk in two pieces.
 //!
 //! Key, value, flags, cost and the shape never change once the item is published. Mark, credit,
-//! expiry and sequence are atomic and may: the mark by any reader, the credit only under the lock
-//! of a class, the other two only under the lock of the item's index table.
+//! expiry and sequence are atomic and may: the mark by any reader, the credit by a hand under the
+//! lock of the class of the chunk at which it judges the item, the other two only under the lock of
+//! the item's index table.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -395,7 +396,13 @@ pub(crate) unsafe fn write_header(
 ///
 /// # Safety
 /// The caller owns the chunk at `place`, whose header was written with `layout`, which has a cost.
-pub unsafe fn write_cost(arena: &Arena, place: Place, layout: Layout, credit: u8, cost: Cost) {
+pub(crate) unsafe fn write_cost(
+    arena: &Arena,
+    place: Place,
+    layout: Layout,
+    credit: u8,
+    cost: Cost,
+) {
     assert!(layout.has(SHAPE_COST));
     let field = arena.pointer(place);
     // SAFETY: the caller owns the chunk, and the layout counted the field into its size; it may be

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use memory::arena::{ARENA_BYTES_MAX, SLAB_BYTES_MAX};
 use memory::class::{CHUNK_ALIGN_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 use memory::{Place, SlabId};
-use policy::clock::{Clock, RECENT};
+use policy::clock::{self, RECENT};
 use policy::cost::Cost;
 use policy::cost_clock::{CREDIT_MAX, CostClock};
 use policy::gd_wheel::CHUNKS_MAX;
-use policy::{CostPolicy, Policy, Verdict};
+use policy::{CostPolicy, Verdict};
 
 use crate::ItemRef;
 use crate::class::Zone;
@@ -143,6 +143,15 @@ impl Keeper {
         }
     }
 
+    /// Takes note of a place to which an item with this cost is about to move. It was stored
+    /// before: neither a unit nor what is typical follows from it, or what is rescued, which is
+    /// what is dear, would pass for what comes in. Its credit moves with it.
+    pub(crate) fn enter_moved(&mut self, zone: Zone<'_>, place: Place, cost: Cost) {
+        if let Self::Order(order) = self {
+            order.enter_moved(zone, place, cost);
+        }
+    }
+
     /// Enters what waits for the order, if there is one. Whoever asks it something, without
     /// changing it, does this first.
     #[inline]
@@ -157,6 +166,14 @@ impl Keeper {
     pub(crate) fn leave(&mut self, zone: Zone<'_>, place: Place) {
         if let Self::Order(order) = self {
             order.leave(zone, place);
+        }
+    }
+
+    /// A chunk came up in a slab that leaves, and is out of the order: it makes no room before all
+    /// of the slab has gone, and is first once more if that stays.
+    pub(crate) fn let_out(&mut self, place: Place) {
+        if let Self::Order(order) = self {
+            order.let_out(place);
         }
     }
 
@@ -210,7 +227,7 @@ impl Keeper {
                     }
                 }
             }
-            _ => match Clock::pass(mark) {
+            _ => match clock::pass(mark) {
                 Verdict::Evict => return true,
                 Verdict::Spare(left) => left & RECENT,
             },
@@ -286,3 +303,6 @@ fn charged(policy: &CostClock, credit: u8, cost_us: u32) -> u8 {
 fn credit_of(mark: u8) -> u8 {
     mark >> 1
 }
+
+#[cfg(test)]
+mod tests;

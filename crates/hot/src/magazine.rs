@@ -15,7 +15,8 @@
 //! Where a class keeps an order, it is told of a chunk out of a magazine once the item in it is
 //! published: until then nobody knows for sure what it costs, and a draft that comes up in an order
 //! is only put off. So a magazine also keeps what is to be *entered*, until its thread next goes to
-//! the class. What has left by then is passed over: its mark is 0, or its slab another's.
+//! the class, or another one if that is many. What has left by then is passed over: its mark is 0,
+//! or its slab another's.
 //!
 //! This is Bonwick's and Adams's layer of magazines, with the class for their depot. Theirs hands
 //! whole magazines back and forth; here it is places, so that a class takes back what it is out of
@@ -23,7 +24,7 @@
 //! is at most one in [`PARKED_SHARE`] of its chunks, and what is retired as many again.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use memory::{ClassId, Guard, Place, Tag};
 use policy::cost::Cost;
@@ -56,6 +57,8 @@ pub(crate) struct Magazines {
     all: Box<[CachePadded<Slot>]>,
     /// Unix seconds at which what was left alone was taken back.
     collected: AtomicU32,
+    /// By class: whether a magazine has more to be entered than its thread would leave there.
+    overdue: Box<[AtomicBool]>,
 }
 
 /// The magazine of a thread for a class.
@@ -92,7 +95,8 @@ impl Magazines {
     fn new(threads: usize, classes: usize, share: usize, keeps_order: bool) -> Self {
         let threads = threads.clamp(1, THREADS_MAX).next_power_of_two();
         let all = (0..threads * classes).map(|_| CachePadded::default()).collect();
-        Self { threads, classes, share, keeps_order, all, collected: AtomicU32::new(0) }
+        let overdue = (0..classes).map(|_| AtomicBool::new(false)).collect();
+        Self { threads, classes, share, keeps_order, all, collected: AtomicU32::new(0), overdue }
     }
 
     /// This thread's magazine for a class.
@@ -182,12 +186,32 @@ impl Hot {
     }
 
     /// Tells the order of a class, if it has one, of what this thread has published out of its
-    /// magazine: before of anything that comes later.
+    /// magazine: before of anything that comes later. And of what others have too much of: who
+    /// publishes what this thread drafted may never come to the class. Each of those chunks came
+    /// out of a magazine that was filled by a call that begins with this, so their number is
+    /// bounded, whether the background runs or not.
     #[inline]
     pub(crate) fn enter_parked(&self, class: &mut Class) {
         if let Some(magazines) = self.magazines.as_ref().filter(|it| it.keeps_order) {
             let mut magazine = lock(&magazines.own(class.id).magazine);
             class.enter_all(self.zone(), magazine.unentered.drain(..));
+            drop(magazine);
+            if magazines.overdue[usize::from(class.id.0)].load(Ordering::Relaxed) {
+                self.enter_overdue(magazines, class);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_overdue(&self, magazines: &Magazines, class: &mut Class) {
+        // First: whoever puts more in behind the look says so again.
+        magazines.overdue[usize::from(class.id.0)].store(false, Ordering::Relaxed);
+        for slot in magazines.of_class(class.id) {
+            let mut magazine = lock(&slot.magazine);
+            if magazine.unentered.len() > CHUNKS_MAX {
+                class.enter_all(self.zone(), magazine.unentered.drain(..));
+            }
         }
     }
 
@@ -196,9 +220,13 @@ impl Hot {
     #[inline(never)]
     pub(crate) fn enter_later(&self, place: Place) {
         let magazines = self.magazines.as_ref().expect("the chunk came out of a magazine");
-        let mut magazine = lock(&magazines.own(self.class_at(place)).magazine);
+        let id = self.class_at(place);
+        let mut magazine = lock(&magazines.own(id).magazine);
         magazine.is_used = true;
         magazine.unentered.push(place);
+        if magazine.unentered.len() > CHUNKS_MAX {
+            magazines.overdue[usize::from(id.0)].store(true, Ordering::Relaxed);
+        }
     }
 
     /// Takes an item that the index no longer points at, as [`Hot::retire_at_once`]; but its chunk

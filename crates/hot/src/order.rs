@@ -52,6 +52,7 @@ mod divisor;
 pub(crate) mod hammer;
 
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 use memory::arena::{ARENA_BYTES_MAX, PLACE_UNIT_BYTES};
 use memory::{Arena, Place, SlabId};
@@ -61,6 +62,7 @@ use policy::gd_wheel::{Link, LinkStore, Shape, Wheels};
 use crate::chunk::prefetch_line;
 use crate::class::Zone;
 use crate::evict::{fill, published_in};
+use crate::slab;
 
 use divisor::Divisor;
 
@@ -77,6 +79,8 @@ pub(crate) struct Order {
     /// What was allocated since the order was last needed. Beside this, which lies with the rest of
     /// the class, a store takes one cache line away from the thread that was here before.
     waiting: Vec<Entrant>,
+    /// What came up in slabs that leave the class, and is out of the order.
+    let_out: Vec<Place>,
     ranks: Box<Ranks>,
 }
 
@@ -91,21 +95,32 @@ struct Ranks {
     chunks_per_slab: Divisor,
 }
 
-/// A chunk that waits to be entered, with what its item's draft costs in the lowest bits.
+/// A chunk that waits to be entered, with what its item's draft costs in the lowest bits, and above
+/// them whether its item moves.
 #[derive(Debug, Clone, Copy)]
 struct Entrant(u64);
 
-const _: () = assert!(ARENA_BYTES_MAX / PLACE_UNIT_BYTES <= 1 << (u64::BITS - Entrant::COST_BITS));
+const _: () = assert!(ARENA_BYTES_MAX / PLACE_UNIT_BYTES <= 1 << (u64::BITS - Entrant::PLACE_AT));
 
 impl Entrant {
-    const COST_BITS: u32 = u16::BITS;
+    const MOVES: u64 = 1 << u16::BITS;
+    const PLACE_AT: u32 = u16::BITS + 1;
 
     fn new(place: Place, cost: Cost) -> Self {
-        Self(place.0 << Self::COST_BITS | u64::from(cost.0))
+        Self(place.0 << Self::PLACE_AT | u64::from(cost.0))
+    }
+
+    /// One whose item was stored in another chunk before.
+    fn moved(place: Place, cost: Cost) -> Self {
+        Self(Self::new(place, cost).0 | Self::MOVES)
     }
 
     fn place(self) -> Place {
-        Place(self.0 >> Self::COST_BITS)
+        Place(self.0 >> Self::PLACE_AT)
+    }
+
+    fn is_moved(self) -> bool {
+        self.0 & Self::MOVES != 0
     }
 
     /// What the item costs. Once it is stored it says so itself: its draft may have known less.
@@ -146,7 +161,7 @@ impl Order {
             stride: Divisor::new(stride as u32),
             chunks_per_slab: Divisor::new(chunks_per_slab as u32),
         };
-        Self { waiting: Vec::new(), ranks: Box::new(ranks) }
+        Self { waiting: Vec::new(), let_out: Vec::new(), ranks: Box::new(ranks) }
     }
 
     /// Prepares the links of a slab that the class has just got.
@@ -166,10 +181,23 @@ impl Order {
     #[cold]
     #[inline(never)]
     pub(crate) fn enter(&mut self, zone: Zone<'_>, place: Place, cost: Cost) {
+        self.wait(zone, Entrant::new(place, cost));
+    }
+
+    /// The same of a chunk for an item that moves: it is renewed, and says nothing of what is
+    /// stored.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn enter_moved(&mut self, zone: Zone<'_>, place: Place, cost: Cost) {
+        self.wait(zone, Entrant::moved(place, cost));
+    }
+
+    #[inline(always)]
+    fn wait(&mut self, zone: Zone<'_>, entrant: Entrant) {
         if self.waiting.len() == WAITING_MAX {
             self.enter_waiting(zone);
         }
-        self.waiting.push(Entrant::new(place, cost));
+        self.waiting.push(entrant);
     }
 
     /// Enters what waits, in the order in which it came. Whoever asks for the order does this
@@ -213,12 +241,29 @@ impl Order {
         }
     }
 
-    /// Enters a chunk that was popped, if it is not there, as the one that comes up next.
-    pub(crate) fn put_first(&mut self, zone: Zone<'_>, place: Place) {
-        if !self.has(zone, place) {
-            let (number, mut links) = (self.ranks.number(zone, place), self.ranks.links(zone));
-            self.ranks.wheels.put_back(&mut links, number);
+    /// Takes note of a chunk that came up in a slab that leaves, and is out of the order by now.
+    #[cold]
+    pub(crate) fn let_out(&mut self, place: Place) {
+        self.let_out.push(place);
+    }
+
+    /// Enters what came up in a slab that was leaving, and is there still, as what comes up next:
+    /// as it came up. What is published there and was never entered waits to be.
+    pub(crate) fn put_first(&mut self, zone: Zone<'_>, slab: SlabId) {
+        let is_there = |place: &mut Place| zone.arena.locate(*place).0 == slab;
+        let came_up: Vec<Place> = self.let_out.extract_if(.., is_there).collect();
+        for place in came_up.into_iter().rev() {
+            let is_published = slab::mark(zone.arena, place).load(Ordering::Relaxed) != 0;
+            if is_published && !self.has(zone, place) {
+                let (number, mut links) = (self.ranks.number(zone, place), self.ranks.links(zone));
+                self.ranks.wheels.put_back(&mut links, number);
+            }
         }
+    }
+
+    /// A slab has left the class, with all that came up there.
+    pub(crate) fn disown(&mut self, zone: Zone<'_>, slab: SlabId) {
+        self.let_out.retain(|&place| zone.arena.locate(place).0 != slab);
     }
 
     /// Fills in the chunks that come up next, nearly in their order; returns how many there are.
@@ -305,7 +350,13 @@ impl Ranks {
                 prefetch_line(links.pointer_of(number).as_ptr().cast());
                 prefetch_line(zone.arena.pointer(soon.place()).as_ptr());
             }
-            let units = self.costs.as_mut().map_or(1, |costs| costs.units(entrant.cost_now(zone)));
+            let units = self.costs.as_mut().map_or(1, |costs| {
+                let cost = entrant.cost_now(zone);
+                if !entrant.is_moved() {
+                    costs.typical.learn(cost);
+                }
+                costs.units(cost)
+            });
             let number = self.number(zone, entrant.place());
             self.wheels.enter(&mut links, number, units);
         }
@@ -362,8 +413,7 @@ impl Ranks {
 
 impl Costs {
     /// What an item with this cost counts, to the nearest unit. Wheels clamp it to their range.
-    fn units(&mut self, cost: Cost) -> u32 {
-        self.typical.learn(cost);
+    fn units(self, cost: Cost) -> u32 {
         let us = if cost.is_known() { cost.us() } else { self.typical.us().unwrap_or(0) };
         let units = (u64::from(us) + u64::from(self.unit_us / 2)) / u64::from(self.unit_us);
         u32::try_from(units).unwrap_or(u32::MAX)

@@ -6,23 +6,14 @@
 //! leaves after one round of the hand rather than two. (The hot zone sees to it that it has that
 //! round: its hand passes over what was stored since it last came by.)
 
-use crate::{Policy, Verdict};
+use crate::Verdict;
 
 /// The mark's bit that says: hit since the hand last came by.
 pub const RECENT: u8 = 1;
 
-/// The CLOCK policy.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Clock;
-
-impl Policy for Clock {
-    fn hit(mark: u8) -> u8 {
-        mark | RECENT
-    }
-
-    fn pass(mark: u8) -> Verdict {
-        if mark & RECENT == 0 { Verdict::Evict } else { Verdict::Spare(mark & !RECENT) }
-    }
+/// What the hand does with a chunk that it finds with this mark.
+pub fn pass(mark: u8) -> Verdict {
+    if mark & RECENT == 0 { Verdict::Evict } else { Verdict::Spare(mark & !RECENT) }
 }
 
 #[cfg(test)]
@@ -32,9 +23,7 @@ mod tests {
     #[test]
     fn a_hit_earns_one_more_round() {
         let fresh = 0b1010_0000;
-        assert_eq!(Clock::pass(fresh), Verdict::Evict);
-        let hit = Clock::hit(fresh);
-        assert_eq!(Clock::hit(hit), hit);
-        assert_eq!(Clock::pass(hit), Verdict::Spare(fresh));
+        assert_eq!(pass(fresh), Verdict::Evict);
+        assert_eq!(pass(fresh | RECENT), Verdict::Spare(fresh));
     }
 }

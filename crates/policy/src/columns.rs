@@ -94,7 +94,8 @@ impl Columns {
     }
 }
 
-/// The temperatures of a slab's chunks.
+/// The temperatures of a slab's chunks in an array, for the model of Cavast in `bench`. The hot
+/// zone has them behind the chunks of the slab, as atomics.
 #[derive(Debug, Clone)]
 pub struct Temperatures(Box<[Sixteen]>);
 

@@ -134,8 +134,7 @@ impl CostPolicy for CostClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Policy;
-    use crate::clock::Clock;
+    use crate::clock;
 
     /// How often the hand spares what is left alone from now on.
     fn rounds(policy: &CostClock, mut mark: u8, cost: u32) -> u32 {
@@ -200,11 +199,11 @@ mod tests {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                 let at = (random >> 58) as usize;
                 if random >> 33 & 1 == 0 {
-                    marks[at] = (CostClock::hit(marks[at].0), Clock::hit(marks[at].1));
+                    marks[at] = (CostClock::hit(marks[at].0), marks[at].1 | RECENT);
                     continue;
                 }
                 let (ours, clocks) = &mut marks[hand];
-                match (policy.pass(*ours, cost), Clock::pass(*clocks)) {
+                match (policy.pass(*ours, cost), clock::pass(*clocks)) {
                     (Verdict::Evict, Verdict::Evict) => {
                         (*ours, *clocks) = (policy.store(cost), 0);
                     }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{Arena, Epochs, SizeClasses};
+use policy::CostPolicy;
+use policy::cost_clock::CostClock;
 
 use super::*;
 use crate::order::hammer::Map;
@@ -16,14 +18,21 @@ const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
 /// So that a magazine of a class with one slab may have more than a few chunks.
 const SHARE: usize = if cfg!(miri) { 2 } else { 64 };
+/// Threads that are begun for one that has another's magazine: tests beside this one begin some.
+const TRIES_MAX: usize = 64;
 
 /// A zone with one magazine for all threads, which has one in so many chunks of a class.
 fn zone_with(replacement: Replacement, share: usize) -> Hot {
+    zone_of(1, replacement, share)
+}
+
+/// The same with magazines for so many threads.
+fn zone_of(threads: usize, replacement: Replacement, share: usize) -> Hot {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
     let epochs = Arc::new(Epochs::new());
     let layout = ChunkLayout::Inline;
-    Hot::new(arena, epochs, sizes, layout, replacement, 50, |_| 1).with_magazines(1, share)
+    Hot::new(arena, epochs, sizes, layout, replacement, 50, |_| 1).with_magazines(threads, share)
 }
 
 fn draft<'h>(hot: &'h Hot, map: &Map, number: u32, bytes: usize) -> Result<Draft<'h>, Shortage> {
@@ -161,6 +170,41 @@ fn what_has_left_before_the_order_was_told_is_not_entered() {
     }
 }
 
+/// A slab that was to leave and stays had what was never in the order put first there: the newest
+/// items were the next to go, until their thread came by the class.
+#[test]
+fn what_is_yet_to_be_entered_does_not_come_first_in_a_slab_that_stays() {
+    for replacement in [Replacement::Lru, Replacement::GdWheel] {
+        let (hot, map) = (zone_with(replacement, SHARE), Map::default());
+        let id = store_two(&hot, &map);
+        let place = store(&hot, &map, 2);
+        assert_eq!(parked(&hot, id).2, 1, "the order knows nothing of it");
+        let first = *lock(&map.places).get(&0_u32.to_le_bytes()[..]).expect("it is there");
+        let (slab, _) = hot.arena.locate(place);
+        let ahead = |class: &mut Class| {
+            class.keeper.enter_waiting(hot.zone());
+            let mut ahead = [Place(0); 4];
+            let count = class.keeper.order().expect("there is one").ahead(hot.zone(), &mut ahead);
+            ahead[..count].to_vec()
+        };
+        // What is there comes up while it leaves.
+        let mut class = lock(hot.class(id));
+        let before = ahead(&mut class);
+        assert!(before.len() == 2 && before[0] == first && !before.contains(&place));
+        assert!(hot.adopt_free_slab(&mut class, &map));
+        class.start_draining(hot.zone(), slab);
+        drop(class);
+        assert_eq!(hot.evict(id, 2, &map), 0, "nothing else has room for a store");
+        let mut class = lock(hot.class(id));
+        assert!(ahead(&mut class).is_empty(), "{replacement:?}");
+        class.stop_draining(hot.zone(), slab);
+        assert_eq!(ahead(&mut class), before, "{replacement:?}");
+        drop(class);
+        hot.collect(id);
+        assert_eq!(ahead(&mut lock(hot.class(id))).last(), Some(&place), "{replacement:?}");
+    }
+}
+
 /// A magazine takes neither more than its share nor the last free chunks of a class.
 #[test]
 fn a_magazine_leaves_the_class_what_is_its() {
@@ -186,20 +230,32 @@ fn a_magazine_leaves_the_class_what_is_its() {
 #[test]
 fn the_policy_learns_what_is_stored_out_of_a_magazine() {
     let (hot, map) = (zone_with(Replacement::CostClock, SHARE), Map::default());
-    let fields = Fields { cost: Cost::from_us(5000), ..Fields::default() };
-    let layout = hot.layout(&fields, 4, VALUE_BYTES);
     let mut learned = Vec::new();
-    for number in 0..3 * CHUNKS_MAX as u32 {
-        let key = number.to_le_bytes();
+    let mut store = |number: u32, us| {
+        let (fields, key) =
+            (Fields { cost: Cost::from_us(us), ..Fields::default() }, number.to_le_bytes());
+        let layout = hot.layout(&fields, key.len(), VALUE_BYTES);
         let mut draft = hot.draft(layout, &fields, &key, &map).expect("there is room");
         draft.write(&[7; VALUE_BYTES]);
         let id = hot.class_at(publish(&map, number, draft));
         let magazine = lock(&hot.magazines.as_ref().expect("some").own(id).magazine);
         learned.push(magazine.credits.stored.len());
-    }
+        drop(magazine);
+        lock(hot.class(id)).keeper.unit_us().expect("costs are known")
+    };
+    // The first goes to the class, and so does one in so many of the others.
+    let first = store(0, 5000);
+    let units_us: Vec<f64> = (1..3 * CHUNKS_MAX as u32).map(|number| store(number, 50)).collect();
     let most = learned.iter().copied().max();
     let is_kept_a_while = most > Some(0) && most <= Some(CHUNKS_MAX);
     assert!(learned.contains(&0) && is_kept_a_while, "{learned:?}");
+    // As if each had been learned at once, but for those that wait.
+    let mut policy = CostClock::default();
+    policy.store(5000);
+    let waiting = learned.last().copied().expect("some were stored");
+    (waiting..units_us.len()).for_each(|_| _ = policy.store(50));
+    assert!(units_us.last() < Some(&first), "{units_us:?}");
+    assert_eq!(units_us.last().copied(), policy.unit_us(), "{waiting} wait");
 }
 
 /// What a thread retired goes to the next store before anything is evicted for that.
@@ -248,6 +304,28 @@ fn who_only_publishes_has_few_chunks_that_are_to_be_entered() {
         hot.maintain(false, &map);
         assert!(parked(&hot, id).2 <= CHUNKS_MAX + 1);
     }
+}
+
+/// One thread drafts, another publishes, and nobody runs the background: the list of the one that
+/// never comes to the class had eight bytes more with each store, for ever.
+#[test]
+fn what_others_publish_is_entered_by_who_drafts() {
+    let (hot, map) = (zone_of(2, Replacement::Lru, SHARE / 2), Map::default());
+    let publisher = thread_number();
+    let mut most = 0;
+    for number in 0..if cfg!(miri) { 60 } else { 1000 } {
+        // Every other thread has the magazine that this one has not.
+        let is_other = || thread_number() % 2 != publisher % 2;
+        let drafted = || is_other().then(|| draft(&hot, &map, number % 5, VALUE_BYTES));
+        let drafted = (0..TRIES_MAX).find_map(|_| {
+            std::thread::scope(|scope| scope.spawn(drafted).join().expect("it does not panic"))
+        });
+        let drafted = drafted.expect("a thread has it").expect("there is room");
+        remove(&hot, &map, number % 5);
+        let id = hot.class_at(publish(&map, number % 5, drafted));
+        most = most.max(parked(&hot, id).2);
+    }
+    assert!((CHUNKS_MAX..=3 * CHUNKS_MAX).contains(&most), "{most} wait to be entered");
 }
 
 /// Nobody is pinned, and what was retired is free once somebody looks.

@@ -2,6 +2,7 @@
 //! something else when it comes up.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{Arena, Epochs, Place, SizeClasses, SlabId};
 use policy::cost::Cost;
@@ -10,7 +11,7 @@ use stdx::sync::lock;
 use super::hammer::Map;
 use super::{Order, WAITING_MAX};
 use crate::class::Zone;
-use crate::{ChunkLayout, Fields, Hot, Replacement};
+use crate::{ChunkLayout, Fields, Hot, Replacement, slab};
 
 const CHUNK_BYTES: usize = 40;
 const CHUNKS: usize = WAITING_MAX + 20;
@@ -69,7 +70,18 @@ fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
     assert_eq!(ahead[..count], [cheaper, other]);
     assert_eq!(order.pop(zone, false), Some(cheaper));
     // What did not go after all is the next once more, and is there once.
-    (0..2).for_each(|_| order.put_first(zone, cheaper));
+    for _ in 0..2 {
+        order.let_out(cheaper);
+        slab::mark(&arena, cheaper).store(1, Relaxed);
+        order.put_first(zone, SlabId(1));
+        slab::mark(&arena, cheaper).store(0, Relaxed);
+    }
+    // Nor is what was freed, or lies in a slab that has gone.
+    [dearer, leaves].into_iter().for_each(|place| order.let_out(place));
+    order.put_first(zone, SlabId(2));
+    order.disown(zone, SlabId(1));
+    order.put_first(zone, SlabId(1));
+    assert!(order.let_out.is_empty() && !order.has(zone, leaves));
     assert_eq!(order.ahead(zone, &mut ahead), 2);
     assert_eq!(ahead[..2], [cheaper, other]);
     assert_eq!(order.pop(zone, false), Some(cheaper));

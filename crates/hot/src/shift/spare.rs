@@ -110,6 +110,7 @@ impl Hot {
             let comes_up = self.published(guard, place);
             if comes_up.is_some() && !class.is_for_hand(slab, slab_id) {
                 class.keeper.leave(zone, place);
+                class.keeper.let_out(place);
                 continue;
             }
             match self.judged_here(guard, class.id, place) {
