@@ -94,7 +94,7 @@ impl<'c> Acceptor<'c> {
                 Err(error) => {
                     // It is tried again a hundred times a second.
                     if !std::mem::replace(&mut self.is_failing, true) {
-                        self.server.log(1, &format!("cannot accept: {error}"));
+                        self.server.log(0, &format!("cannot accept: {error}"));
                     }
                     return Some(RETRY);
                 }
@@ -113,16 +113,14 @@ impl<'c> Acceptor<'c> {
         let is_full =
             || connections.current.load(Ordering::SeqCst) >= self.server.live.connections_max();
         if !is_full() {
-            connections.is_paused.store(false, Ordering::SeqCst);
+            connections.go_on();
             return false;
         }
-        if !connections.is_paused.swap(true, Ordering::SeqCst) {
-            connections.pauses.fetch_add(1, Ordering::Relaxed);
-        }
+        connections.pause();
         if is_full() {
             return true;
         }
-        connections.is_paused.store(false, Ordering::SeqCst);
+        connections.go_on();
         false
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use io::device::FileDevice;
 use io::moment::Stopwatch;
@@ -210,11 +211,50 @@ pub struct Connections {
     pub pauses: AtomicU64,
     /// Accepting is paused now.
     pub is_paused: AtomicBool,
+    /// How long it was.
+    pub paused: Mutex<Paused>,
     /// One entry for each by its descriptor, for `stats conns`.
     pub infos: Mutex<BTreeMap<i32, Arc<Info>>>,
 }
 
+/// How long accepting was paused.
+#[derive(Debug, Default)]
+pub struct Paused {
+    /// Since when it is, if it is.
+    since: Option<Stopwatch>,
+    /// The pauses before.
+    before: Duration,
+}
+
+impl Paused {
+    /// All pauses, until now.
+    pub fn time(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Counts from now on.
+    pub fn reset(&mut self) {
+        *self = Self { since: self.since.map(|_| Stopwatch::start()), before: Duration::ZERO };
+    }
+}
+
 impl Connections {
+    /// Accepting pauses. The acceptor says so, and when it goes on.
+    pub fn pause(&self) {
+        if !self.is_paused.swap(true, Ordering::SeqCst) {
+            self.pauses.fetch_add(1, Ordering::Relaxed);
+            lock(&self.paused).since = Some(Stopwatch::start());
+        }
+    }
+
+    /// It goes on, if it was paused.
+    pub fn go_on(&self) {
+        if self.is_paused.swap(false, Ordering::SeqCst) {
+            let mut paused = lock(&self.paused);
+            *paused = Paused { since: None, before: paused.time() };
+        }
+    }
+
     /// One more.
     pub fn enter(&self, info: Arc<Info>) {
         self.current.fetch_add(1, Ordering::Relaxed);

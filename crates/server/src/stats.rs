@@ -109,6 +109,7 @@ pub fn reset(server: &Server) {
     server.connections.rejected.store(0, Ordering::Relaxed);
     server.connections.rejected_by_address.store(0, Ordering::Relaxed);
     server.connections.pauses.store(0, Ordering::Relaxed);
+    lock(&server.connections.paused).reset();
     server.cache.reset_stats();
     server.namespaces.reset();
 }

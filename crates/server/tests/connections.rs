@@ -180,9 +180,10 @@ fn at_the_limit_accepting_may_wait_instead() {
     let mut second = server.connect();
     second.send(b"mn\r\n");
     first.ask("mn\r\n", "MN\r\n");
+    first.wait_for_stat("listen_disabled_num", |pauses| pauses > 0);
+    first.wait_for_stat("time_in_listen_disabled_us", |paused_us| paused_us > 1000);
     drop(first);
     second.expect(b"MN\r\n");
-    second.wait_for_stat("listen_disabled_num", |pauses| pauses > 0);
     // Once for each of the two at the most, and the second may be counted a moment later.
     let is_reset = (0..3).any(|_| {
         second.ask("stats reset\r\n", "RESET\r\n");

@@ -181,7 +181,8 @@ impl TlsStream {
         let mut filled = self.read_opened(target);
         SCRATCH.with_borrow_mut(|scratch| {
             let mut receives = 0;
-            while filled < target.len() && !self.is_ended && receives < RECEIVES_MAX {
+            let goes_on = |stream: &Self| !stream.is_ended && stream.failure.is_none();
+            while filled < target.len() && goes_on(self) && receives < RECEIVES_MAX {
                 receives += 1;
                 match self.receive(&mut scratch.incoming, &mut target[filled..]) {
                     Ok(received) => filled += received,
@@ -298,7 +299,13 @@ impl TlsStream {
                 Err(error) => {
                     used += discard;
                     self.alert(&mut incoming[used..]);
-                    return Err(self.fail(io::Error::new(ErrorKind::InvalidData, words(&error))));
+                    let error = self.fail(io::Error::new(ErrorKind::InvalidData, words(&error)));
+                    if filled == 0 {
+                        return Err(error);
+                    }
+                    // What came before it counts, as without TLS; the next read meets the failure.
+                    self.is_drained = false;
+                    return Ok((incoming.len(), filled));
                 }
             }
             used += discard;

@@ -571,6 +571,25 @@ fn what_is_wrong_with_a_file_is_said() {
     wrong(Settings { key: b"no DER", key_format: KeyFormat::Der, ..good() });
 }
 
+/// It was opened, and forgotten with what stood behind it in the same receive.
+#[test]
+fn what_came_before_a_damaged_record_is_read() {
+    for version in VERSIONS {
+        let mut scene = Scene::shaken(version);
+        scene.client.writer().write_all(b"a request").expect("memory takes it");
+        scene.turn_client();
+        // A record of application data whose seal is none.
+        let damaged = [&[23, 3, 3, 0, 40][..], &[7; 40]].concat();
+        scene.wire.write_all(&damaged).expect("there is room");
+        let mut target = [0; 100];
+        let read = scene.server.read(&mut target).expect("what was sent");
+        assert_eq!(&target[..read], b"a request");
+        assert!(scene.server.holds_input());
+        let error = scene.server.read(&mut target).expect_err("it is damaged");
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+    }
+}
+
 /// The read that met the end of a socket forgot what it had opened before.
 #[test]
 fn what_came_before_a_reset_is_read() {

@@ -401,9 +401,10 @@ pub const DECLARATIONS: &[Declaration] = &[
     switch(Some('r'), "enable-coredumps", |o| o.core_dumps = true,
         "Raise the limit for core files."),
     valued(Some('v'), "verbose", Kind::Count(|o| o.verbosity += 1), None,
-        "Say more on standard error: what signals do, why TLS fails, and which client is closed \
-         for what it would have kept. More than one is accepted and says no more. Connections that \
-         are closed for idling or refused are counted in stats; watch shows requests."),
+        "Say more on standard error: why TLS fails, which client is closed for what it would \
+         have kept or because it did not say who it is, and how flash is read. More than one is \
+         accepted and says no more. Connections that are closed for idling or refused are counted \
+         in stats; watch shows requests."),
     valued(Some('B'), "protocol", text("auto|ascii|binary", set_protocol), Some("auto"),
         "The protocol that clients speak. auto: the first byte of a connection says which."),
     valued(Some('o'), "extended", list("NAME[=VALUE],...", extended::apply), None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use io::Clock;
 use larder::RepartitionStats;
+use stdx::sync::lock;
 
 use super::Stats;
 use crate::commands::VERSION;
@@ -21,6 +22,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     process(server, stats);
     connections(server, stats);
     requests(&sums, &cache, stats);
+    let paused = lock(&server.connections.paused).time();
     stats.lines(&[
         ("idle_kicks", sums.idle_kicks),
         ("bytes_read", sums.bytes_read),
@@ -28,7 +30,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
         ("limit_maxbytes", server.memory_bytes() as u64),
         ("accepting_conns", u64::from(!server.connections.is_paused.load(Ordering::Relaxed))),
         ("listen_disabled_num", server.connections.pauses.load(Ordering::Relaxed)),
-        ("time_in_listen_disabled_us", 0),
+        ("time_in_listen_disabled_us", paused.as_micros() as u64),
         ("threads", server.options.threads as u64),
         ("conn_yields", sums.conn_yields),
         ("output_kicks", sums.output_kicks),
