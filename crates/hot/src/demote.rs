@@ -30,12 +30,14 @@ const HANDED_MAX: usize = 2048;
 /// nothing of the slab can stay.
 const OFFERS_MAX: usize = 2;
 
-/// What an item was when it was looked at, in all that may change of it in its place.
+/// What an item was when it was looked at, in all that may change of it in its place, or while it
+/// moves away and comes back under the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct State {
     /// Its number in the sequence of mutations.
     sequence: u32,
     expiry: u32,
+    early_ms: u16,
     /// Without what changes with each hit, which the hand has judged by then.
     mark: u8,
 }
@@ -43,7 +45,8 @@ struct State {
 impl State {
     fn of(item: ItemRef<'_>) -> Self {
         let mark = item.mark().load(Ordering::Relaxed) & KEPT;
-        Self { sequence: item.sequence(), expiry: item.expiry(), mark }
+        let (sequence, expiry, early_ms) = (item.sequence(), item.expiry(), item.early_ms());
+        Self { sequence, expiry, early_ms, mark }
     }
 
     /// Whether an item is that still, and may go; so may what nobody finds any more.
