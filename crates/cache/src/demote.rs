@@ -230,7 +230,11 @@ impl Links for Downward<'_> {
             let is_straight = cache.is_straight_to_flash();
             let haste = if is_straight { Haste::Behind } else { Haste::Usual };
             let from = (copied.hash, copied.place);
-            cache.spill_hot(None, &record, from, haste, is_same) == Spilled::There
+            let spilled = cache.spill_hot(None, &record, from, haste, is_same);
+            if spilled == Spilled::Purging {
+                cache.count_purging();
+            }
+            spilled == Spilled::There
         };
         let waited_before_us = turn.waited_us();
         let (moved, spent_us, allowance) = match (self.below, copied.to) {

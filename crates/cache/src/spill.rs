@@ -228,8 +228,8 @@ impl Cache {
         spilled
     }
 
-    /// Counts an item that leaves memory, if flash takes nothing until the index is purged. Of the
-    /// hot zone these are what is evicted: most is not offered then.
+    /// Counts an item that leaves memory, if flash takes nothing until the index is purged. Of what
+    /// stores need memory for these are those that are evicted: most is not offered then.
     pub(crate) fn count_purging(&self) {
         if let Some(tier) = self.flash.as_deref().filter(|tier| !tier.is_purged()) {
             tier.counters.refused.fetch_add(1, Ordering::Relaxed);
