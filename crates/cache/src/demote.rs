@@ -434,37 +434,58 @@ impl Cache {
         below: &'c Below,
     ) -> impl FnMut(&Guard<'_>, &Record<'_>, &Leaving<'_, '_>) + Send + 'c {
         move |guard, record, leaving| {
-            if self.is_flushed_below(record.key) {
-                below.counters.left.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            let hash = self.hash(record.key);
-            let is_there = self.rest_row(guard, record, hash, || leaving.is_alive())
-                || (self.takes_on_flash(&record.fields, false)
-                    && self.spill(guard, record, hash, || leaving.is_alive()) == Spilled::There);
-            below.ghosts.add(hash.0, is_there);
-            if is_there {
+            if self.leave_one(below, guard, record, || leaving.is_alive()) {
                 leaving.bury();
-                below.counters.spilled.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            if record.fields.mark & TOKENS != 0 {
-                self.forget_spare(guard, hash, || leaving.is_alive());
-            }
-            below.counters.left.fetch_add(1, Ordering::Relaxed);
-            self.remember(hash, Left::Evicted);
-            let watching = self.observer.as_deref().filter(|observer| observer.is_watching());
-            if let Some(observer) = watching {
-                observer.evicted(&Evicted {
-                    key: record.key,
-                    value_bytes: record.value.len(),
-                    expiry: expiry_below(&record.fields),
-                    fetched: record.fields.mark & FETCHED != 0,
-                    idle_seconds: 0,
-                    class: 0,
-                });
             }
         }
+    }
+
+    /// Moves an item that leaves the compressed zone to flash, or else takes it for evicted.
+    /// Returns whether it is on flash now.
+    fn leave_one(
+        &self,
+        below: &Below,
+        guard: &Guard<'_>,
+        record: &Record<'_>,
+        is_alive: impl Fn() -> bool,
+    ) -> bool {
+        let counters = &below.counters;
+        if self.is_flushed_below(record.key) {
+            counters.flushed.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        let hash = self.hash(record.key);
+        let is_there = self.rest_row(guard, record, hash, &is_alive)
+            || (self.takes_on_flash(&record.fields, false)
+                && self.spill(guard, record, hash, &is_alive) == Spilled::There);
+        if is_there {
+            below.ghosts.add(hash.0, true);
+            counters.spilled.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        if record.fields.mark & TOKENS != 0 {
+            self.forget_spare(guard, hash, &is_alive);
+        }
+        // Somebody may have brought it up, replaced or removed it while it was on its way to flash,
+        // for which it may have had to wait.
+        if !is_alive() {
+            return false;
+        }
+        below.ghosts.add(hash.0, false);
+        counters.left.fetch_add(1, Ordering::Relaxed);
+        self.remember(hash, Left::Evicted);
+        let watching = self.observer.as_deref().filter(|observer| observer.is_watching());
+        if let Some(observer) = watching {
+            observer.evicted(&Evicted {
+                key: record.key,
+                value_bytes: record.value.len(),
+                expiry: expiry_below(&record.fields),
+                fetched: record.fields.mark & FETCHED != 0,
+                idle_seconds: 0,
+                class: 0,
+            });
+        }
+        false
     }
 
     /// How many slabs the hot zone should give up for the tier below.
@@ -484,6 +505,7 @@ mod tests {
 
     use ::io::ManualClock;
     use ::io::device::{FakeDevice, Faults, PAGE_BYTES};
+    use compressed::Record;
     use stdx::random::split_mix;
     use stdx::sync::lock;
 
@@ -561,6 +583,24 @@ mod tests {
         assert!(spilled > 5000, "{spilled}");
         assert!(zone.throttled <= evicted, "{zone:?}, {evicted} evicted");
         assert_eq!(zone.demoted, before.demoted);
+    }
+
+    /// What had come up or was removed meanwhile counted as evicted, as did what was flushed.
+    #[test]
+    fn what_the_zone_lets_go_is_evicted_only_if_it_is_there_to_the_end() {
+        let builder = Cache::builder().memory_bytes(8 << 20).compress(true);
+        let cache = builder.build().expect("a small cache");
+        let below = cache.below.as_deref().expect("it has a zone");
+        let leave = |key: &[u8], is_alive| {
+            let record = Record { key, value: b"v", fields: compressed::Fields::default() };
+            assert!(!cache.leave_one(below, &cache.epochs.pin(), &record, || is_alive));
+            let stats = cache.stats();
+            (stats.evicted, stats.expired, cache.remembers(cache.hash(key)))
+        };
+        assert_eq!(leave(b"gone", false), (0, 0, false));
+        cache.flush_prefix(b"flu").expect("there is room for a prefix");
+        assert_eq!(leave(b"flushed", true), (0, 1, false));
+        assert_eq!(leave(b"evicted", true), (1, 1, true));
     }
 
     #[test]
