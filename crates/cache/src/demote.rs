@@ -301,8 +301,10 @@ impl Downward<'_> {
         let time = &mover.spill_allowance;
         let has_time = self.cache.flash_takes_all()
             || (time.has_any() && (is_wanted || !time.is_nearly_spent()));
-        let goes = (has_time && self.cache.flash_takes(is_wanted))
-            || self.cache.has_spare(&self.cache.epochs.pin(), hash);
+        // What does not fit there has no row to spare either.
+        let goes = ((has_time && self.cache.flash_takes(is_wanted))
+            || self.cache.has_spare(&self.cache.epochs.pin(), hash))
+            && self.cache.fits_on_flash(item);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });
         if let Some(counter) = counter.filter(|_| !goes) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -601,6 +603,39 @@ mod tests {
         cache.flush_prefix(b"flu").expect("there is room for a prefix");
         assert_eq!(leave(b"flushed", true), (0, 1, false));
         assert_eq!(leave(b"evicted", true), (1, 1, true));
+    }
+
+    /// It was copied first, however long, and the memory for that stayed with the background.
+    #[test]
+    fn what_is_too_long_for_flash_is_not_copied_and_counts_as_refused() {
+        const SEGMENT_BYTES: usize = 128 << 10;
+        for value_bytes in [SEGMENT_BYTES - 1, 300_000] {
+            let cache = with_flash(16 << 20, 64 << 20, false);
+            for number in 0..200 {
+                let value = vec![7; value_bytes];
+                cache.set(&key(number), &value, Expiry::NEVER).expect("others give way");
+                assert!(cache.get(&key(number)).is_some(), "what was read is wanted on flash");
+                while cache.maintain() {}
+            }
+            let (evicted, flash) = (cache.stats().evicted, cache.stats().flash);
+            let refused = flash.map_or(0, |it| it.refused);
+            // Others go for stores, where so long a value finds no room for itself.
+            assert!(refused > 10 && refused <= evicted, "{refused} of {evicted}");
+            assert_eq!(lock(&cache.chores).mover.value.capacity(), 0);
+        }
+    }
+
+    /// What was only just not too long may leave no more than its own length.
+    #[test]
+    fn what_is_copied_to_be_moved_takes_no_more_memory_than_a_segment() {
+        const LONG: usize = 100_000;
+        let cache = with_flash(16 << 20, 64 << 20, false);
+        for number in 0..400 {
+            cache.set(&key(number), &[7; LONG], Expiry::NEVER).expect("others give way");
+            while cache.maintain() {}
+        }
+        assert!(cache.stats().flash.is_some_and(|it| it.spilled > 10), "{:?}", cache.stats());
+        assert_eq!(lock(&cache.chores).mover.value.capacity(), LONG);
     }
 
     #[test]

@@ -53,11 +53,12 @@ pub(crate) fn fields_below(fields: &Fields, mark: u8) -> compressed::Fields {
 }
 
 impl Cache {
-    /// Copies an item's key and value into these.
+    /// Copies an item's key and value into these, which grow no further than to the longest.
     pub(crate) fn copy_bytes(&self, item: ItemRef<'_>, key: &mut Vec<u8>, value: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(item.key());
         value.clear();
+        value.reserve_exact(item.value_bytes());
         self.append_value(item, value);
     }
 

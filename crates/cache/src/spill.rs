@@ -169,6 +169,16 @@ impl Cache {
         self.flash.as_deref().is_some_and(takes)
     }
 
+    /// Whether a segment has room for an item that the tier would let in; counts it if not. Asked
+    /// before anything is copied for it: that can be as long as the item limit allows.
+    pub(crate) fn fits_on_flash(&self, item: ItemRef<'_>) -> bool {
+        self.flash.as_deref().is_some_and(|tier| {
+            let fits = item.value_bytes() <= tier.flash.value_bytes_max();
+            tier.counters.refused.fetch_add(u64::from(!fits), Ordering::Relaxed);
+            fits
+        })
+    }
+
     /// Stages a record; `lead` leads the index to its place.
     fn stage(
         &self,
