@@ -280,15 +280,27 @@ impl Hot {
 
     /// How many mutations an item of a class stays without being read: the time that the hand took
     /// from one visit of a slab to the next, weighted over the last three, or the age of what the
-    /// order evicts next. `u64::MAX` as long as nothing has to leave.
+    /// order evicts next, for which the class is locked. `u64::MAX` as long as nothing has to
+    /// leave.
     pub fn stay_mutations(&self, id: ClassId, links: &dyn Links) -> u64 {
+        if let Some(stays) = &self.stays {
+            return stays[usize::from(id.0)].load(Ordering::Relaxed);
+        }
         let guard = self.epochs.pin();
         let mut class = lock(self.class(id));
-        match class.keeper.order() {
-            Some(_) if !class.had_to_make_room() => u64::MAX,
-            Some(_) => self.victim_age(&guard, &mut class, links),
-            None => class.stay_mutations,
-        }
+        if class.had_to_make_room() { self.victim_age(&guard, &mut class, links) } else { u64::MAX }
+    }
+
+    /// Takes note that the hand of a class came back to a slab after so many mutations. The caller
+    /// holds the lock of the class.
+    pub(crate) fn note_stay(&self, id: ClassId, mutations: u64) {
+        let Some(stays) = &self.stays else { return };
+        let stay = &stays[usize::from(id.0)];
+        let now = match stay.load(Ordering::Relaxed) {
+            u64::MAX => mutations,
+            before => before - before / 3 + mutations / 3,
+        };
+        stay.store(now, Ordering::Relaxed);
     }
 }
 
