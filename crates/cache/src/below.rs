@@ -88,8 +88,10 @@ pub(crate) struct Counters {
     pub(crate) passed_over: AtomicU64,
     /// Items that moved on to flash to make room.
     pub(crate) spilled: AtomicU64,
-    /// Items that left the cache to make room.
+    /// Items that left the cache to make room,
     pub(crate) left: AtomicU64,
+    /// and those that had to go anyway, since their prefix was being flushed.
+    pub(crate) flushed: AtomicU64,
     /// Microseconds of processor time that moving items down took.
     pub(crate) demote_us: AtomicU64,
     /// Microseconds of processor time that reading items below took, by a sample.
@@ -214,10 +216,12 @@ impl Below {
         let counters = &self.counters;
         // Before the zone counts them.
         let (spilled, left) = (read(&counters.spilled), read(&counters.left));
+        let flushed = read(&counters.flushed);
         let zone = self.zone.stats();
         CompressedStats {
             spilled,
             left,
+            flushed,
             damaged: zone.damaged + read(&counters.damaged),
             zone,
             budget_slabs: self.zone.budget_slabs(),

@@ -230,7 +230,11 @@ impl Links for Downward<'_> {
             let is_straight = cache.is_straight_to_flash();
             let haste = if is_straight { Haste::Behind } else { Haste::Usual };
             let from = (copied.hash, copied.place);
-            cache.spill_hot(None, &record, from, haste, is_same) == Spilled::There
+            let spilled = cache.spill_hot(None, &record, from, haste, is_same);
+            if spilled == Spilled::Purging {
+                cache.count_purging();
+            }
+            spilled == Spilled::There
         };
         let waited_before_us = turn.waited_us();
         let (moved, spent_us, allowance) = match (self.below, copied.to) {
@@ -297,8 +301,10 @@ impl Downward<'_> {
         let time = &mover.spill_allowance;
         let has_time = self.cache.flash_takes_all()
             || (time.has_any() && (is_wanted || !time.is_nearly_spent()));
-        let goes = (has_time && self.cache.flash_takes(is_wanted))
-            || self.cache.has_spare(&self.cache.epochs.pin(), hash);
+        // What does not fit there has no row to spare either.
+        let goes = ((has_time && self.cache.flash_takes(is_wanted))
+            || self.cache.has_spare(&self.cache.epochs.pin(), hash))
+            && self.cache.fits_on_flash(item);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });
         if let Some(counter) = counter.filter(|_| !goes) {
             counter.fetch_add(1, Ordering::Relaxed);
@@ -430,37 +436,58 @@ impl Cache {
         below: &'c Below,
     ) -> impl FnMut(&Guard<'_>, &Record<'_>, &Leaving<'_, '_>) + Send + 'c {
         move |guard, record, leaving| {
-            if self.is_flushed_below(record.key) {
-                below.counters.left.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            let hash = self.hash(record.key);
-            let is_there = self.rest_row(guard, record, hash, || leaving.is_alive())
-                || (self.takes_on_flash(&record.fields, false)
-                    && self.spill(guard, record, hash, || leaving.is_alive()) == Spilled::There);
-            below.ghosts.add(hash.0, is_there);
-            if is_there {
+            if self.leave_one(below, guard, record, || leaving.is_alive()) {
                 leaving.bury();
-                below.counters.spilled.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            if record.fields.mark & TOKENS != 0 {
-                self.forget_spare(guard, hash, || leaving.is_alive());
-            }
-            below.counters.left.fetch_add(1, Ordering::Relaxed);
-            self.remember(hash, Left::Evicted);
-            let watching = self.observer.as_deref().filter(|observer| observer.is_watching());
-            if let Some(observer) = watching {
-                observer.evicted(&Evicted {
-                    key: record.key,
-                    value_bytes: record.value.len(),
-                    expiry: expiry_below(&record.fields),
-                    fetched: record.fields.mark & FETCHED != 0,
-                    idle_seconds: 0,
-                    class: 0,
-                });
             }
         }
+    }
+
+    /// Moves an item that leaves the compressed zone to flash, or else takes it for evicted.
+    /// Returns whether it is on flash now.
+    fn leave_one(
+        &self,
+        below: &Below,
+        guard: &Guard<'_>,
+        record: &Record<'_>,
+        is_alive: impl Fn() -> bool,
+    ) -> bool {
+        let counters = &below.counters;
+        if self.is_flushed_below(record.key) {
+            counters.flushed.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        let hash = self.hash(record.key);
+        let is_there = self.rest_row(guard, record, hash, &is_alive)
+            || (self.takes_on_flash(&record.fields, false)
+                && self.spill(guard, record, hash, &is_alive) == Spilled::There);
+        if is_there {
+            below.ghosts.add(hash.0, true);
+            counters.spilled.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        if record.fields.mark & TOKENS != 0 {
+            self.forget_spare(guard, hash, &is_alive);
+        }
+        // Somebody may have brought it up, replaced or removed it while it was on its way to flash,
+        // for which it may have had to wait.
+        if !is_alive() {
+            return false;
+        }
+        below.ghosts.add(hash.0, false);
+        counters.left.fetch_add(1, Ordering::Relaxed);
+        self.remember(hash, Left::Evicted);
+        let watching = self.observer.as_deref().filter(|observer| observer.is_watching());
+        if let Some(observer) = watching {
+            observer.evicted(&Evicted {
+                key: record.key,
+                value_bytes: record.value.len(),
+                expiry: expiry_below(&record.fields),
+                fetched: record.fields.mark & FETCHED != 0,
+                idle_seconds: 0,
+                class: 0,
+            });
+        }
+        false
     }
 
     /// How many slabs the hot zone should give up for the tier below.
@@ -480,6 +507,7 @@ mod tests {
 
     use ::io::ManualClock;
     use ::io::device::{FakeDevice, Faults, PAGE_BYTES};
+    use compressed::Record;
     use stdx::random::split_mix;
     use stdx::sync::lock;
 
@@ -557,6 +585,57 @@ mod tests {
         assert!(spilled > 5000, "{spilled}");
         assert!(zone.throttled <= evicted, "{zone:?}, {evicted} evicted");
         assert_eq!(zone.demoted, before.demoted);
+    }
+
+    /// What had come up or was removed meanwhile counted as evicted, as did what was flushed.
+    #[test]
+    fn what_the_zone_lets_go_is_evicted_only_if_it_is_there_to_the_end() {
+        let builder = Cache::builder().memory_bytes(8 << 20).compress(true);
+        let cache = builder.build().expect("a small cache");
+        let below = cache.below.as_deref().expect("it has a zone");
+        let leave = |key: &[u8], is_alive| {
+            let record = Record { key, value: b"v", fields: compressed::Fields::default() };
+            assert!(!cache.leave_one(below, &cache.epochs.pin(), &record, || is_alive));
+            let stats = cache.stats();
+            (stats.evicted, stats.expired, cache.remembers(cache.hash(key)))
+        };
+        assert_eq!(leave(b"gone", false), (0, 0, false));
+        cache.flush_prefix(b"flu").expect("there is room for a prefix");
+        assert_eq!(leave(b"flushed", true), (0, 1, false));
+        assert_eq!(leave(b"evicted", true), (1, 1, true));
+    }
+
+    /// It was copied first, however long, and the memory for that stayed with the background.
+    #[test]
+    fn what_is_too_long_for_flash_is_not_copied_and_counts_as_refused() {
+        const SEGMENT_BYTES: usize = 128 << 10;
+        for value_bytes in [SEGMENT_BYTES - 1, 300_000] {
+            let cache = with_flash(16 << 20, 64 << 20, false);
+            for number in 0..200 {
+                let value = vec![7; value_bytes];
+                cache.set(&key(number), &value, Expiry::NEVER).expect("others give way");
+                assert!(cache.get(&key(number)).is_some(), "what was read is wanted on flash");
+                while cache.maintain() {}
+            }
+            let (evicted, flash) = (cache.stats().evicted, cache.stats().flash);
+            let refused = flash.map_or(0, |it| it.refused);
+            // Others go for stores, where so long a value finds no room for itself.
+            assert!(refused > 10 && refused <= evicted, "{refused} of {evicted}");
+            assert_eq!(lock(&cache.chores).mover.value.capacity(), 0);
+        }
+    }
+
+    /// What was only just not too long may leave no more than its own length.
+    #[test]
+    fn what_is_copied_to_be_moved_takes_no_more_memory_than_a_segment() {
+        const LONG: usize = 100_000;
+        let cache = with_flash(16 << 20, 64 << 20, false);
+        for number in 0..400 {
+            cache.set(&key(number), &[7; LONG], Expiry::NEVER).expect("others give way");
+            while cache.maintain() {}
+        }
+        assert!(cache.stats().flash.is_some_and(|it| it.spilled > 10), "{:?}", cache.stats());
+        assert_eq!(lock(&cache.chores).mover.value.capacity(), LONG);
     }
 
     #[test]

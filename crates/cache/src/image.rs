@@ -37,7 +37,7 @@ const METHOD: (Method, i32) = (Method::Zstd, 1);
 /// Chunks of the hot zone, and leaves of the compressed one, that are written under one guard.
 const CHUNKS_A_STEP: usize = 4096;
 const LEAVES_A_STEP: usize = 16;
-/// After so many bytes it is asked whether saving goes on.
+/// After so many bytes it is asked whether saving goes on, and with each step.
 const LOOK_BYTES: u64 = 256 << 10;
 
 /// What saving came to.
@@ -116,6 +116,8 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
     fn save_hot(&mut self, rank: usize) -> Flow {
         let (cache, mut cursor, mut more) = (self.cache, Cursor::default(), true);
         while more {
+            // Of this rank there may be nothing to be written for long.
+            self.ask()?;
             let guard = cache.epochs.pin();
             let mut met: Vec<(Hash, Place)> = Vec::new();
             // A class's lock is held there, which others may want before the disk is done.
@@ -160,7 +162,8 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
         let (mut cursor, mut reader) = (compressed::Cursor::default(), compressed::Reader::new());
         let mut more = true;
         while more {
-            self.look()?;
+            // What is flushed is not written.
+            self.ask()?;
             let guard = cache.epochs.pin();
             let mut result = Ok(());
             more = below.zone.walk(&guard, &mut cursor, LEAVES_A_STEP, cache.now(), &mut reader, {
@@ -178,13 +181,15 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
     /// Looks now and then whether to go on.
     fn look(&mut self) -> Flow {
         let bytes = self.writer.totals().bytes;
-        if bytes >= self.looked_bytes + LOOK_BYTES || self.looked_bytes == 0 {
-            self.looked_bytes = bytes.max(1);
-            if !(self.goes_on)() {
-                return Flow::Break(Ok(()));
-            }
+        if bytes >= self.looked_bytes + LOOK_BYTES {
+            self.looked_bytes = bytes;
+            self.ask()?;
         }
         Flow::Continue(())
+    }
+
+    fn ask(&mut self) -> Flow {
+        if (self.goes_on)() { Flow::Continue(()) } else { Flow::Break(Ok(())) }
     }
 }
 

@@ -108,10 +108,11 @@ enum Purpose {
 
 impl Purpose {
     /// Whether a walk that was begun for this purpose goes on though there is another by now. A
-    /// flush that comes meanwhile has a walk of its own behind it: or nothing would ever be over
-    /// where they come all the time.
+    /// flush that comes meanwhile, or an era that begins, has a walk of its own behind it: or
+    /// nothing would ever be over where they come sooner than a walk ends, and what lies last in
+    /// memory would never be renumbered.
     fn goes_on_for(self, now: Self) -> bool {
-        self == now || matches!((self, now), (Self::Flush(_), Self::Flush(_)))
+        std::mem::discriminant(&self) == std::mem::discriminant(&now)
     }
 }
 
@@ -266,7 +267,7 @@ impl Cache {
     /// Goes on with the walk that is due. Returns whether there is more to do at once.
     fn walk(&self, chores: &mut Chores) -> bool {
         let flushed = self.moment.flush.sequence();
-        let era = self.sequence.load(Ordering::Relaxed) / RENUMBER_MUTATIONS;
+        let era = self.era();
         let purpose = match flushed {
             0 if era == chores.renumbered_era => {
                 // A walk to renumber may have been overtaken.
@@ -300,11 +301,17 @@ impl Cache {
         }
         match walk.purpose {
             Purpose::Flush(flushed) => self.moment.flush.end(flushed),
-            Purpose::Renumber(era) => chores.renumbered_era = era,
+            // A store may have done it for a later one.
+            Purpose::Renumber(era) => chores.renumbered_era = era.max(chores.renumbered_era),
         }
         self.is_walked.store(false, Ordering::Relaxed);
-        // A flush that came meanwhile has its own walk, which is due now.
-        self.moment.flush.sequence() != 0
+        // What came meanwhile has its own walk, which is due now.
+        self.moment.flush.sequence() != 0 || self.era() != chores.renumbered_era
+    }
+
+    /// In each, what is old is renumbered once.
+    fn era(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed) / RENUMBER_MUTATIONS
     }
 
     /// Goes on with a walk, over the hot zone and then the compressed one, if there is anything to
@@ -479,6 +486,34 @@ mod tests {
         let (mut cursor, before) = (compressed::Cursor::default(), looks());
         assert!(cache.walk_below(&mut cursor, &mut Turn::default()), "there is more of it");
         assert!(looks() - before >= 8, "{}", looks() - before);
+    }
+
+    /// Each era began it anew, so that where one takes longer than an era none ever ended, and what
+    /// lies last in memory was never renumbered.
+    #[test]
+    fn a_walk_that_renumbers_comes_to_its_end_though_it_takes_longer_than_an_era() {
+        const ITEMS: u32 = 100_000;
+        let builder = Cache::builder().memory_bytes(16 << 20).compress(false);
+        let cache = builder.build().expect("a small cache");
+        for number in 0..ITEMS {
+            cache.set(&number.to_be_bytes(), b"v", Expiry::NEVER).expect("there is room");
+        }
+        let turns = ITEMS as usize / WALK_CHUNKS;
+        assert_eq!(cache.stats().items, u64::from(ITEMS));
+        // From the last item's point of view: no number is older than two and a half eras.
+        cache.sequence.fetch_add(RENUMBER_MUTATIONS + 1, Ordering::Relaxed);
+        for _ in 0..2 * turns {
+            cache.maintain();
+            cache.sequence.fetch_add(RENUMBER_MUTATIONS / turns as u64, Ordering::Relaxed);
+        }
+        let oldest = (0..ITEMS).map(|number| {
+            let (guard, key) = (cache.epochs.pin(), number.to_be_bytes());
+            let found = cache.find(&guard, &key, cache.hash(&key)).expect("it is there");
+            cache.age(found.item)
+        });
+        let (oldest, era) = (oldest.max().unwrap_or(0), RENUMBER_MUTATIONS);
+        assert!(oldest < 2 * era + era / 2, "{oldest}");
+        assert!(lock(&cache.chores).renumbered_era > 0, "a walk has ended");
     }
 
     /// Where something lay that the walk has met, something else may lie before it looks there

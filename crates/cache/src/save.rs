@@ -167,6 +167,11 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
 
     fn save_item(&mut self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> Flow {
         let cache = self.cache;
+        if item.value_bytes() > self.tier.flash.value_bytes_max() && !cache.is_gone(item) {
+            // A copy could take as much again as all of memory.
+            self.saved.too_large += 1;
+            return self.look(ITEM_BYTES);
+        }
         let hash = cache.hash(item.key());
         let snapshot = Snapshot::of(item);
         let (mut key, mut value) = (std::mem::take(&mut self.key), std::mem::take(&mut self.value));

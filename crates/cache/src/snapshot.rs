@@ -23,9 +23,13 @@ impl Snapshot {
         Self { sequence: item.sequence(), mutable: mutable(item), fields: item.fields() }
     }
 
-    /// Whether the item is still that, and there.
+    /// Whether the item is still that, and there. Its milliseconds never change where it is, but a
+    /// touch to others moves it under the same number, and the next one may bring it back.
     pub(crate) fn is_same(&self, cache: &Cache, item: ItemRef<'_>) -> bool {
-        item.sequence() == self.sequence && mutable(item) == self.mutable && !cache.is_gone(item)
+        item.sequence() == self.sequence
+            && mutable(item) == self.mutable
+            && item.early_ms() == self.fields.early_ms
+            && !cache.is_gone(item)
     }
 
     /// What goes down beside key and value.
@@ -49,11 +53,12 @@ pub(crate) fn fields_below(fields: &Fields, mark: u8) -> compressed::Fields {
 }
 
 impl Cache {
-    /// Copies an item's key and value into these.
+    /// Copies an item's key and value into these, which grow no further than to the longest.
     pub(crate) fn copy_bytes(&self, item: ItemRef<'_>, key: &mut Vec<u8>, value: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(item.key());
         value.clear();
+        value.reserve_exact(item.value_bytes());
         self.append_value(item, value);
     }
 
@@ -77,4 +82,40 @@ impl Cache {
 /// What may change of a published item and goes down with it: its expiry, and bits of its mark.
 fn mutable(item: ItemRef<'_>) -> (u32, u8) {
     (item.expiry(), item.mark().load(Ordering::Relaxed) & KEPT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attributes, Condition, Expiry};
+
+    /// Who touched it in between was told so, and then the milliseconds went down that it had had
+    /// before.
+    #[test]
+    fn an_item_that_is_back_in_its_place_with_other_milliseconds_is_not_the_same() {
+        let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
+        let (key, second) = (b"k", cache.now() + 1000);
+        let expiry = |early_ms| Expiry { second, early_ms };
+        let attributes = Attributes { expiry: expiry(100), ..Attributes::default() };
+        cache.put(key, b"v", attributes, Condition::Always).expect("an empty cache has room");
+        let hash = cache.hash(key);
+        let look = || {
+            let guard = cache.epochs.pin();
+            let found = cache.find(&guard, key, hash).expect("it is there");
+            (found.place(), Snapshot::of(found.item))
+        };
+        assert!(cache.get(key).is_some(), "a touch counts as an access");
+        let (place, copied) = look();
+        // A touch to other milliseconds moves it, and does not count as a mutation.
+        let is_back = (101..1000).any(|early_ms| {
+            assert_eq!(cache.session().touch(key, hash, expiry(early_ms)), Ok(true));
+            while cache.maintain() {}
+            look().0 == place
+        });
+        let (_, now) = look();
+        assert!(is_back && (now.sequence, now.mutable) == (copied.sequence, copied.mutable));
+        let guard = cache.epochs.pin();
+        let found = cache.find(&guard, key, hash).expect("it is there");
+        assert!(now.is_same(&cache, found.item) && !copied.is_same(&cache, found.item));
+    }
 }

@@ -169,6 +169,16 @@ impl Cache {
         self.flash.as_deref().is_some_and(takes)
     }
 
+    /// Whether a segment has room for an item that the tier would let in; counts it if not. Asked
+    /// before anything is copied for it: that can be as long as the item limit allows.
+    pub(crate) fn fits_on_flash(&self, item: ItemRef<'_>) -> bool {
+        self.flash.as_deref().is_some_and(|tier| {
+            let fits = item.value_bytes() <= tier.flash.value_bytes_max();
+            tier.counters.refused.fetch_add(u64::from(!fits), Ordering::Relaxed);
+            fits
+        })
+    }
+
     /// Stages a record; `lead` leads the index to its place.
     fn stage(
         &self,
@@ -228,8 +238,8 @@ impl Cache {
         spilled
     }
 
-    /// Counts an item that leaves memory, if flash takes nothing until the index is purged. Of the
-    /// hot zone these are what is evicted: most is not offered then.
+    /// Counts an item that leaves memory, if flash takes nothing until the index is purged. Of what
+    /// stores need memory for these are those that are evicted: most is not offered then.
     pub(crate) fn count_purging(&self) {
         if let Some(tier) = self.flash.as_deref().filter(|tier| !tier.is_purged()) {
             tier.counters.refused.fetch_add(1, Ordering::Relaxed);

@@ -158,6 +158,8 @@ pub struct CompressedStats {
     pub spilled: u64,
     /// And how many left the cache.
     pub left: u64,
+    /// And how many were gone by then, since their prefix was being flushed.
+    pub flushed: u64,
     /// Microseconds that moving items into it took.
     pub demote_us: u64,
     /// Microseconds that reading items in it took.
@@ -211,14 +213,14 @@ pub(crate) struct Lasting {
 
 impl Lasting {
     fn of(mutations: u64, compressed: Option<&CompressedStats>) -> Self {
-        let Some(CompressedStats { zone, left, .. }) = compressed else {
+        let Some(CompressedStats { zone, left, flushed, .. }) = compressed else {
             return Self { mutations, ..Self::default() };
         };
         Self {
             mutations,
             // Not all that the zone has evicted but what moved on: that is on its way for a while.
             evicted: left + zone.evicted_untold,
-            expired: zone.expired,
+            expired: zone.expired + flushed,
             swept: zone.expired_swept,
         }
     }

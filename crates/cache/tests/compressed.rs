@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use io::{Clock, ManualClock};
 use larder::{
@@ -107,6 +107,17 @@ fn filler_value(number: u32) -> Vec<u8> {
     .into_bytes()
 }
 
+/// Says that its thread has failed.
+struct SetOnPanic<'t>(&'t AtomicBool);
+
+impl Drop for SetOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Two clients count the same keys at the same moment. Each brings what is below up, and a key that
 /// one of them finds the other finds as well.
 #[test]
@@ -133,14 +144,18 @@ fn what_comes_up_is_there_for_all_at_every_moment() {
         below = keys.iter().filter(|key| fixture.is_compressed(key)).count();
     }
     let (cache, turn, keys) = (&fixture.cache, &AtomicUsize::new(0), &keys);
+    let has_failed = &AtomicBool::new(false);
     // One of them a little later, by as much as it takes to bring something up.
     let count = |is_late: bool| {
         let mut found = Vec::new();
+        // Who fails comes to no key any more, for which the other would wait for ever.
+        let _failing = SetOnPanic(has_failed);
         for (number, key) in keys.iter().enumerate() {
             // Each waits until the other has come to this key as well.
             turn.fetch_add(1, Ordering::Relaxed);
             let mut looks = 0;
             while turn.load(Ordering::Relaxed) < 2 * (number + 1) {
+                assert!(!has_failed.load(Ordering::Relaxed), "the other has failed");
                 looks += 1;
                 // On one core the other has to have it.
                 if looks < 1000 { std::hint::spin_loop() } else { std::thread::yield_now() }

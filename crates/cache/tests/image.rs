@@ -562,13 +562,31 @@ fn a_limit_cuts_off_the_least_and_leaves_a_whole_image() {
     let (bytes, saved) = before
         .save_image(Vec::new(), || {
             looks += 1;
-            looks < 5
+            looks < 25
         })
         .unwrap();
     assert!(saved.is_interrupted && saved.items < before.stats().items / 4, "{saved:?}");
     let (after, restored) = shape.restore(&bytes, NOW);
     assert!(restored.is_whole && restored.items == saved.items, "{restored:?}");
     assert!((20_000..20_500).all(|number| after.get(&key(number)).is_some()));
+}
+
+/// It was asked only after items had been written: not during whole passes over the hot zone for
+/// items of a rank that there were none of.
+#[test]
+fn who_saves_is_asked_to_go_on_also_where_there_is_nothing_to_be_written() {
+    let shape = Shape { compress: false, ..Shape::of(32 * MIB) };
+    let (before, _) = shape.build(None, NOW);
+    (0..30_000).for_each(|number| put(&before, &key(number), &value(number, 1), <_>::default()));
+    let mut looks = 0;
+    let (_, saved) = before
+        .save_image(Vec::new(), || {
+            looks += 1;
+            looks < 5
+        })
+        .unwrap();
+    // Nothing was read, so that the first pass finds nothing.
+    assert!(saved.is_interrupted && saved.items == 0, "{saved:?}");
 }
 
 #[test]

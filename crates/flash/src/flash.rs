@@ -20,7 +20,7 @@ use crate::sync::Syncing;
 use crate::usage::Usage;
 use crate::worn::Worn;
 use crate::writer::Writer;
-use crate::{Compression, Costs, Links, Partition, Place, Promotion, Watermarks};
+use crate::{Compression, Costs, Links, Partition, Place, Promotion, Watermarks, table, unit};
 
 /// Bytes of a segment unless something else is asked for.
 pub const SEGMENT_BYTES_DEFAULT: usize = 1 << 20;
@@ -203,6 +203,11 @@ impl Flash {
     /// The seed of the hashes by which items are stored here.
     pub fn hash_seed(&self) -> [u8; 16] {
         self.hash_seed
+    }
+
+    /// A longer value is refused, whatever stands beside it: it is alone in a segment then.
+    pub fn value_bytes_max(&self) -> usize {
+        self.geometry.segment_bytes - unit::HEAD_BYTES - table::table_bytes(1, 1)
     }
 
     /// Whether the item at this place may have this hash.

@@ -169,7 +169,7 @@ impl Flash {
             return Err(Refused::Failing);
         }
         let segment_bytes = self.geometry.segment_bytes;
-        if record.value.len() >= segment_bytes {
+        if record.value.len() > self.value_bytes_max() {
             return Err(Refused::TooLarge);
         }
         writer.row.clear();

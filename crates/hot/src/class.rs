@@ -121,8 +121,6 @@ pub(crate) struct Class {
     pub(crate) hand_came: u64,
     /// Mutations since it had come there before.
     pub(crate) hand_found: u64,
-    /// The same weighted over the last three slabs; `u64::MAX` before the first.
-    pub(crate) stay_mutations: u64,
     /// Chunks evicted since the class last asked for a slab in vain.
     pub(crate) evicted_since: usize,
     /// A slab that was drained for the class comes when this is safe, or what is to be rescued of
@@ -209,7 +207,6 @@ impl Class {
             round_seconds: 0,
             hand_came: 0,
             hand_found: 0,
-            stay_mutations: u64::MAX,
             evicted_since: chunks_per_slab,
             awaits: None,
             waiting: 0,

@@ -30,12 +30,14 @@ const HANDED_MAX: usize = 2048;
 /// nothing of the slab can stay.
 const OFFERS_MAX: usize = 2;
 
-/// What an item was when it was looked at, in all that may change of it in its place.
+/// What an item was when it was looked at, in all that may change of it in its place, or while it
+/// moves away and comes back under the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct State {
     /// Its number in the sequence of mutations.
     sequence: u32,
     expiry: u32,
+    early_ms: u16,
     /// Without what changes with each hit, which the hand has judged by then.
     mark: u8,
 }
@@ -43,7 +45,8 @@ struct State {
 impl State {
     fn of(item: ItemRef<'_>) -> Self {
         let mark = item.mark().load(Ordering::Relaxed) & KEPT;
-        Self { sequence: item.sequence(), expiry: item.expiry(), mark }
+        let (sequence, expiry, early_ms) = (item.sequence(), item.expiry(), item.early_ms());
+        Self { sequence, expiry, early_ms, mark }
     }
 
     /// Whether an item is that still, and may go; so may what nobody finds any more.
@@ -277,15 +280,27 @@ impl Hot {
 
     /// How many mutations an item of a class stays without being read: the time that the hand took
     /// from one visit of a slab to the next, weighted over the last three, or the age of what the
-    /// order evicts next. `u64::MAX` as long as nothing has to leave.
+    /// order evicts next, for which the class is locked. `u64::MAX` as long as nothing has to
+    /// leave.
     pub fn stay_mutations(&self, id: ClassId, links: &dyn Links) -> u64 {
+        if let Some(stays) = &self.stays {
+            return stays[usize::from(id.0)].load(Ordering::Relaxed);
+        }
         let guard = self.epochs.pin();
         let mut class = lock(self.class(id));
-        match class.keeper.order() {
-            Some(_) if !class.had_to_make_room() => u64::MAX,
-            Some(_) => self.victim_age(&guard, &mut class, links),
-            None => class.stay_mutations,
-        }
+        if class.had_to_make_room() { self.victim_age(&guard, &mut class, links) } else { u64::MAX }
+    }
+
+    /// Takes note that the hand of a class came back to a slab after so many mutations. The caller
+    /// holds the lock of the class.
+    pub(crate) fn note_stay(&self, id: ClassId, mutations: u64) {
+        let Some(stays) = &self.stays else { return };
+        let stay = &stays[usize::from(id.0)];
+        let now = match stay.load(Ordering::Relaxed) {
+            u64::MAX => mutations,
+            before => before - before / 3 + mutations / 3,
+        };
+        stay.store(now, Ordering::Relaxed);
     }
 }
 

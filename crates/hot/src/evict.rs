@@ -558,10 +558,7 @@ impl Hot {
         if class.hand.chunk == 0 {
             class.hand_came = links.mutations();
             class.hand_found = slab.age(class.hand_came);
-            class.stay_mutations = match class.stay_mutations {
-                u64::MAX => class.hand_found,
-                before => before - before / 3 + class.hand_found / 3,
-            };
+            self.note_stay(class.id, class.hand_found);
         }
         if class.hand.chunk >= slab.touched() {
             slab.pass(class.hand_came);

@@ -43,7 +43,7 @@ mod slab;
 mod vacate;
 pub mod walk;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use memory::{Arena, ClassId, Epochs, Guard, Place, SizeClasses};
@@ -204,6 +204,8 @@ pub struct Hot {
     classes: Box<[CachePadded<Mutex<Class>>]>,
     /// Stores that wait for the lock of a class, class for class: whoever evicts makes way.
     stores_waiting: Box<[CachePadded<AtomicU32>]>,
+    /// How many mutations an item stays without being read, class for class, where a hand tells.
+    stays: Option<Box<[AtomicU64]>>,
     slabs: Box<[Slab]>,
     /// Of so many slabs, those that classes leave in the arena for others: for the index, so that a
     /// full hot zone does not keep it from growing, and for a tier below.
@@ -269,6 +271,8 @@ impl Hot {
         };
         let classes = sizes.iter().map(|id| CachePadded(Mutex::new(class(id)))).collect();
         let stores_waiting = sizes.iter().map(|_| CachePadded::default()).collect();
+        let stays = (!replacement.keeps_order())
+            .then(|| sizes.iter().map(|_| AtomicU64::new(u64::MAX)).collect());
         let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();
         let whole = sizes.iter().take_while(|&id| !cut_of(id).is_split).count();
         let first_split = if whole == sizes.count() { u8::MAX } else { whole as u8 };
@@ -282,6 +286,7 @@ impl Hot {
             largest,
             classes,
             stores_waiting,
+            stays,
             slabs,
             spare_slabs,
             pressed,

@@ -211,6 +211,29 @@ fn what_is_turned_away_until_the_index_is_purged_is_counted() {
     assert!(evicted > 1000 && refused() - before == evicted, "{} of {evicted}", refused());
 }
 
+/// Only what stores evicted was counted, which in a server is next to nothing.
+#[test]
+fn what_the_background_finds_turned_away_until_the_index_is_purged_is_counted() {
+    let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
+    let tier = cache.flash.as_deref().expect("there is a tier");
+    let refused = || cache.stats().flash.expect("there is a tier").refused;
+    // A flush that has yet to come to the device: until then nothing is purged.
+    tier.flushed.fetch_add(1, Ordering::Relaxed);
+    let (before, evicted) = (refused(), cache.stats().evicted);
+    for number in 0..10_000_u32 {
+        let key = number.to_be_bytes();
+        let stored = cache.put(&key, &[7; 1500], Attributes::default(), Condition::Always);
+        assert!(stored.is_ok(), "{stored:?}");
+        // What was read is wanted on flash.
+        assert!(cache.get(&key).is_some());
+        if number % STORES_BETWEEN == 0 {
+            while cache.maintain() {}
+        }
+    }
+    let (evicted, refused) = (cache.stats().evicted - evicted, refused() - before);
+    assert!(evicted > 1000 && refused == evicted, "{refused} of {evicted}");
+}
+
 /// A device that takes ten milliseconds for each segment that is read.
 #[derive(Debug)]
 struct Slow {

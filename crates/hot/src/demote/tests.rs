@@ -175,6 +175,25 @@ fn what_changes_while_it_is_copied_stays_and_others_go_for_it() {
     }
 }
 
+/// A touch to other milliseconds moves an item and keeps its number, and the next one may bring it
+/// back to where it was copied.
+#[test]
+fn an_item_with_other_milliseconds_is_another() {
+    let map = Map::default();
+    let (hot, _) = filled(Replacement::Clock, &map);
+    let guard = hot.epochs.pin();
+    let state = |early_ms| {
+        let fields = Fields { expiry: EXPIRY, early_ms, ..Fields::default() };
+        let layout = hot.layout(&fields, 1, VALUE_BYTES);
+        let mut draft = hot.draft(layout, &fields, b"k", &map).expect("there is room");
+        draft.write(&[7; VALUE_BYTES]);
+        // SAFETY: published just now, and nobody retires it.
+        State::of(unsafe { hot.item(&guard, draft.publish(1, 0, 0)) })
+    };
+    assert_eq!(state(100), state(100));
+    assert_ne!(state(100), state(900));
+}
+
 #[test]
 fn a_round_ends_and_a_store_gets_room_though_everything_changes_all_the_time() {
     for &replacement in POLICIES {

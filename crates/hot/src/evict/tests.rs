@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use memory::{Arena, Epochs, SizeClasses};
 
@@ -196,6 +197,25 @@ fn how_long_an_item_stays_is_known_whatever_is_reset() {
     assert_ne!(stay, u64::MAX);
     hot.reset_counters();
     assert_eq!(hot.stay_mutations(id, &map), stay);
+}
+
+/// Whoever read something below asked for it under the lock, for which stores wait.
+#[test]
+#[cfg_attr(miri, ignore = "a class of many items")]
+fn how_long_an_item_stays_is_told_without_the_lock_of_its_class_where_a_hand_knows() {
+    let map = Map::default();
+    let (hot, id, items) = full(Replacement::Clock, &map);
+    assert_eq!(hot.stay_mutations(id, &map), u64::MAX);
+    assert_eq!(hot.evict(id, 1, &map), 1);
+    std::thread::scope(|scope| {
+        let class = lock(hot.class(id));
+        let (tell, told) = std::sync::mpsc::channel();
+        let (hot, map) = (&hot, &map);
+        scope.spawn(move || tell.send(hot.stay_mutations(id, map)));
+        let stay = told.recv_timeout(Duration::from_secs(10));
+        drop(class);
+        assert!(stay.is_ok_and(|stay| stay <= u64::from(items)), "{stay:?}");
+    });
 }
 
 /// Where unfinished values have all chunks, a hand finds nothing however often it goes round.
