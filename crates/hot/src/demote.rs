@@ -178,7 +178,7 @@ impl Hot {
             let mut class = lock(self.class(id));
             let mut handful = Wish { wanted: class.handful(), ..*wish };
             let found = self.gather(&guard, &mut class, links, &mut victims, &mut handful);
-            (wish.steps, wish.passed) = (handful.steps, handful.passed);
+            wish.steps = handful.steps;
             found
         };
         let mut left = 0;

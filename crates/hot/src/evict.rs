@@ -8,9 +8,9 @@
 //! pieces only. What was stored long after the hand came by last is passed over, too: its chunk was
 //! freed out of turn, by an overwrite or with a chained item, and it has had no round to itself.
 //! Victims are gathered in small groups whose index lines are prefetched together, since each
-//! removal from the index is a cache miss. After [`STEPS_MAX`] chunks without enough victims, of
-//! which pieces count less ([`PIECES_A_STEP`]), it takes what comes: when nearly everything was
-//! read lately, which of it goes matters less than that a store is not kept waiting.
+//! removal from the index is a cache miss. After [`STEPS_MAX`] chunks without enough victims it
+//! takes what comes: when nearly everything was read lately, which of it goes matters less than that
+//! a store is not kept waiting.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -33,11 +33,6 @@ pub(crate) const GROUP: usize = 16;
 const VICTIMS_AT_LEAST: usize = 4;
 /// Chunks that a hand looks at for one call before it stops being choosy.
 const STEPS_MAX: usize = 4096;
-/// Pieces that count for one of these chunks, of items that are judged at another one: where values
-/// have a hundred pieces, a hand that counted all of them was past being choosy after some thirty
-/// items. To pass one takes a look at two lines, so for one call there are no more than so many
-/// times [`STEPS_MAX`].
-const PIECES_A_STEP: usize = 16;
 /// How many chunks ahead of a hand are asked for: a few looks take as long as one from memory.
 pub(crate) const HAND_PREFETCH: u32 = 6;
 /// Items evicted at once when a store has to do it itself: at most this many, and at most one in
@@ -79,8 +74,6 @@ pub(crate) struct Wish {
     pub(crate) wanted: usize,
     /// Chunks that were looked at.
     pub(crate) steps: usize,
-    /// How many of these are pieces of items that are judged at another one.
-    pub(crate) passed: usize,
     /// What the policy spares stays, and keeps what spares it: the room is for the like, or the
     /// others are judged already.
     pub(crate) only_unread: bool,
@@ -88,22 +81,12 @@ pub(crate) struct Wish {
 
 impl Wish {
     pub(crate) fn new(wanted: usize) -> Self {
-        Self { wanted, steps: 0, passed: 0, only_unread: false }
+        Self { wanted, steps: 0, only_unread: false }
     }
 
     /// The same of what nobody read, as far as there is any.
     pub(crate) fn of_unread(wanted: usize) -> Self {
         Self { only_unread: true, ..Self::new(wanted) }
-    }
-
-    /// The same for what is still wanted, as if nothing had been looked at.
-    fn anew(self) -> Self {
-        Self { steps: 0, passed: 0, ..self }
-    }
-
-    /// Steps after which a hand is not choosy.
-    fn choosy_max(&self) -> usize {
-        STEPS_MAX + self.passed - self.passed / PIECES_A_STEP
     }
 
     /// Steps of a hand until it gives up: as many rounds as it may take until every item has lost
@@ -114,11 +97,11 @@ impl Wish {
         let round = class.chunks() + class.slabs.len();
         if self.only_unread {
             // In the first of two it may come up early.
-            (2 * round).min(self.choosy_max())
+            (2 * round).min(STEPS_MAX)
         } else if links.may_evict() {
-            (class.keeper.rounds_max() * round).min(self.choosy_max() + round)
+            (class.keeper.rounds_max() * round).min(STEPS_MAX + round)
         } else {
-            round.min(self.choosy_max())
+            round.min(STEPS_MAX)
         }
     }
 }
@@ -344,7 +327,7 @@ impl Hot {
         while wish.wanted > 0 && links.hands_down_wanted() {
             // As for what is evicted.
             if left - paid >= INLINE_BATCH_MAX {
-                (wish, paid) = (wish.anew(), left);
+                (wish.steps, paid) = (0, left);
             }
             match self.hand_down(id, &mut wish, links) {
                 0 if left > 0 => return left,
@@ -353,7 +336,7 @@ impl Hot {
             }
         }
         // It takes no more, or there is nothing that it takes.
-        left + self.evict_for(id, wish.anew(), links)
+        left + self.evict_for(id, Wish { steps: 0, ..wish }, links)
     }
 
     /// [`Hot::push_out`] where there is no tier below.
@@ -370,7 +353,7 @@ impl Hot {
         while wish.wanted > 0 {
             // What a hand may look at before it takes what comes is for so many.
             if evicted - paid >= INLINE_BATCH_MAX {
-                (wish, paid) = (wish.anew(), evicted);
+                (wish.steps, paid) = (0, evicted);
             }
             match self.evict_group(id, &mut wish, links) {
                 Some(chunks) => {
@@ -431,12 +414,12 @@ impl Hot {
     ) -> usize {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
         let has_any = class.keeper.order().is_some() || class.has_for_hand();
-        let mut steps_max = if has_any { wish.steps_max(class, links) } else { 0 };
+        let steps_max = if has_any { wish.steps_max(class, links) } else { 0 };
         // Drafts and what is free: more than a round of these in a row is all that there is.
         let (mut passed, round) = (0, class.chunks() + class.slabs.len());
         while found < GROUP && chunks < wish.wanted && wish.steps < steps_max && passed <= round {
             (wish.steps, passed) = (wish.steps + 1, passed + 1);
-            let choosy = wish.steps <= wish.choosy_max();
+            let choosy = wish.steps <= STEPS_MAX;
             let next = match class.keeper.order_mut() {
                 Some(order) if order.is_empty() => break,
                 Some(order) => order.pop(zone, !choosy),
@@ -458,8 +441,6 @@ impl Hot {
             }
             passed = 0;
             if !self.is_judged_at(guard, class.id, judged_at, place) {
-                wish.passed += 1;
-                steps_max = wish.steps_max(class, links);
                 continue;
             }
             // Stored long after the hand came by, in a chunk that was freed before its turn: it has

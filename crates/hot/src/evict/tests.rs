@@ -59,9 +59,6 @@ const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
 const OTHER_BYTES: usize = 500;
 /// That of one in three pieces.
 const LONG_BYTES: usize = 20_000;
-/// That of one in many, and items of that size for which there is memory.
-const MANY_PIECES_BYTES: usize = 120_000;
-const LONG_ITEMS: usize = 20;
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 /// Policies with a hand, and with an order. Miri has no time for more than one zone a test.
 const POLICIES: &[Replacement] = if cfg!(miri) {
@@ -229,41 +226,6 @@ fn a_hand_gives_up_after_a_round_that_is_not_choosy() {
             Wish::new(1).steps_max(&class, &map) <= STEPS_MAX + class.chunks() + class.slabs.len()
         );
     }
-}
-
-/// Each piece of a long value that a hand passes was counted as a look: of values in many pieces it
-/// took whatever came, read or dear, before one of them had used up what spares it.
-#[test]
-#[cfg_attr(miri, ignore = "the hand makes tens of rounds")]
-fn a_hand_that_passes_pieces_is_choosy_until_it_has_judged_enough() {
-    /// Rounds of the hand that the one that is to go has left, and the others.
-    const ROUNDS: (u8, u8) = (20, 100);
-    let (map, fields) = (Map::default(), Fields { cost: Cost::from_us(1000), ..Fields::default() });
-    let (hot, id) = zone(Replacement::CostClock);
-    let layout = hot.layout(&fields, 4, MANY_PIECES_BYTES);
-    let mut places = Vec::new();
-    for number in 0..LONG_ITEMS as u32 {
-        let key = number.to_le_bytes();
-        let mut draft = hot.draft(layout, &fields, &key, &map).expect("the memory is not full");
-        draft.write(&[7; MANY_PIECES_BYTES]);
-        let sequence = map.mutations.fetch_add(1, Relaxed) + 1;
-        let place = draft.publish(sequence as u32, 0, 0);
-        lock(&map.places).insert(key.to_vec(), place);
-        places.push(place);
-    }
-    let guard = hot.epochs.pin();
-    let goes = places[LONG_ITEMS / 2];
-    for &place in &places {
-        // SAFETY: the map leads to it, and nothing was unlinked yet.
-        let credit = unsafe { hot.item(&guard, place) }.credit().expect("costs are known");
-        credit.store(if place == goes { ROUNDS.0 } else { ROUNDS.1 }, Relaxed);
-    }
-    let looks = usize::from(ROUNDS.0) * LONG_ITEMS * layout.pieces();
-    assert!(looks > STEPS_MAX && looks < STEPS_MAX * PIECES_A_STEP / 2);
-    assert!(hot.evict(id, 1, &map) > 0);
-    let left = lock(&map.places);
-    assert_eq!(left.len(), LONG_ITEMS - 1);
-    assert!(left.values().all(|&place| place != goes), "another one went");
 }
 
 /// An index that moves the epoch on at each victim, if that may be.
