@@ -42,8 +42,8 @@ use crate::flushed_prefixes::{FlushedPrefixes, Full};
 use crate::types::Expiry;
 
 /// Mutations between two walks that renumber what is old. Items that are younger than this keep
-/// their number; with the time that a walk takes, three times as many at the most, no item gets as
-/// old as 2^32.
+/// their number; and none gets as old as 2^32, for a store walks itself where the background is two
+/// of these late.
 pub(crate) const RENUMBER_MUTATIONS: u64 = 1 << 30;
 
 /// The flushes that are under way, and the one that is planned.

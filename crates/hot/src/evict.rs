@@ -9,8 +9,8 @@
 //! freed out of turn, by an overwrite or with a chained item, and it has had no round to itself.
 //! Victims are gathered in small groups whose index lines are prefetched together, since each
 //! removal from the index is a cache miss. After [`STEPS_MAX`] chunks without enough victims it
-//! takes what comes: when nearly everything was read lately, which of it goes matters less than that
-//! a store is not kept waiting.
+//! takes what comes: when nearly everything was read lately, which of it goes matters less than
+//! that a store is not kept waiting.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;

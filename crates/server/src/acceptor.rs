@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ::io::moment::Stopwatch;
 use ::io::net::Stream;
 use ::io::poll::{Events, Interest, Poll, Token};
 use protocol::{Wire, reply, resp};
@@ -27,6 +28,9 @@ pub const WAKE: Token = Token(usize::MAX);
 /// When the process has no descriptors left, accepting is tried again after so long.
 const RETRY: Duration = Duration::from_millis(10);
 
+/// That nobody can be accepted is said once in so long.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
 /// So many are accepted at one listener before the others, and the end of the server, are looked
 /// at.
 const ACCEPTS_MAX: usize = 256;
@@ -37,8 +41,8 @@ pub struct Acceptor<'c> {
     doors: Vec<Door>,
     poll: Poll,
     next_worker: usize,
-    /// Nobody could be accepted since that was last said.
-    is_failing: bool,
+    /// When it was last said that somebody could not be accepted.
+    failed: Option<Stopwatch>,
 }
 
 impl<'c> Acceptor<'c> {
@@ -47,7 +51,7 @@ impl<'c> Acceptor<'c> {
         for (number, door) in doors.iter_mut().enumerate() {
             poll.registry().register(&mut door.listener, Token(number), Interest::READABLE)?;
         }
-        Ok(Self { server, doors, poll, next_worker: 0, is_failing: false })
+        Ok(Self { server, doors, poll, next_worker: 0, failed: None })
     }
 
     /// Accepts until the server stops.
@@ -81,10 +85,7 @@ impl<'c> Acceptor<'c> {
                 return None;
             }
             match self.doors[number].listener.accept() {
-                Ok(stream) => {
-                    self.is_failing = false;
-                    self.admit(stream, number);
-                }
+                Ok(stream) => self.admit(stream, number),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
                 Err(error)
                     if matches!(
@@ -93,7 +94,8 @@ impl<'c> Acceptor<'c> {
                     ) => {}
                 Err(error) => {
                     // It is tried again a hundred times a second.
-                    if !std::mem::replace(&mut self.is_failing, true) {
+                    if self.failed.is_none_or(|failed| failed.elapsed() >= SAY_AGAIN) {
+                        self.failed = Some(Stopwatch::start());
                         self.server.log(0, &format!("cannot accept: {error}"));
                     }
                     return Some(RETRY);
