@@ -40,6 +40,16 @@ fn commands_are_arrays_of_bulks_or_lines() {
     }
 }
 
+/// The limit may be lowered before a command is done with.
+#[test]
+fn a_command_that_was_short_enough_stays_so() {
+    let input = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
+    let Scanned::Command(command, consumed) = first(input) else { panic!("it is one") };
+    let mut progress = Scan::of_whole(command, input);
+    assert_eq!(scan(input, &mut progress, 5), Scanned::Command(command, consumed));
+    assert_eq!(scan(input, &mut progress, 5), Scanned::TooLarge(consumed), "it may come once more");
+}
+
 /// The limit may be raised while a command comes: what is there of it then is not the command.
 #[test]
 fn a_command_that_was_too_large_stays_so() {

@@ -78,6 +78,8 @@ counters! {
     cmd_meta,
     /// Commands in Redis' protocol.
     cmd_redis,
+    /// Those of them that were answered with an error, and what was none of them.
+    redis_errors,
     /// Keys found.
     get_hits,
     /// Keys not found.

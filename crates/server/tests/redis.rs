@@ -364,7 +364,8 @@ fn keys_that_are_too_many_for_one_answer_are_refused() {
         client.ask(&sets, &"+OK\r\n".repeat(1000));
     }
     // All of them, in a reply of several parts.
-    assert_eq!(keys(&mut client, "00*").len(), 10_000);
+    let some: std::collections::BTreeSet<String> = keys(&mut client, "00*").into_iter().collect();
+    assert_eq!(some.len(), 10_000);
     client.ask("keys *\r\nping\r\n", "-ERR too many keys for one answer; use SCAN\r\n+PONG\r\n");
     server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
 }
@@ -390,6 +391,43 @@ fn a_command_may_be_longer_than_an_item() {
     client.send(&array(&del));
     client.expect(b":100\r\n");
     server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
+}
+
+/// What had been answered in part was refused, within its own answer, and what came next went on
+/// where it had been.
+#[test]
+fn a_command_goes_on_that_was_begun_before_its_limit_was_lowered() {
+    let (server, address) = Server::start_with_redis(&["-m", "1024"]);
+    let mut client = Client::connect(address);
+    let (name, value) = ("k".repeat(250), "v".repeat(1000));
+    client.ask(&format!("set {name} {value}\r\n"), "+OK\r\n");
+    let asked = 24_000;
+    let mut words = vec![name.as_bytes(); asked + 1];
+    words[0] = b"mget";
+    client.send(&array(&words));
+    // It takes nothing of the answer, of which a part waits by then.
+    let mut other = server.connect();
+    other.wait_for_stat("cmd_get", |gets| gets > 100);
+    other.ask("cache_memlimit 64\r\n", "OK\r\n");
+    assert_eq!(line(&mut client), format!("*{asked}\r\n"));
+    (0..asked).for_each(|number| assert_eq!(bulk(&mut client), value, "{number}"));
+    client.ask("del a b\r\nexists a\r\n", ":0\r\n:0\r\n");
+    client.send(&array(&words));
+    client.expect(b"-ERR command has more than 4697620 bytes\r\n");
+}
+
+/// All others are gone over at once.
+#[test]
+fn only_commands_of_many_keys_may_be_longer_than_an_item() {
+    let (_server, address) = Server::start_with_redis(&[]);
+    let mut client = Client::connect(address);
+    let long = vec![b'x'; 2 << 20];
+    for command in [&[&b"echo"[..], &long][..], &[b"scan", b"0", b"match", &long]] {
+        client.send(&array(command));
+        client.expect(b"-ERR command has more than 1114112 bytes\r\n");
+    }
+    client.send(&array(&[&b"exists"[..], b"a", &long]));
+    client.expect(b"-ERR a key is 1 to 250 bytes here\r\n");
 }
 
 /// For every byte of every key the whole class was gone over: a worker stood still for minutes, and
@@ -480,11 +518,25 @@ fn what_tools_ask_first_is_answered() {
     let (_server, address) = Server::start_with_redis(&[]);
     let mut client = Client::connect(address);
     client.ask("set a b\r\nget a\r\n", "+OK\r\n$1\r\nb\r\n");
+    // Two that there are not, one with too few words, and one in a transaction.
+    let unknown = "-ERR unknown command 'evalsha', with args beginning with: 'x' \r\n";
+    let few = "-ERR wrong number of arguments for 'get' command\r\n";
+    client.ask("evalsha x\r\nget\r\n", &format!("{unknown}{few}"));
+    let no_cluster = "-ERR This instance has cluster support disabled\r\n";
+    client.ask("cluster slots\r\n", no_cluster);
+    let no_number = "-ERR value is not an integer or out of range\r\n";
+    let replies = format!("+OK\r\n+QUEUED\r\n*1\r\n{no_number}");
+    client.ask("multi\r\nincr a\r\nexec\r\n", &replies);
     client.send(b"info\r\n");
     let info = bulk(&mut client);
-    for line in
-        ["redis_version:7.0.15", "loading:0", "role:master", "keyspace_hits:1", "db0:keys=1"]
-    {
+    for line in [
+        "redis_version:7.0.15",
+        "loading:0",
+        "role:master",
+        "total_error_replies:4",
+        "keyspace_hits:1",
+        "db0:keys=1",
+    ] {
         assert!(info.contains(&format!("\r\n{line}")), "{line} in {info}");
     }
     let resident = info.lines().find_map(|line| line.strip_prefix("used_memory_rss:"));

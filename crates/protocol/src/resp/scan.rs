@@ -40,6 +40,8 @@ pub struct Scan {
     forgotten: usize,
     /// How many bulks it has, and how many of them are still to be looked at, once that is known.
     bulks: Option<(usize, usize)>,
+    /// It was whole before, and short enough: a limit that is lower by now is none for it.
+    is_accepted: bool,
 }
 
 /// What stands at the front of an input.
@@ -87,7 +89,7 @@ impl Scan {
         match memchr::memchr(b'\r', input) {
             Some(end) if command.is_plain() => {
                 let (scanned, count) = (end + 2 + command.bytes(), command.count());
-                Self { scanned, forgotten: 0, bulks: Some((count, 0)) }
+                Self { scanned, forgotten: 0, bulks: Some((count, 0)), is_accepted: true }
             }
             _ => Self::default(),
         }
@@ -108,7 +110,7 @@ impl Scan {
     /// Whether the command is longer than `bytes_max`, as far as that is known. One of which
     /// something is forgotten was, and more may be allowed by now.
     pub fn is_beyond(&self, bytes_max: usize) -> bool {
-        self.forgotten > 0 || self.scanned > bytes_max
+        !self.is_accepted && (self.forgotten > 0 || self.scanned > bytes_max)
     }
 
     /// Forgets what of the command has been looked at and is among `bytes` of input; returns how

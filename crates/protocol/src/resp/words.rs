@@ -25,7 +25,7 @@ impl<'b> Command<'b> {
     }
 
     /// The bytes of its words, with what stands around them.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 

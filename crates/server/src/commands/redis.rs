@@ -44,7 +44,7 @@ use crate::rights::{self, Rights};
 use crate::users::FAILURES_MAX;
 
 pub use client::Client;
-pub use scan::{Listing, Listings};
+pub use scan::{Found, Listing, Listings};
 #[cfg(test)]
 pub use table::TABLE;
 pub use table::{Entry, Keys, Lookup};
@@ -64,6 +64,8 @@ const ONE_OF_MANY_BYTES: usize = 128;
 /// So much of an unknown name, and so much of its words, is said.
 const SHOWN_BYTES_MAX: usize = 128;
 
+/// What a Redis that is no part of a cluster says: clients of clusters show it.
+const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 const SYNTAX: &str = "ERR syntax error";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
@@ -226,18 +228,21 @@ pub fn execute<'s, 'c>(
         Call::TooLarge { bytes_max } => {
             context.counters.store_too_large.one();
             client.spoil_queue();
-            let text = format!("ERR command has more than {bytes_max} bytes");
-            reply::error(out.bytes, text.as_bytes());
+            client.end_command();
+            say_error(context, too_large("command", bytes_max).as_bytes(), out);
             return Ok(Flow::Next);
         }
         Call::Refused(refusal) => {
+            context.counters.redis_errors.one();
             reply::refusal(out.bytes, refusal);
             return Ok(Flow::Close(Close::Normal));
         }
     };
     let mut room = Vec::new();
     let command = command.unquoted(&mut room);
-    let permitted = match lookup.entry(command, client.progress.is_begun()) {
+    let entry = lookup.entry(command, client.progress.is_begun());
+    let entry = entry.and_then(|entry| check_length(context, entry, command).map(|()| entry));
+    let permitted = match entry {
         Ok(entry) if client.rights != Rights::All => {
             check_rights(client, entry, command).map(|()| entry)
         }
@@ -262,6 +267,26 @@ pub fn execute<'s, 'c>(
         }
     };
     end(context, client, ended, out)
+}
+
+/// Whether a command is short enough. One of many keys is executed a part at a time, so that it may
+/// be as long as what is kept of one; all others are gone over in one turn.
+fn check_length(
+    context: &Context<'_, '_>,
+    entry: &Entry,
+    command: Command<'_>,
+) -> Result<(), Stop> {
+    let bytes_max = context.server.parked.short_command_bytes_max();
+    if command.bytes() <= bytes_max || entry.keys.are_many() {
+        return Ok(());
+    }
+    context.counters.store_too_large.one();
+    Err(too_large("command", bytes_max).into())
+}
+
+/// The error of a command, or of a transaction, that is too long.
+fn too_large(what: &str, bytes_max: usize) -> String {
+    format!("ERR {what} has more than {bytes_max} bytes")
 }
 
 /// Whether a client may ask for a command that may not ask for all of them.
@@ -289,13 +314,19 @@ fn end<'c>(
         Ok(Done::Next) => Flow::Next,
         Ok(Done::Close) => Flow::Close(Close::Normal),
         Err(Stop::Error(text)) => {
-            reply::error(out.bytes, &text);
+            say_error(context, &text, out);
             if client.failures < FAILURES_MAX { Flow::Next } else { Flow::Close(Close::Normal) }
         }
     };
     client.end_command();
     context.counters.cmd_redis.one();
     Ok(flow)
+}
+
+/// Answers with an error.
+fn say_error(context: &Context<'_, '_>, text: &[u8], out: &mut Output<'_, '_>) {
+    context.counters.redis_errors.one();
+    reply::error(out.bytes, text);
 }
 
 /// The error of a command with too few or too many words.
@@ -306,8 +337,12 @@ fn wrong_number(name: &str) -> Stop {
 /// The error of a name that is not in the table.
 fn unknown(command: Command<'_>) -> Stop {
     let mut words = command.words();
+    let name = words.next().unwrap_or_default();
+    if name.eq_ignore_ascii_case(b"cluster") {
+        return NO_CLUSTER.into();
+    }
     let mut text = b"ERR unknown command '".to_vec();
-    text.extend(shown(words.next().unwrap_or_default(), SHOWN_BYTES_MAX));
+    text.extend(shown(name, SHOWN_BYTES_MAX));
     text.extend_from_slice(b"', with args beginning with: ");
     let begin = text.len();
     for word in words {

@@ -159,6 +159,16 @@ pub const METRICS: &[Metric] = &[
         "Connections closed because their replies would not fit the output limit.",
         |now, out| out.one(now.snapshot.sums.output_kicks),
     ),
+    counter("larder_redis_commands_total", &[], "Commands in Redis' protocol.", |now, out| {
+        out.one(now.snapshot.sums.cmd_redis);
+    }),
+    counter(
+        "larder_redis_errors_total",
+        &[],
+        "Errors that commands in Redis' protocol were answered with. Some libraries hide them, and \
+         do without what they asked for.",
+        |now, out| out.one(now.snapshot.sums.redis_errors),
+    ),
     gauge(
         "larder_unfinished_value_bytes",
         &[],

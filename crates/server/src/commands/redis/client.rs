@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::resp::{Rest, Scan, Version};
 
-use super::{Listing, Queue};
+use super::{Found, Listing, Queue};
 use crate::connection::Info;
 use crate::logins::{Claim, Verdict};
 use crate::rights::Rights;
@@ -56,9 +56,11 @@ pub struct Client {
     pub scan: Scan,
     /// How far the command has come that is executed next, if it was begun.
     pub progress: Progress,
-    /// How far its SCAN has come that waits for flash, or its KEYS or RANDOMKEY that make way for
+    /// How far its SCAN or KEYS has come that waits for flash, or its RANDOMKEY that makes way for
     /// others.
     pub listing: Option<Listing>,
+    /// What its KEYS has found until now.
+    pub found: Option<Found>,
     /// What it has asked for since MULTI, if it has said that.
     pub queue: Option<Queue>,
     /// What was done with when it was last asked whether there is progress.
@@ -84,6 +86,7 @@ impl Client {
             scan: Scan::default(),
             progress: Progress::default(),
             listing: None,
+            found: None,
             queue: None,
             done_before: 0,
             rights,
@@ -107,6 +110,7 @@ impl Client {
     pub fn end_command(&mut self) {
         self.progress = Progress::default();
         self.listing = None;
+        self.found = None;
         self.login = Login::None;
     }
 
@@ -140,7 +144,7 @@ impl Client {
     /// counted from now on.
     pub fn count_kept_bytes(&mut self) -> usize {
         self.queue.as_mut().map_or(0, Queue::count_bytes)
-            + self.listing.as_mut().map_or(0, Listing::count_bytes)
+            + self.found.as_mut().map_or(0, Found::count_bytes)
     }
 
     /// Whether its command has done with nothing further since this was last asked.

@@ -153,6 +153,7 @@ fn stats(now: &Now<'_>, lines: &mut Lines) {
     let sums = server.sums();
     lines.line("total_connections_received", server.connections.total.load(Ordering::Relaxed));
     lines.line("total_commands_processed", sums.cmd_redis);
+    lines.line("total_error_replies", sums.redis_errors);
     lines.line("total_net_input_bytes", sums.bytes_read);
     lines.line("total_net_output_bytes", sums.bytes_written);
     lines.line("rejected_connections", server.connections.rejected.load(Ordering::Relaxed));

@@ -51,7 +51,6 @@ const BULK_BYTES: usize = 1 + 3 + 2 + 2;
 const PATTERN_BYTES_MAX: usize = 16 << 10;
 
 const LONG_PATTERN: &str = "ERR the pattern is too long";
-const CROWDED: &str = "ERR others list what is on flash; try again, or use SCAN";
 const TOO_MANY: &str = "ERR too many keys for one answer; use SCAN";
 
 /// Scans on flash that something is kept of between two calls, and as many that wait for it: for
@@ -64,15 +63,16 @@ pub struct Listing {
     cursor: DumpCursor,
     /// Nothing, if it does not wait for flash.
     place: Option<Arc<()>>,
-    found: Found,
 }
 
 /// What KEYS has found.
 #[derive(Debug, Default)]
-struct Found {
+pub struct Found {
     /// The keys as bulks, one behind the other.
     bytes: Vec<u8>,
     count: usize,
+    /// Where to go on, as for SCAN.
+    next: u64,
     /// How much of them has been said, when all are found.
     said: Option<usize>,
     /// The bytes that count as kept.
@@ -80,16 +80,6 @@ struct Found {
 }
 
 impl Listing {
-    fn new(cursor: DumpCursor, place: Option<Arc<()>>) -> Self {
-        Self { cursor, place, found: Found::default() }
-    }
-
-    /// The bytes that it keeps, all of which count from now on.
-    pub fn count_bytes(&mut self) -> usize {
-        self.found.counted_bytes = self.found.bytes.capacity();
-        self.found.counted_bytes
-    }
-
     /// Whether others may wait for its place.
     pub fn has_place(&self) -> bool {
         self.place.is_some()
@@ -168,51 +158,60 @@ impl Filter {
 pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let number = unsigned(task.word()).ok_or("ERR invalid cursor")?;
     let filter = Filter::of(task)?;
-    let server = task.context.server;
     check_allowed(task)?;
     let (mut keys, mut count, mut looked) = (Vec::new(), 0, 0);
-    let mut next = 0;
-    // One that had to wait for flash, one that an earlier call has left, or one made of the number.
-    let (kept, mut place) = match task.client.listing.take() {
-        Some(Listing { cursor, place, .. }) => (Some(cursor), place),
-        None => (server.listings.take(number), None),
-    };
-    let was_kept = kept.is_some();
-    // A cursor that was never given leads nowhere.
-    if let Some(mut cursor) = kept.or_else(|| DumpCursor::from_number(number)) {
-        let mut may_wait = || {
-            place = place.take().or_else(|| server.listings.place());
-            place.is_some()
-        };
-        let dumped = walk(task, &mut cursor, filter.count, &mut may_wait, |key| {
-            looked += 1;
-            if filter.fits(key) {
-                reply::bulk(&mut keys, key);
-                count += 1;
-            }
-            looked >= filter.count
-        });
-        match dumped {
-            Dumped::End => {}
-            Dumped::Pending => {
-                task.client.listing = Some(Listing::new(cursor, place));
-                return Err(Stop::Again(Again::Fetch));
-            }
-            Dumped::More => {
-                next = cursor.number();
-                // Who has not been there knows nothing of it, and shall not drive out who has.
-                if cursor.is_on_flash() && (was_kept || place.is_some()) {
-                    server.listings.keep(cursor);
-                }
-            }
+    let next = list(task, number, filter.count, |key| {
+        looked += 1;
+        if filter.fits(key) {
+            reply::bulk(&mut keys, key);
+            count += 1;
         }
-    }
+        looked >= filter.count
+    })?;
     reply::array(out.bytes, 2);
     reply::bulk(out.bytes, next.to_string().as_bytes());
     reply::array(out.bytes, count);
     out.bytes.extend_from_slice(&keys);
     out.charge_turn();
     Ok(Done::Next)
+}
+
+/// Visits some keys from the cursor with this number on; returns that of where to go on, 0 at the
+/// end.
+fn list(
+    task: &mut Task<'_, '_, '_, '_, '_>,
+    number: u64,
+    chunks: usize,
+    visit: impl FnMut(&[u8]) -> bool,
+) -> Result<u64, Stop> {
+    let server = task.context.server;
+    // One that had to wait for flash, one that an earlier call has left, or one made of the number.
+    let (kept, mut place) = match task.client.listing.take() {
+        Some(Listing { cursor, place }) => (Some(cursor), place),
+        None => (server.listings.take(number), None),
+    };
+    let was_kept = kept.is_some();
+    // A cursor that was never given leads nowhere.
+    let Some(mut cursor) = kept.or_else(|| DumpCursor::from_number(number)) else { return Ok(0) };
+    let mut may_wait = || {
+        place = place.take().or_else(|| server.listings.place());
+        place.is_some()
+    };
+    match walk(task, &mut cursor, chunks, &mut may_wait, visit) {
+        Dumped::End => Ok(0),
+        Dumped::Pending => {
+            task.client.listing = Some(Listing { cursor, place });
+            Err(Stop::Again(Again::Fetch))
+        }
+        Dumped::More => {
+            let next = cursor.number();
+            // Who has not been there knows nothing of it, and shall not drive out who has.
+            if cursor.is_on_flash() && (was_kept || place.is_some()) {
+                server.listings.keep(cursor);
+            }
+            Ok(next)
+        }
+    }
 }
 
 /// Whether keys may be listed.
@@ -225,69 +224,62 @@ fn check_allowed(task: &Task<'_, '_, '_, '_, '_>) -> Result<(), Stop> {
 
 /// `KEYS pattern`. Its progress is how many turns it took.
 pub(super) fn keys(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
+    let mut found = task.client.found.take().unwrap_or_default();
+    task.client.progress.keys += 1;
+    let ended = match found.said {
+        None => find(task, &mut found),
+        Some(_) => Ok(Done::Next),
+    };
+    let ended = match ended {
+        Ok(Done::Next) => Ok(found.say(out)),
+        not_yet => not_yet,
+    };
+    out.charge_turn();
+    if matches!(ended, Ok(Done::Flush) | Err(Stop::Again(_))) {
+        task.client.found = Some(found);
+    }
+    ended
+}
+
+/// Goes on with KEYS for a turn; that it is done with then is [`Done::Next`].
+fn find(task: &mut Task<'_, '_, '_, '_, '_>, found: &mut Found) -> Ended {
+    check_allowed(task)?;
     let pattern = task.word();
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(LONG_PATTERN.into());
     }
     let pattern = Pattern::new(pattern);
-    check_allowed(task)?;
-    let begun = task.client.listing.take();
-    let mut listing = begun.unwrap_or_else(|| Listing::new(DumpCursor::default(), None));
-    task.client.progress.keys += 1;
-    let ended = match listing.found.said {
-        Some(_) => Ok(Done::Next),
-        None => find(task, &pattern, &mut listing),
-    };
-    let ended = ended.map(|found| match found {
-        Done::Next => listing.found.say(out),
-        more => more,
-    });
-    out.charge_turn();
-    if matches!(ended, Ok(Done::Flush) | Err(Stop::Again(_))) {
-        task.client.listing = Some(listing);
-    }
-    ended
-}
-
-/// Goes on with KEYS for a turn, unless it has come to the end.
-fn find(
-    task: &Task<'_, '_, '_, '_, '_>,
-    pattern: &Pattern,
-    Listing { cursor, place, found }: &mut Listing,
-) -> Ended {
-    let server = task.context.server;
-    let (mut looked, mut is_crowded) = (0, false);
-    let mut may_wait = || {
-        *place = place.take().or_else(|| server.listings.place());
-        is_crowded = place.is_none();
-        !is_crowded
-    };
-    let dumped = walk(task, cursor, COUNT_MAX, &mut may_wait, |key| {
+    let mut looked = 0;
+    // If it would have to wait for flash, and others do, it is where it was.
+    let next = list(task, found.next, COUNT_MAX, |key| {
         looked += 1;
         if pattern.matches(key) {
             found.push(key);
         }
         looked >= COUNT_MAX
-    });
-    if is_crowded {
-        return Err(CROWDED.into());
-    }
-    let uncounted_bytes = found.bytes.capacity().saturating_sub(found.counted_bytes);
-    let is_long = found.bytes.len() > server.parked.bytes_max() / 2;
-    if is_long || !server.parked.make_room(uncounted_bytes) {
+    })?;
+    let parked = &task.context.server.parked;
+    // The last of the room is for short replies.
+    let more_bytes = found.uncounted_bytes() + OUTPUT_BYTES_MAX;
+    if !parked.make_room_for_kept(more_bytes, found.bytes.capacity()) {
         return Err(TOO_MANY.into());
     }
-    match dumped {
-        Dumped::More => Ok(Done::Flush),
-        Dumped::Pending => Err(Stop::Again(Again::Fetch)),
-        Dumped::End => {
-            *place = None;
-            Ok(Done::Next)
-        }
-    }
+    found.next = next;
+    Ok(if next == 0 { Done::Next } else { Done::Flush })
 }
 
 impl Found {
+    /// The bytes that it keeps, all of which count from now on.
+    pub fn count_bytes(&mut self) -> usize {
+        self.counted_bytes = self.bytes.capacity();
+        self.counted_bytes
+    }
+
+    /// The bytes that it keeps and that do not count yet.
+    fn uncounted_bytes(&self) -> usize {
+        self.bytes.capacity().saturating_sub(self.counted_bytes)
+    }
+
     fn push(&mut self, key: &[u8]) {
         let bytes = &mut self.bytes;
         if bytes.capacity() - bytes.len() < key.len() + BULK_BYTES {
@@ -365,7 +357,7 @@ pub(super) fn randomkey(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_
         (progress.count, cursor) = (1, DumpCursor::default());
     }
     if goes_on {
-        task.client.listing = Some(Listing::new(cursor, None));
+        task.client.listing = Some(Listing { cursor, place: None });
         return Ok(Done::Flush);
     }
     match found {

@@ -84,6 +84,11 @@ impl Keys {
     const ALL: Self = Self { first: 1, last: -1, step: 1 };
     const PAIRS: Self = Self { first: 1, last: -1, step: 2 };
 
+    /// Whether there may be any number of them.
+    pub fn are_many(self) -> bool {
+        self.last < 0
+    }
+
     /// The keys among a plain command's words.
     pub fn of(self, command: Command<'_>) -> impl Iterator<Item = &[u8]> {
         let end = match self.last {

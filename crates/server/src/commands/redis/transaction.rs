@@ -20,6 +20,7 @@ use protocol::resp::{Command, Scan, Scanned, reply, scan};
 
 use super::{
     Client, Context, Done, Ended, Entry, Lookup, ONE_OF_MANY_BYTES, OUT_OF_MEMORY, Stop, Task,
+    say_error, too_large,
 };
 use crate::output::Output;
 
@@ -88,8 +89,7 @@ impl Queue {
         self.count += 1;
         if self.bytes.len() > bytes_max {
             self.spoil();
-            let text = format!("ERR transaction has more than {bytes_max} bytes");
-            return Err(text.into());
+            return Err(too_large("transaction", bytes_max).into());
         }
         Ok(bytes + WORD_BYTES)
     }
@@ -114,7 +114,7 @@ impl Queue {
             out.charge(ONE_OF_MANY_BYTES + task.session.take_copied_bytes());
             match ran {
                 Ok(Done::Next) => {}
-                Err(Stop::Error(text)) => reply::error(out.bytes, &text),
+                Err(Stop::Error(text)) => say_error(task.context, &text, out),
                 not_yet => {
                     self.scan = Scan::of_whole(command, rest);
                     return not_yet;
@@ -174,7 +174,8 @@ pub(super) fn enqueue(
     // It is counted when all that has come is executed, and who is over the limit then is closed:
     // whoever can still be told is. So there has to be room for one more of its size, the first
     // part of which is kept before anybody looks at it.
-    if !context.server.parked.make_room(queue.uncounted_bytes() + bytes) {
+    let (more, all) = (queue.uncounted_bytes() + bytes, queue.bytes.capacity() + bytes);
+    if !context.server.parked.make_room_for_kept(more, all) {
         queue.spoil();
         return Err(OUT_OF_MEMORY.into());
     }
