@@ -327,7 +327,8 @@ pub const DECLARATIONS: &[Declaration] = &[
          bytes: 64m, 1g. While the server serves it can rise to 64 times what it was at the start, \
          if the machine has so much."),
     switch(Some('M'), "disable-evictions", |o| o.evict = false,
-        "Answer stores with an error when memory is full instead of evicting."),
+        "Answer stores with an error when memory is full instead of evicting. Nothing is \
+         compressed then, and --policy says nothing."),
     valued(Some('I'), "max-item-size",
         numbered("bytes", 1 << 10, 1 << 30, |o, n| o.item_bytes_max = usize_of(n)), Some("1m"),
         "The largest item with its key and header, beyond 1m at most half of -m. A larger limit \
@@ -464,7 +465,8 @@ pub const DECLARATIONS: &[Declaration] = &[
          hides its cache needs it."),
     valued(None, "compressed", text("auto|off", set_compressed), Some("auto"),
         "Keep what leaves the hot zone compressed, in a part of the same memory that sizes itself. \
-         auto: where -m leaves room for both, 8 MiB and more. off: evict it."),
+         auto: where -m leaves room for both, 8 MiB and more, and without -M, where nothing leaves \
+         it. off: evict it."),
     valued(None, "hot-target", text("SHARE", set_hot_target), None,
         "Divide the memory so that this share of hits, 0 to 1, is served uncompressed, rather than \
          by what hits and misses cost. Says nothing with --compressed off."),
