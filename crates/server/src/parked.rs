@@ -161,19 +161,22 @@ impl ParkedLimit {
         self.item_bytes_max + Self::COMMAND_BYTES_BASE
     }
 
-    /// What all may keep when one keeps so many bytes of input: who keeps more than any item is
-    /// long has to leave half of it to others, for a few of those who send a part of a command and
-    /// no more would have all of it.
+    /// What all may keep when one keeps so many bytes of input: who keeps more than a command with
+    /// the largest item has to leave half of it to others, for a few of those who send a part of a
+    /// command and no more would have all of it. But one command fits, with the room behind it.
     fn kept_bytes_max(&self, one_bytes: usize) -> usize {
-        let is_long = one_bytes > self.short_command_bytes_max();
-        if is_long { self.bytes_max() / 2 } else { self.bytes_max() }
+        let bytes_max = self.bytes_max();
+        if one_bytes <= self.short_command_bytes_max() + Self::COMMAND_BYTES_BASE {
+            return bytes_max;
+        }
+        let one_bytes_max = self.command_bytes_max() + Self::COMMAND_BYTES_BASE;
+        (bytes_max / 2).max(one_bytes_max).min(bytes_max)
     }
 
-    /// Whether so many bytes more of input, or of what was found for it, may be kept by one who
-    /// keeps `one_bytes` then.
+    /// Whether so many bytes more of input, or of what was found for it, may be kept now by one who
+    /// keeps `one_bytes` then, if need be because those go who take nothing.
     pub fn make_room_for_kept(&self, bytes: usize, one_bytes: usize) -> bool {
-        let fits = bytes <= self.kept_bytes_max(one_bytes).saturating_sub(self.bytes());
-        fits || (one_bytes <= self.short_command_bytes_max() && self.make_room(bytes))
+        self.make_room_up_to(bytes, self.kept_bytes_max(one_bytes))
     }
 
     /// Takes room, for which others may have to go unless a stranger asks.
@@ -181,17 +184,20 @@ impl ParkedLimit {
         if is_stranger {
             return self.try_take(bytes, self.bytes_max() / Self::STRANGERS_PART);
         }
-        self.try_take(bytes, self.bytes_max())
-            || (self.make_room(bytes) && self.try_take(bytes, self.bytes_max()))
+        self.take_up_to(bytes, self.bytes_max())
     }
 
     /// The same for input of one who keeps `one_bytes` then.
     fn take_for_kept(&self, bytes: usize, one_bytes: usize, is_stranger: bool) -> bool {
-        let bytes_max = self.kept_bytes_max(one_bytes);
-        if bytes_max == self.bytes_max() {
+        if is_stranger {
             return self.take(bytes, is_stranger);
         }
+        self.take_up_to(bytes, self.kept_bytes_max(one_bytes))
+    }
+
+    fn take_up_to(&self, bytes: usize, bytes_max: usize) -> bool {
         self.try_take(bytes, bytes_max)
+            || (self.make_room_up_to(bytes, bytes_max) && self.try_take(bytes, bytes_max))
     }
 
     fn try_take(&self, bytes: usize, bytes_max: usize) -> bool {
@@ -219,7 +225,12 @@ impl ParkedLimit {
 
     /// Whether so many bytes more may be kept now, if need be because those go who take nothing.
     pub fn make_room(&self, bytes: usize) -> bool {
-        bytes <= self.bytes_max().saturating_sub(self.bytes()) || self.end_stalled(bytes)
+        self.make_room_up_to(bytes, self.bytes_max())
+    }
+
+    /// The same where no more than `bytes_max` may be kept in all.
+    fn make_room_up_to(&self, bytes: usize, bytes_max: usize) -> bool {
+        bytes <= bytes_max.saturating_sub(self.bytes()) || self.end_stalled(bytes, bytes_max)
     }
 
     /// Which connections of a worker have to be tried; and whether it has any with output parked.
@@ -243,8 +254,8 @@ impl ParkedLimit {
     /// Ends those who have taken nothing for longest, until there is room for so many bytes. If
     /// they have too little together they stay: to close them would help nobody.
     #[cold]
-    fn end_stalled(&self, bytes: usize) -> bool {
-        let missing = || (self.bytes() + bytes).saturating_sub(self.bytes_max());
+    fn end_stalled(&self, bytes: usize, bytes_max: usize) -> bool {
+        let missing = || (self.bytes() + bytes).saturating_sub(bytes_max);
         let list = lock(&self.list);
         let mut stalled: Vec<_> = list
             .waiting

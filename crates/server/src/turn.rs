@@ -351,7 +351,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         let is_counted =
             !connection.parked.is_empty() || matches!(connection.state, State::Login(_));
         let kept_bytes = match &mut connection.redis {
-            Some(client) => connection.unread.capacity() + client.count_kept_bytes(),
+            Some(client) => client.count_kept_bytes(connection.unread.capacity()),
             None if is_counted => connection.unread.len(),
             // Less than a line; or what waits for flash or for its turn, which is a buffer's worth
             // at the most, and no reason to close whoever pipelines.

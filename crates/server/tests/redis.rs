@@ -353,16 +353,49 @@ fn keys_lists_what_fits_its_pattern() {
     client.ask(&format!("keys {pattern}\r\n"), "-ERR the pattern is too long\r\n");
 }
 
-#[test]
-fn keys_that_are_too_many_for_one_answer_are_refused() {
-    let (server, address) = Server::start_with_redis(&["--compressed", "off"]);
-    let mut client = Client::connect(address);
+/// Stores so many thousands of keys of 246 bytes that begin with their numbers.
+fn set_long_keys(client: &mut Client, count: usize) {
     let long = "k".repeat(240);
-    for first in (0..50_000).step_by(1000) {
+    for first in (0..count).step_by(1000) {
         let sets: String =
             (first..first + 1000).map(|at| format!("set {at:06}{long} v\r\n")).collect();
         client.ask(&sets, &"+OK\r\n".repeat(1000));
     }
+}
+
+/// An error stood in the middle of a key.
+#[test]
+fn keys_is_answered_to_its_end_though_listing_is_forbidden_by_then() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let config = folder.path().join("larder.toml");
+    std::fs::write(&config, "").expect("a file");
+    let path = config.to_str().expect("UTF-8");
+    let (server, address) =
+        Server::start_with_redis(&["-m", "1024", "--compressed", "off", "--config", path]);
+    let mut client = Client::connect(address);
+    let count = 45_000;
+    set_long_keys(&mut client, count);
+    // More than sockets hold, so that the rest waits until it reads.
+    client.send(b"keys *\r\n");
+    assert_eq!(line(&mut client), format!("*{count}\r\n"));
+    std::fs::write(&config, "disable-dumping = true\n").expect("a file");
+    server.signal("HUP");
+    let mut other = server.connect();
+    let mut settings = String::new();
+    while !settings.contains("STAT dump_enabled no\r\n") {
+        other.send(b"stats settings\r\n");
+        settings = other.read_to("END\r\n");
+    }
+    (0..count).for_each(|number| assert_eq!(bulk(&mut client).len(), 246, "{number}"));
+    client.send(b"keys *\r\n");
+    assert!(line(&mut client).contains("keys is not allowed"));
+}
+
+#[test]
+fn keys_that_are_too_many_for_one_answer_are_refused() {
+    let (server, address) = Server::start_with_redis(&["--compressed", "off"]);
+    let mut client = Client::connect(address);
+    set_long_keys(&mut client, 50_000);
     // All of them, in a reply of several parts.
     let some: std::collections::BTreeSet<String> = keys(&mut client, "00*").into_iter().collect();
     assert_eq!(some.len(), 10_000);

@@ -11,6 +11,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use testing::{Authority, VERSIONS, session};
 
 use super::*;
+use crate::turn::READ_BYTES;
 
 fn limit(bytes_max: usize) -> ParkedLimit {
     ParkedLimit { bytes_max: bytes_max.into(), ..ParkedLimit::new(0, 0, &[]) }
@@ -94,14 +95,33 @@ fn who_keeps_more_than_an_item_is_long_leaves_half_to_others() {
     let mut keeping: Vec<Parked> = (0..4).map(|_| Parked::default()).collect();
     let kept = keeping.iter_mut().filter_map(|one| one.keep(command_bytes, &limit).ok());
     assert_eq!(kept.count(), 2);
-    assert!(!limit.make_room_for_kept(1, limit.short_command_bytes_max() + 1));
-    assert!(limit.make_room_for_kept(1, limit.short_command_bytes_max()));
-    keeping[3].keep(limit.short_command_bytes_max(), &limit).expect("that is an item");
+    let short_bytes = limit.short_command_bytes_max() + (64 << 10);
+    assert!(!limit.make_room_for_kept(1, short_bytes + 1));
+    assert!(limit.make_room_for_kept(1, short_bytes));
+    keeping[3].keep(short_bytes, &limit).expect("that is an item");
     // What another gives up is there for a long one again.
     keeping[0].keep(0, &limit).expect("less is always allowed");
-    keeping[2].keep(limit.short_command_bytes_max() + 1, &limit).expect("half is free");
+    keeping[2].keep(short_bytes + 1, &limit).expect("half is free");
     let reading = park(limit.bytes_max() / 4, &limit);
     assert!(!is_ended(&reading));
+    // Who takes nothing makes room for them as well.
+    keeping.iter_mut().for_each(|one| one.keep(0, &limit).expect("less is always allowed"));
+    set_stalled(&reading, STALLED_AFTER);
+    let other = park(limit.bytes_max() / 4, &limit);
+    keeping[0].keep(command_bytes, &limit).expect("one of them goes");
+    assert!(is_ended(&reading) && !is_ended(&other));
+}
+
+/// Where the item limit is large, a command that was allowed had its connection closed.
+#[test]
+fn the_longest_command_fits_whatever_the_item_limit_is() {
+    for item_bytes_max in [1 << 10, 1 << 20, 16 << 20, 1 << 30] {
+        let limit = ParkedLimit::new(64 << 20, item_bytes_max, &[]);
+        let mut parked = Parked::default();
+        let bytes = limit.command_bytes_max() + READ_BYTES;
+        parked.keep(bytes, &limit).expect("nobody else keeps anything");
+        parked.discard(&limit);
+    }
 }
 
 /// Whoever came last was refused, and was the one who reads.

@@ -61,6 +61,8 @@ pub struct Client {
     pub listing: Option<Listing>,
     /// What its KEYS has found until now.
     pub found: Option<Found>,
+    /// What is kept for it, as it was last counted.
+    pub kept_bytes: usize,
     /// What it has asked for since MULTI, if it has said that.
     pub queue: Option<Queue>,
     /// What was done with when it was last asked whether there is progress.
@@ -87,6 +89,7 @@ impl Client {
             progress: Progress::default(),
             listing: None,
             found: None,
+            kept_bytes: 0,
             queue: None,
             done_before: 0,
             rights,
@@ -140,11 +143,13 @@ impl Client {
         }
     }
 
-    /// The bytes of what it has asked for since MULTI and of what its KEYS has found, which are
-    /// counted from now on.
-    pub fn count_kept_bytes(&mut self) -> usize {
-        self.queue.as_mut().map_or(0, Queue::count_bytes)
-            + self.found.as_mut().map_or(0, Found::count_bytes)
+    /// The bytes of its input that has not been executed, of what it has asked for since MULTI and
+    /// of what its KEYS has found, all of which are counted from now on.
+    pub fn count_kept_bytes(&mut self, input_bytes: usize) -> usize {
+        let queue_bytes = self.queue.as_mut().map_or(0, Queue::count_bytes);
+        let found_bytes = self.found.as_mut().map_or(0, Found::count_bytes);
+        self.kept_bytes = input_bytes + queue_bytes + found_bytes;
+        self.kept_bytes
     }
 
     /// Whether its command has done with nothing further since this was last asked.

@@ -259,9 +259,10 @@ fn find(task: &mut Task<'_, '_, '_, '_, '_>, found: &mut Found) -> Ended {
         looked >= COUNT_MAX
     })?;
     let parked = &task.context.server.parked;
+    let more_bytes = found.uncounted_bytes();
     // The last of the room is for short replies.
-    let more_bytes = found.uncounted_bytes() + OUTPUT_BYTES_MAX;
-    if !parked.make_room_for_kept(more_bytes, found.bytes.capacity()) {
+    let kept_bytes = task.client.kept_bytes + more_bytes;
+    if more_bytes > 0 && !parked.make_room_for_kept(more_bytes + OUTPUT_BYTES_MAX, kept_bytes) {
         return Err(TOO_MANY.into());
     }
     found.next = next;

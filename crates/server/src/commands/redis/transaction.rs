@@ -174,8 +174,9 @@ pub(super) fn enqueue(
     // It is counted when all that has come is executed, and who is over the limit then is closed:
     // whoever can still be told is. So there has to be room for one more of its size, the first
     // part of which is kept before anybody looks at it.
-    let (more, all) = (queue.uncounted_bytes() + bytes, queue.bytes.capacity() + bytes);
-    if !context.server.parked.make_room_for_kept(more, all) {
+    let more_bytes = queue.uncounted_bytes() + bytes;
+    let kept_bytes = client.kept_bytes + more_bytes;
+    if !context.server.parked.make_room_for_kept(more_bytes, kept_bytes) {
         queue.spoil();
         return Err(OUT_OF_MEMORY.into());
     }
