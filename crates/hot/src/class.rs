@@ -520,12 +520,10 @@ impl Class {
     /// A free chunk for an item that moves, with this cost.
     pub(crate) fn take(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Taken> {
         let stores = self.stores;
-        let place = self.allocate(zone);
+        let room = self.allocate_for(zone, cost);
         // Nothing was stored.
         self.stores = stores;
-        let place = place?;
-        self.keeper.enter_moved(zone, place, cost);
-        Some(Taken(place))
+        Some(Taken(room?.place))
     }
 
     /// The same if the class has more of them than it may need at once.

@@ -143,15 +143,6 @@ impl Keeper {
         }
     }
 
-    /// Takes note of a place to which an item with this cost is about to move. It was stored
-    /// before: neither a unit nor what is typical follows from it, or what is rescued, which is
-    /// what is dear, would pass for what comes in. Its credit moves with it.
-    pub(crate) fn enter_moved(&mut self, zone: Zone<'_>, place: Place, cost: Cost) {
-        if let Self::Order(order) = self {
-            order.enter_moved(zone, place, cost);
-        }
-    }
-
     /// Enters what waits for the order, if there is one. Whoever asks it something, without
     /// changing it, does this first.
     #[inline]
@@ -303,6 +294,3 @@ fn charged(policy: &CostClock, credit: u8, cost_us: u32) -> u8 {
 fn credit_of(mark: u8) -> u8 {
     mark >> 1
 }
-
-#[cfg(test)]
-mod tests;

@@ -95,32 +95,21 @@ struct Ranks {
     chunks_per_slab: Divisor,
 }
 
-/// A chunk that waits to be entered, with what its item's draft costs in the lowest bits, and above
-/// them whether its item moves.
+/// A chunk that waits to be entered, with what its item's draft costs in the lowest bits.
 #[derive(Debug, Clone, Copy)]
 struct Entrant(u64);
 
-const _: () = assert!(ARENA_BYTES_MAX / PLACE_UNIT_BYTES <= 1 << (u64::BITS - Entrant::PLACE_AT));
+const _: () = assert!(ARENA_BYTES_MAX / PLACE_UNIT_BYTES <= 1 << (u64::BITS - Entrant::COST_BITS));
 
 impl Entrant {
-    const MOVES: u64 = 1 << u16::BITS;
-    const PLACE_AT: u32 = u16::BITS + 1;
+    const COST_BITS: u32 = u16::BITS;
 
     fn new(place: Place, cost: Cost) -> Self {
-        Self(place.0 << Self::PLACE_AT | u64::from(cost.0))
-    }
-
-    /// One whose item was stored in another chunk before.
-    fn moved(place: Place, cost: Cost) -> Self {
-        Self(Self::new(place, cost).0 | Self::MOVES)
+        Self(place.0 << Self::COST_BITS | u64::from(cost.0))
     }
 
     fn place(self) -> Place {
-        Place(self.0 >> Self::PLACE_AT)
-    }
-
-    fn is_moved(self) -> bool {
-        self.0 & Self::MOVES != 0
+        Place(self.0 >> Self::COST_BITS)
     }
 
     /// What the item costs. Once it is stored it says so itself: its draft may have known less.
@@ -181,23 +170,10 @@ impl Order {
     #[cold]
     #[inline(never)]
     pub(crate) fn enter(&mut self, zone: Zone<'_>, place: Place, cost: Cost) {
-        self.wait(zone, Entrant::new(place, cost));
-    }
-
-    /// The same of a chunk for an item that moves: it is renewed, and says nothing of what is
-    /// stored.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn enter_moved(&mut self, zone: Zone<'_>, place: Place, cost: Cost) {
-        self.wait(zone, Entrant::moved(place, cost));
-    }
-
-    #[inline(always)]
-    fn wait(&mut self, zone: Zone<'_>, entrant: Entrant) {
         if self.waiting.len() == WAITING_MAX {
             self.enter_waiting(zone);
         }
-        self.waiting.push(entrant);
+        self.waiting.push(Entrant::new(place, cost));
     }
 
     /// Enters what waits, in the order in which it came. Whoever asks for the order does this
@@ -350,13 +326,7 @@ impl Ranks {
                 prefetch_line(links.pointer_of(number).as_ptr().cast());
                 prefetch_line(zone.arena.pointer(soon.place()).as_ptr());
             }
-            let units = self.costs.as_mut().map_or(1, |costs| {
-                let cost = entrant.cost_now(zone);
-                if !entrant.is_moved() {
-                    costs.typical.learn(cost);
-                }
-                costs.units(cost)
-            });
+            let units = self.costs.as_mut().map_or(1, |costs| costs.units(entrant.cost_now(zone)));
             let number = self.number(zone, entrant.place());
             self.wheels.enter(&mut links, number, units);
         }
@@ -413,7 +383,8 @@ impl Ranks {
 
 impl Costs {
     /// What an item with this cost counts, to the nearest unit. Wheels clamp it to their range.
-    fn units(self, cost: Cost) -> u32 {
+    fn units(&mut self, cost: Cost) -> u32 {
+        self.typical.learn(cost);
         let us = if cost.is_known() { cost.us() } else { self.typical.us().unwrap_or(0) };
         let units = (u64::from(us) + u64::from(self.unit_us / 2)) / u64::from(self.unit_us);
         u32::try_from(units).unwrap_or(u32::MAX)

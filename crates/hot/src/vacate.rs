@@ -317,7 +317,7 @@ impl Class {
         Some((zone.slab(emptiest).used() * self.cut.bytes, emptiest))
     }
 
-    pub(crate) fn start_vacating(&mut self, zone: Zone<'_>, slab: SlabId) {
+    fn start_vacating(&mut self, zone: Zone<'_>, slab: SlabId) {
         self.vacating = Some(Vacating { slab, next: 0 });
         self.start_draining(zone, slab);
     }
