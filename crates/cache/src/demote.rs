@@ -301,12 +301,12 @@ impl Downward<'_> {
         let time = &mover.spill_allowance;
         let has_time = self.cache.flash_takes_all()
             || (time.has_any() && (is_wanted || !time.is_nearly_spent()));
-        // What does not fit there has no row to spare either.
-        let goes = ((has_time && self.cache.flash_takes(is_wanted))
-            || self.cache.has_spare(&self.cache.epochs.pin(), hash))
-            && self.cache.fits_on_flash(item);
+        let is_let_in = (has_time && self.cache.flash_takes(is_wanted))
+            || self.cache.has_spare(&self.cache.epochs.pin(), hash);
+        // What does not fit there has no row to spare either, and is counted there.
+        let goes = is_let_in && self.cache.fits_on_flash(item);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });
-        if let Some(counter) = counter.filter(|_| !goes) {
+        if let Some(counter) = counter.filter(|_| !is_let_in) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         goes.then_some(Destination::Flash)

@@ -23,6 +23,7 @@ mod deadline;
 mod expiry;
 mod info;
 mod introspection;
+mod kept;
 mod keys;
 mod ranges;
 mod scan;

@@ -146,8 +146,8 @@ impl Client {
     /// The bytes of its input that has not been executed, of what it has asked for since MULTI and
     /// of what its KEYS has found, all of which are counted from now on.
     pub fn count_kept_bytes(&mut self, input_bytes: usize) -> usize {
-        let queue_bytes = self.queue.as_mut().map_or(0, Queue::count_bytes);
-        let found_bytes = self.found.as_mut().map_or(0, Found::count_bytes);
+        let queue_bytes = self.queue.as_mut().map_or(0, |queue| queue.kept.count());
+        let found_bytes = self.found.as_mut().map_or(0, |found| found.kept.count());
         self.kept_bytes = input_bytes + queue_bytes + found_bytes;
         self.kept_bytes
     }

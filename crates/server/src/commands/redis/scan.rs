@@ -24,6 +24,7 @@ use protocol::resp::reply;
 use stdx::random::Xorshift;
 use stdx::sync::lock;
 
+use super::kept::KeptBytes;
 use super::{Again, Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task};
 use crate::live::is_allowed;
 use crate::output::{OUTPUT_BYTES_MAX, Output};
@@ -69,14 +70,12 @@ pub struct Listing {
 #[derive(Debug, Default)]
 pub struct Found {
     /// The keys as bulks, one behind the other.
-    bytes: Vec<u8>,
+    pub kept: KeptBytes,
     count: usize,
     /// Where to go on, as for SCAN.
     next: u64,
     /// How much of them has been said, when all are found.
     said: Option<usize>,
-    /// The bytes that count as kept.
-    counted_bytes: usize,
 }
 
 impl Listing {
@@ -259,7 +258,7 @@ fn find(task: &mut Task<'_, '_, '_, '_, '_>, found: &mut Found) -> Ended {
         looked >= COUNT_MAX
     })?;
     let parked = &task.context.server.parked;
-    let more_bytes = found.uncounted_bytes();
+    let more_bytes = found.kept.uncounted();
     // The last of the room is for short replies.
     let kept_bytes = task.client.kept_bytes + more_bytes;
     if more_bytes > 0 && !parked.make_room_for_kept(more_bytes + OUTPUT_BYTES_MAX, kept_bytes) {
@@ -270,23 +269,9 @@ fn find(task: &mut Task<'_, '_, '_, '_, '_>, found: &mut Found) -> Ended {
 }
 
 impl Found {
-    /// The bytes that it keeps, all of which count from now on.
-    pub fn count_bytes(&mut self) -> usize {
-        self.counted_bytes = self.bytes.capacity();
-        self.counted_bytes
-    }
-
-    /// The bytes that it keeps and that do not count yet.
-    fn uncounted_bytes(&self) -> usize {
-        self.bytes.capacity().saturating_sub(self.counted_bytes)
-    }
-
     fn push(&mut self, key: &[u8]) {
-        let bytes = &mut self.bytes;
-        if bytes.capacity() - bytes.len() < key.len() + BULK_BYTES {
-            bytes.reserve_exact((bytes.len() / 4).max(key.len() + BULK_BYTES));
-        }
-        reply::bulk(bytes, key);
+        self.kept.reserve(key.len() + BULK_BYTES);
+        reply::bulk(&mut self.kept.bytes, key);
         self.count += 1;
     }
 
@@ -296,7 +281,7 @@ impl Found {
             reply::array(out.bytes, self.count);
             0
         });
-        let rest = &self.bytes[said..];
+        let rest = &self.kept.bytes[said..];
         let part = rest.len().min(OUTPUT_BYTES_MAX);
         out.bytes.extend_from_slice(&rest[..part]);
         self.said = Some(said + part);

@@ -18,6 +18,7 @@ use std::borrow::Cow;
 
 use protocol::resp::{Command, Scan, Scanned, reply, scan};
 
+use super::kept::KeptBytes;
 use super::{
     Client, Context, Done, Ended, Entry, Lookup, ONE_OF_MANY_BYTES, OUT_OF_MEMORY, Stop, Task,
     say_error, too_large,
@@ -37,7 +38,7 @@ const WORD_BYTES: usize = 1 + 20 + 2 + 2;
 #[derive(Debug, Default)]
 pub struct Queue {
     /// The commands as arrays, one behind the other.
-    bytes: Vec<u8>,
+    pub kept: KeptBytes,
     /// How many there are.
     count: usize,
     /// Whether one was refused, so that none will be executed.
@@ -46,22 +47,9 @@ pub struct Queue {
     next: Option<usize>,
     /// How far that one has been looked at.
     scan: Scan,
-    /// The bytes that count as kept.
-    counted_bytes: usize,
 }
 
 impl Queue {
-    /// The bytes that it keeps, all of which count from now on.
-    pub fn count_bytes(&mut self) -> usize {
-        self.counted_bytes = self.bytes.capacity();
-        self.counted_bytes
-    }
-
-    /// The bytes that it keeps and that do not count yet.
-    fn uncounted_bytes(&self) -> usize {
-        self.bytes.capacity().saturating_sub(self.counted_bytes)
-    }
-
     /// How many of them are done with.
     pub fn bytes_done(&self) -> usize {
         self.next.unwrap_or(0)
@@ -79,15 +67,14 @@ impl Queue {
             return Ok(0);
         }
         let bytes: usize = command.words().map(|word| word.len() + WORD_BYTES).sum();
-        if bytes + WORD_BYTES > self.bytes.capacity() - self.bytes.len() {
-            self.bytes.reserve_exact((bytes + WORD_BYTES).max(self.bytes.len() / 4));
-        }
-        reply::array(&mut self.bytes, command.count());
+        self.kept.reserve(bytes + WORD_BYTES);
+        let kept = &mut self.kept.bytes;
+        reply::array(kept, command.count());
         for word in command.words() {
-            reply::bulk(&mut self.bytes, word);
+            reply::bulk(kept, word);
         }
         self.count += 1;
-        if self.bytes.len() > bytes_max {
+        if self.kept.bytes.len() > bytes_max {
             self.spoil();
             return Err(too_large("transaction", bytes_max).into());
         }
@@ -100,12 +87,12 @@ impl Queue {
             reply::array(out.bytes, self.count);
             0
         });
-        while next < self.bytes.len() {
+        while next < self.kept.bytes.len() {
             self.next = Some(next);
             if task.must_pause(out) {
                 return Ok(Done::Flush);
             }
-            let rest = &self.bytes[next..];
+            let rest = &self.kept.bytes[next..];
             let scanned = scan(rest, &mut self.scan, usize::MAX);
             let Scanned::Command(command, consumed) = scanned else {
                 unreachable!("the queue has whole commands");
@@ -174,7 +161,7 @@ pub(super) fn enqueue(
     // It is counted when all that has come is executed, and who is over the limit then is closed:
     // whoever can still be told is. So there has to be room for one more of its size, the first
     // part of which is kept before anybody looks at it.
-    let more_bytes = queue.uncounted_bytes() + bytes;
+    let more_bytes = queue.kept.uncounted() + bytes;
     let kept_bytes = client.kept_bytes + more_bytes;
     if !context.server.parked.make_room_for_kept(more_bytes, kept_bytes) {
         queue.spoil();
