@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use compressed::ZoneStats;
 use policy::split::{self, HOT_SHARE_MIN, STEP_SHARE, Step, Window};
 
-use crate::admit::Remembered;
-use crate::below::Below;
 use crate::cache::Cache;
+use crate::compressed_admission::GhostFilter;
+use crate::compressed_tier::CompressedTier;
 use crate::demote::below_spare_slabs;
 
 /// Mutations in a window: this many, and at least one for so many hot items.
@@ -170,31 +170,31 @@ struct Counts {
 impl Cache {
     /// Looks whether a window is over, and if so moves the split. Returns how many slabs the
     /// compressed zone shall have.
-    pub(crate) fn adapt(&self, below: &Below, adaptation: &mut Adaptation) -> usize {
+    pub(crate) fn adapt(&self, compressed: &CompressedTier, adaptation: &mut Adaptation) -> usize {
         let mutations = self.sequence.load(Ordering::Relaxed);
         let slabs = self.arena.limit_slabs();
         if mutations >= adaptation.window_ends {
             let hot_items = self.hot_items();
             let window = WINDOW_MUTATIONS_MIN.max(hot_items / WINDOW_ITEMS);
             adaptation.window_ends = mutations + window;
-            let counts = self.counts(below);
-            let zone = below.zone.stats();
-            let is_full = below.zone.has_its_budget();
-            let window = self.window(below, adaptation, counts, &zone, is_full);
-            let step = below.rule.decide(&window);
+            let counts = self.counts(compressed);
+            let zone = compressed.zone.stats();
+            let is_full = compressed.zone.has_its_budget();
+            let window = self.window(compressed, adaptation, counts, &zone, is_full);
+            let step = compressed.rule.decide(&window);
             adaptation.before = counts;
             adaptation.share = split::after(step, adaptation.share);
             let items = zone.items as f64;
             let moved = items * STEP_SHARE / adaptation.share.max(STEP_SHARE);
-            below.ghosts.live_for(moved as u64);
-            let steps = &below.counters.steps[usize::from(step == Step::Grow)];
+            compressed.ghosts.live_for(moved as u64);
+            let steps = &compressed.counters.steps[usize::from(step == Step::Grow)];
             steps.fetch_add(u64::from(step != Step::Stay), Ordering::Relaxed);
         }
         let share_slabs = (slabs as f64 * adaptation.share) as usize;
         // It pays for what it takes of the heap, which lies beside the limit, with slabs. The hot
         // zone has these then.
-        let remembered_bytes = self.remembered.as_ref().map_or(0, Remembered::memory_bytes);
-        let heap_bytes = below.heap_bytes() + remembered_bytes;
+        let remembered_bytes = self.remembered.as_ref().map_or(0, GhostFilter::memory_bytes);
+        let heap_bytes = compressed.heap_bytes() + remembered_bytes;
         let heap_slabs = heap_bytes.div_ceil(self.arena.slab_bytes());
         // The index grows with what is on flash, and leaves the hot zone what it has to keep. By
         // bytes, since how many slabs have some of them is another number after each restart.
@@ -210,21 +210,21 @@ impl Cache {
         self.index.stats().items.saturating_sub(self.flash_items())
     }
 
-    fn counts(&self, below: &Below) -> Counts {
+    fn counts(&self, compressed: &CompressedTier) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
-            hot_hits: read(&below.counters.hot_hits),
-            compressed_hits: read(&below.counters.hits),
-            ghost_hits: below.ghosts.hits_by_end(),
-            evicted: below.zone.stats().evicted,
-            read_us: read(&below.counters.read_us),
+            hot_hits: read(&compressed.counters.hot_hits),
+            compressed_hits: read(&compressed.counters.hits),
+            ghost_hits: compressed.ghosts.hits_by_end(),
+            evicted: compressed.zone.stats().evicted,
+            read_us: read(&compressed.counters.read_us),
             now_us: self.clock.monotonic_us(),
         }
     }
 
     fn window(
         &self,
-        below: &Below,
+        compressed: &CompressedTier,
         adaptation: &Adaptation,
         now: Counts,
         zone: &ZoneStats,
@@ -240,7 +240,7 @@ impl Cache {
             // What goes while the zone does not even have its budget says nothing.
             evicted: if is_full { now.evicted - before.evicted } else { 0 },
             work_us: now.read_us - before.read_us,
-            elapsed_us: now.now_us.saturating_sub(before.now_us) * below.serving_threads,
+            elapsed_us: now.now_us.saturating_sub(before.now_us) * compressed.serving_threads,
             hot_share: 1.0 - adaptation.share,
             hot_items: self.hot_items(),
             hot_density: self.hot_density(zone),
@@ -295,13 +295,13 @@ mod tests {
     fn the_time_of_a_window_is_that_of_all_threads_that_serve() {
         let builder = Cache::builder().memory_bytes(64 << 20).compress(true).threads(16);
         let cache = builder.build().expect("a small cache");
-        let below = cache.below.as_ref().expect("it has a zone");
+        let compressed = cache.compressed.as_ref().expect("it has a zone");
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-        assert_eq!(below.serving_threads, processors.min(16));
+        assert_eq!(compressed.serving_threads, processors.min(16));
         let now = Counts { now_us: 1000, read_us: 10, ..Counts::default() };
         let zone = ZoneStats::default();
-        let window = cache.window(below, &Adaptation::default(), now, &zone, false);
-        assert_eq!((window.work_us, window.elapsed_us), (10, 1000 * below.serving_threads));
+        let window = cache.window(compressed, &Adaptation::default(), now, &zone, false);
+        assert_eq!((window.work_us, window.elapsed_us), (10, 1000 * compressed.serving_threads));
     }
 
     #[test]

@@ -12,7 +12,8 @@ use hot::mark::{FETCHED, SENT, STALE};
 use index::Hash;
 use policy::clock::RECENT;
 
-use crate::below::Raised;
+use crate::compressed_tier::Promoted;
+use crate::pending_reads::OnReadFailure;
 use crate::places::{Fate, Found};
 use crate::session::Session;
 use crate::store::{Draft, Entered};
@@ -20,7 +21,6 @@ use crate::types::{
     Arithmetic, Condition, Counted, Expiry, Refusal, Remove, Removed, Side, Store, Stored,
     expiry_of,
 };
-use crate::wanted::Unread;
 
 /// The most digits of a number in 64 bits.
 const DIGITS_MAX: usize = 20;
@@ -84,7 +84,7 @@ impl<'c> Session<'c> {
                 let (expiry, sequence) = (expiry_of(found.item), found.item.sequence());
                 return Ok(Some(Seen { found, expiry, sequence, flushes }));
             }
-            if self.raise(key, hash, Unread::Goes)? == Raised::Nowhere {
+            if self.promote(key, hash, OnReadFailure::Goes)? == Promoted::Nowhere {
                 return Ok(None);
             }
         }
@@ -432,11 +432,11 @@ impl<'c> Session<'c> {
                 if remove.compare_cas.is_some() {
                     return (Fate::Keep, None);
                 }
-                let was_below = self.forget_below(key, hash);
+                let was_compressed = self.forget_compressed(key, hash);
                 let was_on_flash = present.flash.is_some_and(|place| {
                     !self.cache.is_flushed_on_flash(place, key) && self.cache.is_flash_purged()
                 });
-                let is_removed = was_below || was_on_flash;
+                let is_removed = was_compressed || was_on_flash;
                 let removed = if is_removed { Removed::Removed } else { Removed::NotFound };
                 let fate = if present.flash.is_some() { Fate::Remove } else { Fate::Keep };
                 return (fate, Some(removed));
@@ -528,7 +528,7 @@ mod tests {
 
     /// A cache with some items that expire at `NOW + 100` in its compressed zone, and the key of
     /// one of those.
-    fn with_an_item_below() -> (Cache, Arc<ManualClock>, Vec<u8>) {
+    fn with_a_compressed_item() -> (Cache, Arc<ManualClock>, Vec<u8>) {
         let clock = Arc::new(ManualClock::new(NOW));
         let builder = Cache::builder().memory_bytes(8 << 20).compress(true).clock(clock.clone());
         let cache = builder.build().expect("a small cache");
@@ -541,24 +541,24 @@ mod tests {
                 while cache.maintain() {}
             }
         }
-        let is_below = |key: &Vec<u8>| cache.session().is_below(key, cache.hash(key));
-        let found = (0..20_000).map(key).find(is_below).expect("most of them are below");
+        let is_compressed = |key: &Vec<u8>| cache.session().is_compressed(key, cache.hash(key));
+        let found = (0..20_000).map(key).find(is_compressed).expect("most of them are below");
         (cache, clock, found)
     }
 
     #[test]
     fn a_removal_by_unique_decides_nothing_about_an_item_that_moved_down_since() {
-        let (cache, _, key) = with_an_item_below();
+        let (cache, _, key) = with_a_compressed_item();
         let (session, hash) = (cache.session(), cache.hash(&key));
         let other = Remove { compare_cas: Some(1 << 60), ..Remove::default() };
         assert_eq!(session.remove_where_it_is(&key, hash, &other), None);
-        assert!(session.is_below(&key, hash));
+        assert!(session.is_compressed(&key, hash));
         assert_eq!(session.remove(&key, hash, &other), Ok(Removed::Exists));
     }
 
     #[test]
     fn what_has_expired_below_is_not_found_by_a_removal() {
-        let (cache, clock, key) = with_an_item_below();
+        let (cache, clock, key) = with_a_compressed_item();
         clock.advance(200);
         let remove = |key: &[u8]| cache.session().remove(key, cache.hash(key), &Remove::default());
         assert_eq!(remove(&key), Ok(Removed::NotFound));
@@ -644,15 +644,15 @@ mod tests {
     /// It could be read for ever, and every change of it was refused as too large, however short.
     #[test]
     fn what_is_below_and_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
-        let (mut cache, _, key) = with_an_item_below();
+        let (mut cache, _, key) = with_a_compressed_item();
         cache.item_bytes_max = 400;
-        let is_below = |key: &[u8]| cache.session().is_below(key, cache.hash(key));
-        assert!(cache.get(&key).is_some() && is_below(&key), "who only reads it gets it");
+        let is_compressed = |key: &[u8]| cache.session().is_compressed(key, cache.hash(key));
+        assert!(cache.get(&key).is_some() && is_compressed(&key), "who only reads it gets it");
         let put = |value: &[u8]| {
             cache.put(&key, value, Attributes::default(), Condition::Unique(1 << 60))
         };
         assert_eq!(put(b"v"), Ok(Stored::NotFound));
-        assert!(cache.get(&key).is_none() && !is_below(&key));
+        assert!(cache.get(&key).is_none() && !is_compressed(&key));
         let short = cache.put(&key, b"v", Attributes::default(), Condition::Absent);
         assert!(matches!(short, Ok(Stored::Stored { .. })), "{short:?}");
     }

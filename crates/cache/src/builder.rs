@@ -24,13 +24,13 @@ use policy::split::Rule;
 use stdx::CachePadded;
 use stdx::units::{GIB, KIB, MIB};
 
-use crate::admit::Remembered;
-use crate::below::Below;
 use crate::cache::{Cache, Moment, hash_with};
-use crate::demote::spare_slabs;
-use crate::entrance::Entrance;
-use crate::fetches::Fetches;
+use crate::compressed_admission::GhostFilter;
+use crate::compressed_tier::CompressedTier;
+use crate::demote::reserve_slabs;
+use crate::flash_admission::FlashAdmission;
 use crate::flash_fit::{FlashFit, FlashMisfit, segment_bytes};
+use crate::flash_reads::FlashReads;
 use crate::flash_tier::FlashTier;
 use crate::maintain::Chores;
 use crate::measure::Measure;
@@ -362,16 +362,17 @@ impl Builder {
             let hash = move |key: &[u8]| hash_with(&hasher, key).0;
             Zone::new(arena, epochs, space, Settings::new(Box::new(hash), 0))
         });
-        let below = zone.flatten();
-        let below = below.map(|zone| Box::new(Below::new(zone, self.split, self.threads)));
-        let has_tier = below.is_some() || tier.is_some();
-        let remembered = has_tier.then(|| Remembered::new(self.memory_bytes));
+        let compressed = zone.flatten();
+        let compressed =
+            compressed.map(|zone| Box::new(CompressedTier::new(zone, self.split, self.threads)));
+        let has_tier = compressed.is_some() || tier.is_some();
+        let remembered = has_tier.then(|| GhostFilter::new(self.memory_bytes));
         let reached = tier.as_ref().map(|tier| tier.flash.reached());
         let (sequence, chores) = self.beginning(reached, clock.unix_ms());
         let cache = Cache {
             index,
             hot,
-            below,
+            compressed,
             flash: tier.map(Box::new),
             tier_bytes,
             remembered,
@@ -419,10 +420,10 @@ impl Builder {
             Some(factor) => SizeClasses::new(chunk_min, factor, slab_bytes, item_max, side),
             None => SizeClasses::for_slabs(chunk_min, hot_slabs, slab_bytes, item_max, side),
         };
-        let spare_slabs = if compresses { spare_slabs } else { |_| 1 };
+        let reserve_slabs = if compresses { reserve_slabs } else { |_| 1 };
         let (arena, epochs) = (Arc::clone(arena), Arc::clone(epochs));
         let (layout, unit_us) = (self.layout, self.cost_unit_us);
-        let hot = Hot::new(arena, epochs, sizes, layout, policy, unit_us, spare_slabs)
+        let hot = Hot::new(arena, epochs, sizes, layout, policy, unit_us, reserve_slabs)
             .with_magazines(self.threads, self.parked_share);
         match &self.repartition {
             Some(repartition) => {
@@ -480,7 +481,7 @@ impl Builder {
         let open = |settings| open_flash(settings, self.memory_bytes, self.index, now);
         let tier = self.flash.as_ref().map(open).transpose()?;
         let remembered_bytes =
-            if self.compress { 0 } else { Remembered::bytes_for(self.memory_bytes) };
+            if self.compress { 0 } else { GhostFilter::bytes_for(self.memory_bytes) };
         let taken_bytes = |tier: &FlashTier| tier.memory_bytes_max() + remembered_bytes;
         let tier_bytes = tier.as_ref().map_or(0, taken_bytes);
         Ok((tier, tier_bytes))
@@ -545,10 +546,10 @@ fn open_flash(
     let flash =
         if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
     let (flash, device) = (flash.map_err(BuildError::Flash)?, Arc::clone(&settings.device));
-    let entrance = Entrance::new(settings.write_limit, flash.stats().segment_bytes);
+    let entrance = FlashAdmission::new(settings.write_limit, flash.stats().segment_bytes);
     let (method, threads) = (settings.reads_by, settings.threads);
     let memory = (memory_bytes, memory_bytes.saturating_mul(GROWTH_MAX));
-    let fetches = Fetches::new(device, method, threads, memory, segment_bytes);
+    let fetches = FlashReads::new(device, method, threads, memory, segment_bytes);
     Ok(FlashTier::new(flash, fetches, entrance))
 }
 
@@ -743,7 +744,7 @@ mod tests {
             let builder = Cache::builder().memory_bytes(memory_bytes).compress(false);
             let cache = builder.flash(flash).build().expect("a small cache");
             let tier = cache.flash.as_ref().map_or(0, |tier| tier.memory_bytes_max());
-            let remembered = cache.remembered.as_ref().map_or(0, Remembered::memory_bytes);
+            let remembered = cache.remembered.as_ref().map_or(0, GhostFilter::memory_bytes);
             assert!(remembered > 0);
             let arena_bytes = cache.arena.limit_slabs() * cache.arena.slab_bytes();
             let bytes = arena_bytes + tier + remembered;

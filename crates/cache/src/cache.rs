@@ -10,9 +10,9 @@ use io::Clock;
 use memory::{Arena, ArenaTables, Epochs};
 use stdx::CachePadded;
 
-use crate::admit::Remembered;
-use crate::below::Below;
 use crate::builder::Builder;
+use crate::compressed_admission::GhostFilter;
+use crate::compressed_tier::CompressedTier;
 use crate::flash_tier::FlashTier;
 use crate::flush::Flush;
 use crate::maintain::Chores;
@@ -28,7 +28,7 @@ pub struct Cache {
     pub(crate) index: Index,
     pub(crate) hot: Hot,
     /// The compressed zone, if there is one.
-    pub(crate) below: Option<Box<Below>>,
+    pub(crate) compressed: Option<Box<CompressedTier>>,
     /// The flash tier, if there is one.
     pub(crate) flash: Option<Box<FlashTier>>,
     /// Of the memory limit, what the flash tier has on the heap, and without a compressed zone what
@@ -36,7 +36,7 @@ pub struct Cache {
     pub(crate) tier_bytes: usize,
     /// What left the hot zone a moment ago without moving down, or came up; if there is a tier
     /// below.
-    pub(crate) remembered: Option<Remembered>,
+    pub(crate) remembered: Option<GhostFilter>,
     pub(crate) tables: Arc<ArenaTables>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) epochs: Arc<Epochs>,

@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use compressed::{Leaving, Record, Refused, Writer};
 use hot::mark::{FETCHED, TOKENS};
-use hot::{Draft, ItemRef, Links, Unlinked};
+use hot::{CacheHooks, Draft, ItemRef, Unlinked};
 use index::Hash;
 use memory::{ClassId, Guard, Place};
 use policy::cost::Cost;
 
 use crate::adapt::{Adaptation, BUDGET_SLABS_MIN};
-use crate::admit::{Left, Lottery};
-use crate::allowance::{Allowance, Contention, TIMED_SHARE, Timing};
-use crate::below::Below;
 use crate::cache::Cache;
+use crate::compressed_admission::{AdmissionSampler, Left};
+use crate::compressed_tier::CompressedTier;
+use crate::cpu_budget::{Allowance, Contention, TIMED_SHARE, Timing};
 use crate::expire::Part;
 use crate::snapshot::Snapshot;
-use crate::spill::{Haste, Spilled};
-use crate::turn::Turn;
-use crate::types::{Evicted, expiry_below};
+use crate::spill::{Spilled, Urgency};
+use crate::time_slice::TimeSlice;
+use crate::types::{Evicted, row_expiry};
 
 /// What moving items down may take in the beginning beyond its share, so that the compressed zone
 /// is soon filled: so many microseconds for each byte of the memory.
@@ -46,10 +46,10 @@ pub(crate) struct Mover {
     contention: Contention,
     pub(crate) adaptation: Adaptation,
     expiry: Part,
-    lottery: Lottery,
+    lottery: AdmissionSampler,
     /// While items are restored, what leaves the hot zone moves down however long it takes.
     pub(crate) is_hurried: bool,
-    pub(crate) turn: Turn,
+    pub(crate) turn: TimeSlice,
 }
 
 impl Mover {
@@ -103,19 +103,19 @@ impl std::fmt::Debug for Mover {
 /// The cache as the hot zone sees it in the background: what leaves goes below.
 pub(crate) struct Downward<'c> {
     cache: &'c Cache,
-    below: Option<&'c Below>,
+    compressed: Option<&'c CompressedTier>,
     mover: RefCell<&'c mut Mover>,
 }
 
 impl<'c> Downward<'c> {
     pub(crate) fn new(cache: &'c Cache, mover: &'c mut Mover) -> Self {
-        Self { cache, below: cache.below.as_deref(), mover: RefCell::new(mover) }
+        Self { cache, compressed: cache.compressed.as_deref(), mover: RefCell::new(mover) }
     }
 }
 
-impl Links for Downward<'_> {
+impl CacheHooks for Downward<'_> {
     fn now(&self) -> u32 {
-        Links::now(self.cache)
+        CacheHooks::now(self.cache)
     }
 
     fn may_evict(&self) -> bool {
@@ -127,19 +127,19 @@ impl Links for Downward<'_> {
     }
 
     fn age(&self, item: ItemRef<'_>) -> u64 {
-        Links::age(self.cache, item)
+        CacheHooks::age(self.cache, item)
     }
 
     fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>) {
         let hash = self.cache.hash(item.key());
         self.cache.index.prefetch(guard, hash);
-        if let Some(below) = self.below {
-            below.zone.prefetch(hash.0);
+        if let Some(compressed) = self.compressed {
+            compressed.zone.prefetch(hash.0);
         }
     }
 
     fn is_gone(&self, item: ItemRef<'_>) -> bool {
-        Links::is_gone(self.cache, item)
+        CacheHooks::is_gone(self.cache, item)
     }
 
     fn evicted(&self, item: ItemRef<'_>, class: ClassId) {
@@ -159,7 +159,7 @@ impl Links for Downward<'_> {
     }
 
     fn may_move(&self) -> bool {
-        Links::may_move(self.cache)
+        CacheHooks::may_move(self.cache)
     }
 
     fn relocate(
@@ -169,7 +169,7 @@ impl Links for Downward<'_> {
         place: Place,
         copy: Draft<'_>,
     ) -> bool {
-        Links::relocate(self.cache, guard, item, place, copy)
+        CacheHooks::relocate(self.cache, guard, item, place, copy)
     }
 
     fn copy(&self, item: ItemRef<'_>, place: Place) -> bool {
@@ -228,7 +228,7 @@ impl Links for Downward<'_> {
                 return false;
             }
             let is_straight = cache.is_straight_to_flash();
-            let haste = if is_straight { Haste::Behind } else { Haste::Usual };
+            let haste = if is_straight { Urgency::Behind } else { Urgency::Usual };
             let from = (copied.hash, copied.place);
             let spilled = cache.spill_hot(None, &record, from, haste, is_same);
             if spilled == Spilled::Purging {
@@ -237,12 +237,17 @@ impl Links for Downward<'_> {
             spilled == Spilled::There
         };
         let waited_before_us = turn.waited_us();
-        let (moved, spent_us, allowance) = match (self.below, copied.to) {
-            (Some(below), Destination::Compressed) => {
-                let mut rest = || cache.rest_background(turn);
-                let moved = self.demote_below(below, writer, &record, copied, &mut rest);
+        let (moved, spent_us, allowance) = match (self.compressed, copied.to) {
+            (Some(compressed), Destination::Compressed) => {
+                let mut rest = || cache.yield_background(turn);
+                let moved =
+                    self.demote_to_compressed(compressed, writer, &record, copied, &mut rest);
                 // What the zone has no room for may find it there.
-                (moved.unwrap_or_else(|_| to_flash()), Some(&below.counters.demote_us), allowance)
+                (
+                    moved.unwrap_or_else(|_| to_flash()),
+                    Some(&compressed.counters.demote_us),
+                    allowance,
+                )
             }
             _ => {
                 let spill_us = cache.flash.as_ref().map(|tier| &tier.counters.spill_us);
@@ -282,17 +287,17 @@ impl Downward<'_> {
         let (mut left, mut counter) = (Left::Otherwise, None);
         // Where stores lend a hand, compressing would cost more items than it makes room for.
         let is_straight = self.cache.is_straight_to_flash();
-        if let Some(below) = self.below.filter(|_| !is_straight) {
-            let bar = self.bars(below, mover, is_wanted, item.cost());
-            let is_refused = item.value_bytes() > below.zone.value_bytes_max()
-                || self.cache.is_flushed_below(item.key())
+        if let Some(compressed) = self.compressed.filter(|_| !is_straight) {
+            let bar = self.bars(compressed, mover, is_wanted, item.cost());
+            let is_refused = item.value_bytes() > compressed.zone.value_bytes_max()
+                || self.cache.is_compressed_flushed(item.key())
                 || self.cache.hot.has_quota(item.key());
             if bar.is_none() && !is_refused {
                 return Some(Destination::Compressed);
             }
             match bar {
                 Some((barred, why)) => (counter, left) = (Some(barred), why),
-                None => _ = below.counters.refused.fetch_add(1, Ordering::Relaxed),
+                None => _ = compressed.counters.refused.fetch_add(1, Ordering::Relaxed),
             }
         }
         // What the background had no time for, stores would have to do. The last of its time is for
@@ -314,26 +319,26 @@ impl Downward<'_> {
 
     /// Moves what was copied to the compressed zone. Returns whether it is there; not if the item
     /// has changed.
-    fn demote_below(
+    fn demote_to_compressed(
         &self,
-        below: &Below,
+        compressed: &CompressedTier,
         writer: &mut Option<Writer<'static>>,
         record: &Record<'_>,
         copied: &Copied,
         rest: compressed::Rest<'_>,
     ) -> Result<bool, Refused> {
         let cache = self.cache;
-        let idle = writer.take().unwrap_or_else(|| Writer::new(&below.zone));
-        let mut leave = cache.leave(below);
+        let idle = writer.take().unwrap_or_else(|| Writer::new(&compressed.zone));
+        let mut leave = cache.leave(compressed);
         let mut active = idle.with_sink(&mut leave).with_rest(rest);
         let Copied { hash, accesses, place, .. } = *copied;
         let mut moved = false;
         let mut insert = || {
-            below.zone.insert(hash.0, record, cache.now(), &mut active, |guard, newcomer| {
+            compressed.zone.insert(hash.0, record, cache.now(), &mut active, |guard, newcomer| {
                 moved = cache.retire_if(guard, hash, place, |item| {
                     // What moved down while its prefix is flushed would be taken with the rest.
-                    let is_same =
-                        copied.snapshot.is_same(cache, item) && !cache.is_flushed_below(item.key());
+                    let is_same = copied.snapshot.is_same(cache, item)
+                        && !cache.is_compressed_flushed(item.key());
                     if is_same {
                         newcomer.was_accessed(accesses);
                         newcomer.reveal();
@@ -350,7 +355,7 @@ impl Downward<'_> {
             outcome => outcome,
         };
         *writer = Some(active.without_sink());
-        let counters = &below.counters;
+        let counters = &compressed.counters;
         let counter = match outcome {
             Ok(()) if moved => &counters.demoted,
             Ok(()) => &counters.changed,
@@ -366,19 +371,19 @@ impl Downward<'_> {
     /// Returns who counts it, and as what the item is remembered.
     fn bars<'b>(
         &self,
-        below: &'b Below,
+        compressed: &'b CompressedTier,
         mover: &mut Mover,
         is_wanted: bool,
         cost: Cost,
     ) -> Option<(&'b AtomicU64, Left)> {
-        let counters = &below.counters;
+        let counters = &compressed.counters;
         if mover.is_hurried {
             return None;
         }
         if !mover.allowance.has_any() || (mover.allowance.is_low() && !is_wanted) {
             return Some((&counters.throttled, Left::Otherwise));
         }
-        let zone = &below.zone;
+        let zone = &compressed.zone;
         let (stays, left) = if zone.budget_slabs() <= BUDGET_SLABS_MIN {
             (!mover.lottery.draw_seldom(cost), Left::Otherwise)
         } else {
@@ -395,28 +400,32 @@ pub(crate) fn below_spare_slabs(slabs: usize) -> usize {
 }
 
 /// The same with the one for the index.
-pub(crate) fn spare_slabs(slabs: usize) -> usize {
+pub(crate) fn reserve_slabs(slabs: usize) -> usize {
     1 + below_spare_slabs(slabs)
 }
 
 impl Cache {
     /// Does the zone's own work. Returns whether there is more to do at once.
-    pub(crate) fn maintain_below(&self, below: &Below, mover: &mut Mover) -> bool {
-        let mut budget_slabs = self.adapt(below, &mut mover.adaptation);
+    pub(crate) fn maintain_compressed(
+        &self,
+        compressed: &CompressedTier,
+        mover: &mut Mover,
+    ) -> bool {
+        let mut budget_slabs = self.adapt(compressed, &mut mover.adaptation);
         if mover.is_hurried {
             // A table that grows is there twice for a moment, for which nothing has to go.
-            budget_slabs = budget_slabs.max(below.zone.budget_slabs());
+            budget_slabs = budget_slabs.max(compressed.zone.budget_slabs());
         }
-        below.zone.set_budget_slabs(budget_slabs);
+        compressed.zone.set_budget_slabs(budget_slabs);
         if let Some(remembered) = &self.remembered {
             mover.lottery.learn(remembered);
         }
-        let idle = mover.writer.take().unwrap_or_else(|| Writer::new(&below.zone));
-        let mut leave = self.leave(below);
-        let mut rest = || self.rest_background(&mut mover.turn);
+        let idle = mover.writer.take().unwrap_or_else(|| Writer::new(&compressed.zone));
+        let mut leave = self.leave(compressed);
+        let mut rest = || self.yield_background(&mut mover.turn);
         let mut active = idle.with_sink(&mut leave).with_rest(&mut rest);
-        let more = below.zone.maintain(self.now(), &mut active);
-        self.sweep_expired_below(below, &mut mover.expiry, &mut active);
+        let more = compressed.zone.maintain(self.now(), &mut active);
+        self.sweep_expired_compressed(compressed, &mut mover.expiry, &mut active);
         mover.writer = Some(active.without_sink());
         more
     }
@@ -424,7 +433,7 @@ impl Cache {
     /// What the background does between the pieces of the zone's work: it sees to it that the next
     /// one, which is done pinned and under a lock, need not wait for the device of the flash tier,
     /// and lets others have the core.
-    fn rest_background(&self, turn: &mut Turn) {
+    fn yield_background(&self, turn: &mut TimeSlice) {
         self.make_ready_to_stage();
         turn.end_if_long(&*self.clock);
     }
@@ -433,10 +442,10 @@ impl Cache {
     /// leaves the cache.
     fn leave<'c>(
         &'c self,
-        below: &'c Below,
+        compressed: &'c CompressedTier,
     ) -> impl FnMut(&Guard<'_>, &Record<'_>, &Leaving<'_, '_>) + Send + 'c {
         move |guard, record, leaving| {
-            if self.leave_one(below, guard, record, || leaving.is_alive()) {
+            if self.leave_one(compressed, guard, record, || leaving.is_alive()) {
                 leaving.bury();
             }
         }
@@ -446,13 +455,13 @@ impl Cache {
     /// Returns whether it is on flash now.
     fn leave_one(
         &self,
-        below: &Below,
+        compressed: &CompressedTier,
         guard: &Guard<'_>,
         record: &Record<'_>,
         is_alive: impl Fn() -> bool,
     ) -> bool {
-        let counters = &below.counters;
-        if self.is_flushed_below(record.key) {
+        let counters = &compressed.counters;
+        if self.is_compressed_flushed(record.key) {
             counters.flushed.fetch_add(1, Ordering::Relaxed);
             return false;
         }
@@ -461,7 +470,7 @@ impl Cache {
             || (self.takes_on_flash(&record.fields, false)
                 && self.spill(guard, record, hash, &is_alive) == Spilled::There);
         if is_there {
-            below.ghosts.add(hash.0, true);
+            compressed.ghosts.add(hash.0, true);
             counters.spilled.fetch_add(1, Ordering::Relaxed);
             return true;
         }
@@ -473,7 +482,7 @@ impl Cache {
         if !is_alive() {
             return false;
         }
-        below.ghosts.add(hash.0, false);
+        compressed.ghosts.add(hash.0, false);
         counters.left.fetch_add(1, Ordering::Relaxed);
         self.remember(hash, Left::Evicted);
         let watching = self.observer.as_deref().filter(|observer| observer.is_watching());
@@ -481,7 +490,7 @@ impl Cache {
             observer.evicted(&Evicted {
                 key: record.key,
                 value_bytes: record.value.len(),
-                expiry: expiry_below(&record.fields),
+                expiry: row_expiry(&record.fields),
                 fetched: record.fields.mark & FETCHED != 0,
                 idle_seconds: 0,
                 class: 0,
@@ -491,12 +500,12 @@ impl Cache {
     }
 
     /// How many slabs the hot zone should give up for the tier below.
-    pub(crate) fn slabs_wanted_below(&self) -> usize {
-        let Some(below) = &self.below else {
+    pub(crate) fn slabs_wanted_by_compressed(&self) -> usize {
+        let Some(compressed) = &self.compressed else {
             return 0;
         };
-        let spare = spare_slabs(self.arena.limit_slabs());
-        let missing = below.zone.budget_slabs().saturating_sub(below.zone.slabs());
+        let spare = reserve_slabs(self.arena.limit_slabs());
+        let missing = compressed.zone.budget_slabs().saturating_sub(compressed.zone.slabs());
         missing.min(spare.saturating_sub(self.arena.free_slabs()))
     }
 }
@@ -592,10 +601,10 @@ mod tests {
     fn what_the_zone_lets_go_is_evicted_only_if_it_is_there_to_the_end() {
         let builder = Cache::builder().memory_bytes(8 << 20).compress(true);
         let cache = builder.build().expect("a small cache");
-        let below = cache.below.as_deref().expect("it has a zone");
+        let compressed = cache.compressed.as_deref().expect("it has a zone");
         let leave = |key: &[u8], is_alive| {
             let record = Record { key, value: b"v", fields: compressed::Fields::default() };
-            assert!(!cache.leave_one(below, &cache.epochs.pin(), &record, || is_alive));
+            assert!(!cache.leave_one(compressed, &cache.epochs.pin(), &record, || is_alive));
             let stats = cache.stats();
             (stats.evicted, stats.expired, cache.remembers(cache.hash(key)))
         };

@@ -20,7 +20,7 @@ const CHUNKS_PER_LEAF: usize = 64;
 pub struct DumpCursor {
     stage: Stage,
     hot: Cursor,
-    below: compressed::Cursor,
+    compressed: compressed::Cursor,
     flash: ::flash::Walk,
 }
 
@@ -50,8 +50,8 @@ impl DumpCursor {
                 Some(Self { hot: Cursor::at(slab, chunk), ..Self::default() })
             }
             STAGE_BELOW if place.leading_zeros() >= HASH_BITS_LOST => {
-                let below = compressed::Cursor::at(place << HASH_BITS_LOST);
-                Some(Self { stage: Stage::Below, below, ..Self::default() })
+                let compressed = compressed::Cursor::at(place << HASH_BITS_LOST);
+                Some(Self { stage: Stage::Compressed, compressed, ..Self::default() })
             }
             // Open units have no places among segments.
             STAGE_FLASH if place == 0 => Some(Self { stage: Stage::Flash, ..Self::default() }),
@@ -73,7 +73,9 @@ impl DumpCursor {
                 let place = u64::from(slab) << CHUNK_BITS | u64::from(chunk);
                 place << STAGE_BITS | STAGE_HOT
             }
-            Stage::Below => self.below.hash() >> HASH_BITS_LOST << STAGE_BITS | STAGE_BELOW,
+            Stage::Compressed => {
+                self.compressed.hash() >> HASH_BITS_LOST << STAGE_BITS | STAGE_BELOW
+            }
             Stage::Flash => {
                 let place = self.flash.place();
                 let place = place.map_or(0, |(segment, item)| {
@@ -95,7 +97,7 @@ impl DumpCursor {
 enum Stage {
     #[default]
     Hot,
-    Below,
+    Compressed,
     Flash,
 }
 
@@ -127,10 +129,10 @@ impl Session<'_> {
         visit: impl FnMut(&Item<'_>),
     ) -> Dumped {
         let (more, next) = match cursor.stage {
-            Stage::Hot => (self.dump_hot(&mut cursor.hot, chunks_max, visit), Stage::Below),
-            Stage::Below => {
+            Stage::Hot => (self.dump_hot(&mut cursor.hot, chunks_max, visit), Stage::Compressed),
+            Stage::Compressed => {
                 let leaves_max = (chunks_max / CHUNKS_PER_LEAF).max(1);
-                (self.dump_below(&mut cursor.below, leaves_max, visit), Stage::Flash)
+                (self.dump_compressed(&mut cursor.compressed, leaves_max, visit), Stage::Flash)
             }
             Stage::Flash => return self.dump_flash(&mut cursor.flash, visit),
         };

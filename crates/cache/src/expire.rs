@@ -4,10 +4,10 @@
 use compressed::Writer;
 use hot::expire::Sweep;
 
-use crate::allowance::Allowance;
-use crate::below::Below;
 use crate::cache::Cache;
-use crate::turn::Turn;
+use crate::compressed_tier::CompressedTier;
+use crate::cpu_budget::Allowance;
+use crate::time_slice::TimeSlice;
 
 /// A sweep goes on no sooner than so long after its last part,
 const PAUSE_US: u64 = 20_000;
@@ -41,7 +41,7 @@ pub(crate) struct HotSweep {
 impl Cache {
     /// Takes what is expired from the hot zone, from when that is nearly full. Returns whether so
     /// much of it is found that nothing else need go at this moment.
-    pub(crate) fn sweep_expired(&self, expiry: &mut HotSweep, turn: &mut Turn) -> bool {
+    pub(crate) fn sweep_expired(&self, expiry: &mut HotSweep, turn: &mut TimeSlice) -> bool {
         let HotSweep { sweep, part } = expiry;
         if !self.hot.is_nearly_full() {
             return false;
@@ -52,7 +52,7 @@ impl Cache {
 
     /// Goes on with the sweep for as long as that is worth it, but no longer than a part. Returns
     /// whether it was until then.
-    fn sweep_for_room(&self, sweep: &mut Sweep, turn: &mut Turn) -> bool {
+    fn sweep_for_room(&self, sweep: &mut Sweep, turn: &mut TimeSlice) -> bool {
         let before = sweep.found();
         let taken = |sweep: &Sweep| sweep.found().taken - before.taken;
         let is_worth_it = |sweep: &Sweep| {
@@ -69,14 +69,14 @@ impl Cache {
     }
 
     /// Takes what is expired from the compressed zone, while that is as good as full.
-    pub(crate) fn sweep_expired_below(
+    pub(crate) fn sweep_expired_compressed(
         &self,
-        below: &Below,
+        compressed: &CompressedTier,
         part: &mut Part,
         writer: &mut Writer<'_>,
     ) {
         self.sweep_part(part, || {
-            let zone = &below.zone;
+            let zone = &compressed.zone;
             zone.wants_expired() && zone.sweep_expired(LEAVES_A_STEP, self.now(), writer)
         });
     }

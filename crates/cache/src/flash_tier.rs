@@ -11,7 +11,7 @@
 //! says *perhaps*. What follows:
 //!
 //! - A word for flash may stand beside one for a hot item of the same key, or be there while the
-//!   item is in the compressed zone: then what it leads to is spare ([`mod@crate::spare`]).
+//!   item is in the compressed zone: then what it leads to is spare ([`mod@crate::spare_rows`]).
 //! - In a bucket there is one word for flash with the same bits of the hash at most. An item that
 //!   comes in takes the place of one that cannot be told from it, and a store, or a removal, of a
 //!   key takes out whatever is perhaps the key's. So some other item is lost once in many millions,
@@ -40,13 +40,13 @@ use ::io::device::PAGE_BYTES;
 use index::Hash;
 use stdx::sync::lock;
 
-use crate::allowance::Allowance;
 use crate::cache::Cache;
-use crate::entrance::Entrance;
-use crate::fetches::Fetches;
+use crate::cpu_budget::Allowance;
+use crate::flash_admission::FlashAdmission;
+use crate::flash_reads::FlashReads;
 use crate::read_costs::ReadCosts;
 use crate::stats::FlashTierStats;
-use crate::turn::Turn;
+use crate::time_slice::TimeSlice;
 
 /// How long a store waits for a buffer to be written when it has to wait for memory anyway.
 const PATIENCE: Duration = Duration::from_micros(250);
@@ -61,7 +61,7 @@ const _: () = assert!(
 /// The tier and what its users share.
 pub(crate) struct FlashTier {
     pub(crate) flash: Flash,
-    pub(crate) fetches: Arc<Fetches>,
+    pub(crate) fetches: Arc<FlashReads>,
     /// Readers that no session has at the moment.
     pub(crate) readers: Mutex<Vec<Reader>>,
     /// How often the tier was to be flushed, how many of these were done, and after how many the
@@ -69,7 +69,7 @@ pub(crate) struct FlashTier {
     pub(crate) flushed: AtomicU64,
     pub(crate) voided: AtomicU64,
     pub(crate) purged: AtomicU64,
-    pub(crate) entrance: Entrance,
+    pub(crate) entrance: FlashAdmission,
     /// Whether what moves here is compressed at a lower level, for lack of time.
     is_hurried: AtomicBool,
     /// Told when something was written.
@@ -110,7 +110,7 @@ pub(crate) struct Counters {
 
 impl FlashTier {
     /// With what reads from it, and who is let in.
-    pub(crate) fn new(flash: Flash, fetches: Fetches, entrance: Entrance) -> Self {
+    pub(crate) fn new(flash: Flash, fetches: FlashReads, entrance: FlashAdmission) -> Self {
         Self {
             flash,
             fetches: Arc::new(fetches),
@@ -195,18 +195,18 @@ impl FlashTier {
     }
 
     /// Writes the segments that are full, if there are any.
-    pub(crate) fn write_full(&self, links: &Links<'_>) {
+    pub(crate) fn write_full(&self, access: &FlashIndexAccess<'_>) {
         if self.flash.has_waiting() {
-            self.flash.write_full(links);
+            self.flash.write_full(access);
             self.tell_of_room();
         }
     }
 
     /// The same, and collects a segment if there is none to open.
-    pub(crate) fn make_ready(&self, links: &Links<'_>, now: u32) {
-        self.write_full(links);
+    pub(crate) fn make_ready(&self, access: &FlashIndexAccess<'_>, now: u32) {
+        self.write_full(access);
         if !self.flash.has_room_to_open() {
-            self.flash.maintain(links, now);
+            self.flash.maintain(access, now);
             self.tell_of_room();
         }
     }
@@ -267,19 +267,19 @@ impl FlashTier {
 }
 
 /// The index as the tier's own work sees it.
-pub(crate) struct Links<'c> {
+pub(crate) struct FlashIndexAccess<'c> {
     cache: &'c Cache,
     /// The turn of the background, if that is who works.
-    turn: Option<RefCell<&'c mut Turn>>,
+    turn: Option<RefCell<&'c mut TimeSlice>>,
 }
 
-impl<'c> Links<'c> {
+impl<'c> FlashIndexAccess<'c> {
     pub(crate) fn new(cache: &'c Cache) -> Self {
         Self { cache, turn: None }
     }
 
     /// For the background, which ends its turn between pieces of work.
-    pub(crate) fn with_turn(cache: &'c Cache, turn: &'c mut Turn) -> Self {
+    pub(crate) fn with_turn(cache: &'c Cache, turn: &'c mut TimeSlice) -> Self {
         Self { cache, turn: Some(RefCell::new(turn)) }
     }
 
@@ -291,7 +291,7 @@ impl<'c> Links<'c> {
     }
 }
 
-impl ::flash::Links for Links<'_> {
+impl ::flash::Links for FlashIndexAccess<'_> {
     fn accesses(&self, hash: u64, place: Place) -> Option<u8> {
         let guard = self.cache.epochs.pin();
         let found = self.cache.find_on_flash(&guard, Hash(hash));
@@ -350,7 +350,7 @@ impl ::flash::Links for Links<'_> {
             Ok(true) => Inserted::There,
             Ok(false) => Inserted::Outdated,
             Err(index::Full::NoMemory) => Inserted::Full,
-            Err(index::Full::Hopeless) => Inserted::Hopeless,
+            Err(index::Full::Unplaceable) => Inserted::Unplaceable,
         }
     }
 

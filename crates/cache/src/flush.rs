@@ -242,7 +242,8 @@ impl Cache {
         // for what is not flushed there sees that the item is, and who brings one up from what
         // was flushed there finds that a flush has begun. Flash behind the compressed zone: what is
         // staged after flash was flushed is seen to be flushed where it comes from.
-        let (zone, tier) = (self.below.as_ref().map(|below| &below.zone), self.flash.as_ref());
+        let (zone, tier) =
+            (self.compressed.as_ref().map(|compressed| &compressed.zone), self.flash.as_ref());
         let begins_anew = self.moment.flush.begin(|| {
             self.moment.flush.begin_whole(|| self.next_sequence());
             let begins_anew = zone.is_some_and(Zone::begin_flush);
@@ -439,11 +440,11 @@ mod tests {
                 assert!(cache.get(&key(number)).is_some());
                 while number.is_multiple_of(32) && cache.maintain() {}
             }
-            let is_below = |key: &Vec<u8>| cache.session().is_below(key, cache.hash(key));
-            (0..20_000).map(key).filter(is_below).count()
+            let is_compressed = |key: &Vec<u8>| cache.session().is_compressed(key, cache.hash(key));
+            (0..20_000).map(key).filter(is_compressed).count()
         };
         assert!(fill() > 1000);
-        let zone = &cache.below.as_ref().expect("it has one").zone;
+        let zone = &cache.compressed.as_ref().expect("it has one").zone;
         while !zone.begin_flush() {}
         cache.flush(None);
         assert_eq!(fill(), 0, "nothing comes in yet, and no flush waits for that");

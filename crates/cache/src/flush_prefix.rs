@@ -34,9 +34,9 @@
 use std::fmt;
 
 use crate::cache::Cache;
-use crate::flash_tier::Links;
+use crate::flash_tier::FlashIndexAccess;
 use crate::flushed_prefixes::PREFIX_BYTES_MAX;
-use crate::turn::Turn;
+use crate::time_slice::TimeSlice;
 
 /// Leaves of the compressed zone that the walk looks at in one turn: about a millisecond.
 const WALK_LEAVES: usize = 32;
@@ -91,7 +91,7 @@ impl Cache {
         // Nobody waits for the rest: nothing with the prefix is found there any more. But only then
         // is it gone also if the process is killed, and may the client know.
         if let Some((tier, begun)) = tier.zip(begun) {
-            tier.flash.end_flush_prefix(begun, &Links::new(self));
+            tier.flash.end_flush_prefix(begun, &FlashIndexAccess::new(self));
         }
         self.call_for_work();
         Ok(())
@@ -111,7 +111,7 @@ impl Cache {
     /// Whether a key's item in the compressed zone is gone because a prefix of the key is being
     /// flushed. Asked when the item has been found, or under the key's lock.
     #[inline]
-    pub(crate) fn is_flushed_below(&self, key: &[u8]) -> bool {
+    pub(crate) fn is_compressed_flushed(&self, key: &[u8]) -> bool {
         self.moment.flush.has_prefix_of(key)
     }
 
@@ -122,13 +122,17 @@ impl Cache {
 
     /// Removes what is flushed by prefix from the next part of the compressed zone. Returns whether
     /// there is more of it.
-    pub(crate) fn walk_below(&self, cursor: &mut compressed::Cursor, turn: &mut Turn) -> bool {
-        let Some(below) = self.below.as_deref() else { return false };
-        let takes = |key: &[u8]| self.is_flushed_below(key);
+    pub(crate) fn walk_compressed(
+        &self,
+        cursor: &mut compressed::Cursor,
+        turn: &mut TimeSlice,
+    ) -> bool {
+        let Some(compressed) = self.compressed.as_deref() else { return false };
+        let takes = |key: &[u8]| self.is_compressed_flushed(key);
         (0..WALK_LEAVES / PINNED_LEAVES).all(|_| {
-            let more = below.with_any_reader(|reader| {
+            let more = compressed.with_any_reader(|reader| {
                 let guard = self.epochs.pin();
-                below.zone.bury_where(&guard, cursor, PINNED_LEAVES, reader, takes)
+                compressed.zone.bury_where(&guard, cursor, PINNED_LEAVES, reader, takes)
             });
             turn.end_if_long(&*self.clock);
             more

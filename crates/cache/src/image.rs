@@ -22,15 +22,15 @@ use codec::Method;
 use codec::image::{Head, Tier, Totals, Writer};
 use hot::mark::FETCHED;
 use hot::walk::Cursor;
-use hot::{ItemRef, Links};
+use hot::{CacheHooks, ItemRef};
 use index::Hash;
 use memory::Place;
 use policy::clock::RECENT;
 use stdx::sync::lock;
 
-use crate::below::Below;
 use crate::cache::Cache;
-use crate::snapshot::fields_below;
+use crate::compressed_tier::CompressedTier;
+use crate::snapshot::row_fields;
 
 /// How blocks are compressed, and the level.
 const METHOD: (Method, i32) = (Method::Zstd, 1);
@@ -95,7 +95,8 @@ impl Cache {
             ControlFlow::Break(Ok(())) => true,
             ControlFlow::Break(Err(error)) => return Err(error),
         };
-        let dictionary = self.below.as_deref().and_then(|below| below.zone.dictionary());
+        let dictionary =
+            self.compressed.as_deref().and_then(|compressed| compressed.zone.dictionary());
         let finished = saving.writer.finish(dictionary.as_deref())?;
         let (target, Totals { items, bytes, image_bytes }) = finished;
         Ok((target, ImageSaved { items, bytes, image_bytes, is_interrupted }))
@@ -107,8 +108,8 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
         for rank in 0..RANKS {
             self.save_hot(rank)?;
         }
-        match self.cache.below.as_deref() {
-            Some(below) => self.save_below(below),
+        match self.cache.compressed.as_deref() {
+            Some(compressed) => self.save_compressed(compressed),
             None => Flow::Continue(()),
         }
     }
@@ -138,11 +139,11 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
 
     fn save_item(&mut self, item: ItemRef<'_>) -> io::Result<()> {
         let cache = self.cache;
-        if Links::is_gone(cache, item) {
+        if CacheHooks::is_gone(cache, item) {
             return Ok(());
         }
         let mark = item.mark().load(Ordering::Relaxed);
-        let fields = fields_below(&item.fields(), mark);
+        let fields = row_fields(&item.fields(), mark);
         let (key, note) = (item.key(), item.sequence());
         match item.contiguous() {
             Some(value) => {
@@ -157,7 +158,7 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
         }
     }
 
-    fn save_below(&mut self, below: &Below) -> Flow {
+    fn save_compressed(&mut self, compressed: &CompressedTier) -> Flow {
         let cache = self.cache;
         let (mut cursor, mut reader) = (compressed::Cursor::default(), compressed::Reader::new());
         let mut more = true;
@@ -166,13 +167,20 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
             self.ask()?;
             let guard = cache.epochs.pin();
             let mut result = Ok(());
-            more = below.zone.walk(&guard, &mut cursor, LEAVES_A_STEP, cache.now(), &mut reader, {
-                |record, accesses| {
-                    if result.is_ok() && !cache.is_flushed_below(record.key) {
-                        result = self.writer.push(Tier::Compressed, accesses.into(), record);
+            more = compressed.zone.walk(
+                &guard,
+                &mut cursor,
+                LEAVES_A_STEP,
+                cache.now(),
+                &mut reader,
+                {
+                    |record, accesses| {
+                        if result.is_ok() && !cache.is_compressed_flushed(record.key) {
+                            result = self.writer.push(Tier::Compressed, accesses.into(), record);
+                        }
                     }
-                }
-            });
+                },
+            );
             written(result)?;
         }
         Flow::Continue(())

@@ -2,8 +2,8 @@
 
 use hot::mark::{FETCHED, STALE, TOKENS, fresh_mark, idle_seconds};
 
-use crate::below::Row;
 use crate::cache::Cache;
+use crate::compressed_tier::Row;
 use crate::places::Found;
 use crate::types::{Expiry, expiry_in, expiry_of};
 
@@ -22,7 +22,7 @@ enum Body<'s> {
     /// In the hot zone.
     Hot(Found<'s>),
     /// In a tier below; this is the session's copy.
-    Below(&'s Row<'s>),
+    Row(&'s Row<'s>),
 }
 
 impl<'s> Item<'s> {
@@ -30,15 +30,15 @@ impl<'s> Item<'s> {
         Self { cache, body: Body::Hot(found), mark }
     }
 
-    pub(crate) fn below(cache: &'s Cache, row: &'s Row<'s>) -> Self {
-        Self { cache, body: Body::Below(row), mark: row.mark | fresh_mark(cache.now()) }
+    pub(crate) fn compressed(cache: &'s Cache, row: &'s Row<'s>) -> Self {
+        Self { cache, body: Body::Row(row), mark: row.mark | fresh_mark(cache.now()) }
     }
 
     /// The key.
     pub fn key(&self) -> &'s [u8] {
         match self.body {
             Body::Hot(found) => found.item.key(),
-            Body::Below(row) => row.key,
+            Body::Row(row) => row.key,
         }
     }
 
@@ -47,7 +47,7 @@ impl<'s> Item<'s> {
     pub fn flags(&self) -> u32 {
         match self.body {
             Body::Hot(found) => found.item.flags(),
-            Body::Below(row) => row.fields.flags,
+            Body::Row(row) => row.fields.flags,
         }
     }
 
@@ -55,7 +55,7 @@ impl<'s> Item<'s> {
     pub fn expiry(&self) -> Expiry {
         match self.body {
             Body::Hot(found) => expiry_of(found.item),
-            Body::Below(row) => expiry_in(&row.fields),
+            Body::Row(row) => expiry_in(&row.fields),
         }
     }
 
@@ -63,7 +63,7 @@ impl<'s> Item<'s> {
     pub fn cost_us(&self) -> u32 {
         match self.body {
             Body::Hot(found) => found.item.cost().us(),
-            Body::Below(row) => row.fields.cost.us(),
+            Body::Row(row) => row.fields.cost.us(),
         }
     }
 
@@ -73,7 +73,7 @@ impl<'s> Item<'s> {
     pub fn cas(&self) -> u64 {
         match self.body {
             Body::Hot(found) => self.cache.cas_of(found.item),
-            Body::Below(row) => row.fields.custom_cas.unwrap_or(0),
+            Body::Row(row) => row.fields.custom_cas.unwrap_or(0),
         }
     }
 
@@ -82,7 +82,7 @@ impl<'s> Item<'s> {
     pub fn value_bytes(&self) -> usize {
         match self.body {
             Body::Hot(found) => found.item.value_bytes(),
-            Body::Below(row) => row.value.len(),
+            Body::Row(row) => row.value.len(),
         }
     }
 
@@ -91,7 +91,7 @@ impl<'s> Item<'s> {
     pub fn contiguous(&self) -> Option<&'s [u8]> {
         match self.body {
             Body::Hot(found) => found.item.contiguous(),
-            Body::Below(row) => Some(row.value),
+            Body::Row(row) => Some(row.value),
         }
     }
 
@@ -101,7 +101,7 @@ impl<'s> Item<'s> {
         let hot = &self.cache.hot;
         let chained = match self.body {
             Body::Hot(found) => Some(found.item),
-            Body::Below(_) => None,
+            Body::Row(_) => None,
         };
         let pieces = chained.into_iter().flat_map(move |item| {
             (0..item.layout().pieces()).map(move |number| hot.piece_value(item, number))
@@ -152,20 +152,20 @@ impl<'s> Item<'s> {
     pub fn base64_key(&self) -> bool {
         match self.body {
             Body::Hot(found) => found.item.base64_key(),
-            Body::Below(row) => row.fields.base64_key,
+            Body::Row(row) => row.fields.base64_key,
         }
     }
 
     /// Whether it was read from a tier below, the compressed zone or flash.
     pub fn is_compressed(&self) -> bool {
-        matches!(self.body, Body::Below(_))
+        matches!(self.body, Body::Row(_))
     }
 
     /// The number of its size class, from 1; 0 if it is in a tier below.
     pub fn class(&self) -> u32 {
         match self.body {
             Body::Hot(found) => u32::from(self.cache.hot.class_at(found.place()).0) + 1,
-            Body::Below(_) => 0,
+            Body::Row(_) => 0,
         }
     }
 
@@ -174,7 +174,7 @@ impl<'s> Item<'s> {
     pub fn is_in_hot_column(&self) -> bool {
         match self.body {
             Body::Hot(found) => self.cache.hot.is_in_hot_column(found.place()),
-            Body::Below(_) => false,
+            Body::Row(_) => false,
         }
     }
 
@@ -183,7 +183,7 @@ impl<'s> Item<'s> {
     pub fn chunk_bytes(&self) -> usize {
         let found = match self.body {
             Body::Hot(found) => found,
-            Body::Below(row) => return row.key.len() + row.value.len(),
+            Body::Row(row) => return row.key.len() + row.value.len(),
         };
         let layout = found.item.layout();
         if layout.is_chained() {

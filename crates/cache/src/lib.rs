@@ -43,7 +43,7 @@
 //!                ahead                                memory asked for before it is needed
 //!                store, amend, observe, fetch         changes; meta's get
 //!                item, simple                         what a reader gets; copies of it
-//!                places, links                        the index and the hot zone; unsafe code
+//!                places, hooks                        the index and the hot zone; unsafe code
 //!                flush, flush_prefix, flushed_prefixes, quotas
 //!
 //!   tiers        below, snapshot                      the compressed zone: down, up, reads
@@ -63,30 +63,31 @@
 #![deny(unsafe_code)]
 
 mod adapt;
-mod admit;
-mod ahead;
-mod allowance;
 mod amend;
-mod below;
 mod builder;
+mod compressed_admission;
+mod compressed_tier;
+mod cpu_budget;
 mod demote;
 mod dump;
-mod entrance;
 mod expire;
-mod fetch;
-mod fetches;
+mod flash_admission;
 mod flash_fit;
+mod flash_reads;
 mod flash_tier;
 mod flush;
 mod flush_prefix;
 mod flushed_prefixes;
+mod hooks;
 mod image;
 mod item;
-mod links;
 mod maintain;
 mod measure;
+mod meta_get;
 mod observe;
+mod pending_reads;
 mod places;
+mod prefetch;
 mod quotas;
 mod read_costs;
 mod repartition;
@@ -95,20 +96,18 @@ mod save;
 mod session;
 mod simple;
 mod snapshot;
-mod spare;
+mod spare_rows;
 mod spill;
 mod stats;
 mod store;
+mod time_slice;
 mod train;
-mod turn;
 mod types;
-mod wanted;
 
 pub use ::flash::{CloseError, Doubt as FlashDoubt};
 pub use ::hot::quota::QUOTAS_MAX;
 pub use ::policy::geometry::CacheGeometry;
 pub use adapt::{HOT_SLABS_MIN, WINDOW_ITEMS, WINDOW_MUTATIONS_MIN};
-pub use ahead::Ahead;
 pub use builder::{BuildError, Builder, FLASH_MEMORY_BYTES_MIN, FlashSettings, MemoryLimitError};
 pub use codec::image::{self as image_format, Head as ImageHead, Source as ImageSource};
 pub use dump::{DumpCursor, Dumped};
@@ -122,6 +121,8 @@ pub use index::{Hash, Kind as IndexKind};
 pub use item::Item;
 pub use measure::{CostPrefix, CostStats};
 pub use observe::{Observed, Successor};
+pub use pending_reads::{ReadRequest, ReadResult};
+pub use prefetch::Ahead;
 pub use quotas::{Quota, QuotaRefused, QuotaSize, QuotaStats};
 pub use repartition::{
     FrameCounts, GeometrySource, Limits, Repartition, RepartitionCounts, RepartitionStats,
@@ -133,7 +134,6 @@ pub use simple::SESSIONS_MAX;
 pub use stats::{ClassStats, CompressedStats, FlashStats, FlashTierStats, Stats, ZoneStats};
 pub use store::Draft;
 pub use types::*;
-pub use wanted::{Arrived, Wanted};
 
 pub use cache::Cache;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hot::walk::Cursor;
-use hot::{ItemRef, Links};
+use hot::{CacheHooks, ItemRef};
 use index::Hash;
 use memory::{Guard, Place, Tag};
 use stdx::sync::{Backoff, lock};
@@ -20,8 +20,8 @@ use crate::flush::RENUMBER_MUTATIONS;
 use crate::places::{Fate, Found};
 use crate::repartition::Repartitioning;
 use crate::spill::Purge;
+use crate::time_slice::TimeSlice;
 use crate::train::Calm;
-use crate::turn::Turn;
 
 /// Chunks that the walk after a flush looks at in one turn.
 const WALK_CHUNKS: usize = 16 << 10;
@@ -92,7 +92,7 @@ struct Walk {
     tag: Tag,
     cursor: Cursor,
     /// Where the walk over the compressed zone goes on.
-    below: compressed::Cursor,
+    compressed: compressed::Cursor,
     /// The whole hot zone was walked, and all.
     is_hot_walked: bool,
     is_walked: bool,
@@ -137,11 +137,11 @@ impl Cache {
         let room_comes = self.sweep_expired(&mut chores.expiry, &mut chores.mover.turn);
         more |= self.train_between(&mut chores.calm);
         chores.mover.turn.end_if_long(&*self.clock);
-        if let Some(below) = &self.below {
-            more |= self.maintain_below(below, &mut chores.mover);
+        if let Some(compressed) = &self.compressed {
+            more |= self.maintain_compressed(compressed, &mut chores.mover);
         }
         chores.mover.turn.end_if_long(&*self.clock);
-        more |= if self.below.is_some() || self.flash.is_some() {
+        more |= if self.compressed.is_some() || self.flash.is_some() {
             self.make_room(room_comes, &Downward::new(self, &mut chores.mover))
         } else {
             self.make_room(room_comes, self)
@@ -252,15 +252,15 @@ impl Cache {
     /// lowered, the index has none to grow into, or the tier below has fewer than it shall have.
     /// Where there are expired items in plenty, nothing else goes that need not go at once. Returns
     /// whether there is more to do at once.
-    fn make_room(&self, room_comes: bool, links: &dyn Links) -> bool {
+    fn make_room(&self, room_comes: bool, hooks: &dyn CacheHooks) -> bool {
         let excess = self.arena.excess_slabs();
         let starved = usize::from(self.tables.take_starved());
-        let wanted = excess.max(starved).max(self.slabs_wanted_below());
-        let comes = self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), links);
+        let wanted = excess.max(starved).max(self.slabs_wanted_by_compressed());
+        let comes = self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), hooks);
         self.hot.sweep();
         // Where nothing comes, nothing would come of the next turn either.
-        self.hot.maintain(room_comes, links)
-            | self.hot.keep_quotas(links)
+        self.hot.maintain(room_comes, hooks)
+            | self.hot.keep_quotas(hooks)
             | (comes && excess > SLABS_PER_TURN_MAX)
     }
 
@@ -285,7 +285,7 @@ impl Cache {
             purpose,
             tag: self.epochs.tag(),
             cursor: Cursor::default(),
-            below: compressed::Cursor::default(),
+            compressed: compressed::Cursor::default(),
             is_hot_walked: false,
             is_walked: false,
         });
@@ -316,17 +316,17 @@ impl Cache {
 
     /// Goes on with a walk, over the hot zone and then the compressed one, if there is anything to
     /// be removed there. Returns whether it goes on.
-    fn walk_on(&self, walk: &mut Walk, turn: &mut Turn) -> bool {
+    fn walk_on(&self, walk: &mut Walk, turn: &mut TimeSlice) -> bool {
         if !walk.is_hot_walked {
             walk.is_hot_walked = !self.walk_some(&mut walk.cursor, turn);
             return true;
         }
         let is_for_prefixes = matches!(walk.purpose, Purpose::Flush(_)) && self.flushes_prefixes();
-        is_for_prefixes && self.walk_below(&mut walk.below, turn)
+        is_for_prefixes && self.walk_compressed(&mut walk.compressed, turn)
     }
 
     /// Removes what is expired or flushed in the next part of the zone, and renumbers what is old.
-    fn walk_some(&self, cursor: &mut Cursor, turn: &mut Turn) -> bool {
+    fn walk_some(&self, cursor: &mut Cursor, turn: &mut TimeSlice) -> bool {
         (0..WALK_CHUNKS / PINNED_CHUNKS).all(|_| {
             let more = self.walk_few(cursor);
             turn.end_if_long(&*self.clock);
@@ -484,7 +484,10 @@ mod tests {
         }
         let looks = || clock.looks.load(Ordering::Relaxed);
         let (mut cursor, before) = (compressed::Cursor::default(), looks());
-        assert!(cache.walk_below(&mut cursor, &mut Turn::default()), "there is more of it");
+        assert!(
+            cache.walk_compressed(&mut cursor, &mut TimeSlice::default()),
+            "there is more of it"
+        );
         assert!(looks() - before >= 8, "{}", looks() - before);
     }
 

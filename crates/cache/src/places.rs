@@ -12,7 +12,7 @@ use index::{Change, Full, Hash, Location, Pair, Room};
 use memory::{Guard, Place};
 
 use crate::cache::Cache;
-use crate::spare::has_tokens;
+use crate::spare_rows::has_tokens;
 
 // What the index keeps of a place is all of it.
 const _: () = assert!(memory::arena::PLACE_BITS == index::PLACE_BITS);
@@ -248,7 +248,7 @@ impl Cache {
     /// leaves it its row on flash, spare from now on: that at `from`, or one that was spare before.
     /// Only where the index has no room for both, the row is forgotten, on the device as well: then
     /// the next process does not find the item.
-    pub(crate) fn raise<'c, 'g, R>(
+    pub(crate) fn promote<'c, 'g, R>(
         &self,
         guard: &'g Guard<'_>,
         hash: Hash,
@@ -258,7 +258,7 @@ impl Cache {
     ) -> Result<R, Full> {
         let is_its = |found: Location| is_spare(found) || from.is_some_and(|at| is_at(found, at));
         let mut decide = Some(decide);
-        let mut raise = |room| {
+        let mut promote = |room| {
             self.update_in(guard, hash, &is_key, room, |pair| {
                 let decide = decide.take().expect("an update decides once");
                 let (fate, result) = decide(self.present(guard, pair));
@@ -271,7 +271,7 @@ impl Cache {
                 (change, companion_change, result)
             })
         };
-        raise(Room::Beside).or_else(|_| raise(Room::Absent))
+        promote(Room::Beside).or_else(|_| promote(Room::Absent))
     }
 
     /// Leads a key to a place on flash, under the lock of its index table, if it has no item in the

@@ -13,8 +13,8 @@ use memory::Guard;
 use policy::geometry::CacheGeometry;
 use stdx::random::Xorshift;
 
-use crate::allowance::Allowance;
 use crate::cache::Cache;
+use crate::cpu_budget::Allowance;
 use crate::places::Found;
 
 pub use hot::{FrameCounts, RepartitionCounts};

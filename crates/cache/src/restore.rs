@@ -49,8 +49,8 @@ use hot::mark::{FETCHED, SENT, STALE};
 use policy::clock::RECENT;
 use stdx::sync::lock;
 
-use crate::below::{Below, hot_fields};
 use crate::cache::Cache;
+use crate::compressed_tier::{CompressedTier, hot_fields};
 use crate::places::Fate;
 use crate::store::Draft;
 use crate::types::Refusal;
@@ -203,11 +203,11 @@ impl Cache {
     /// held what comes.
     fn begin_restoring(&self, dictionary: Option<Vec<u8>>, items: u64) {
         let mover = &mut lock(&self.chores).mover;
-        if let Some(below) = self.below.as_deref() {
+        if let Some(compressed) = self.compressed.as_deref() {
             if let Some(bytes) = dictionary {
-                below.zone.adopt_dictionary(&bytes, items);
+                compressed.zone.adopt_dictionary(&bytes, items);
             }
-            below.zone.set_budget_slabs(self.adapt(below, &mut mover.adaptation));
+            compressed.zone.set_budget_slabs(self.adapt(compressed, &mut mover.adaptation));
         }
         mover.is_hurried = true;
     }
@@ -252,7 +252,7 @@ impl Cache {
                     }
                     return is_entered;
                 }
-                Err(index::Full::Hopeless) => return false,
+                Err(index::Full::Unplaceable) => return false,
                 Err(index::Full::NoMemory) => {
                     drop(guard);
                     // What the index takes the room of moves down, if that suffices.
@@ -290,7 +290,7 @@ impl Cache {
         }
         // What a store would evict moves down instead.
         for _ in 0..TURNS_MAX {
-            if self.below.is_none()
+            if self.compressed.is_none()
                 || !self.hot.is_memory_pressed()
                 || !self.do_chores(&mut lock(&self.chores))
             {
@@ -328,17 +328,15 @@ impl Restoring<'_> {
             reader: Reader::new(),
             pieces: Reader::new(),
             full: Full { classes: [0; 1 << u8::BITS], pieces: 0, index: 0 },
-            packer: self
-                .cache
-                .below
-                .as_deref()
-                .map(|below| (below, compressed::Writer::new(&below.zone), Vec::new())),
+            packer: self.cache.compressed.as_deref().map(|compressed| {
+                (compressed, compressed::Writer::new(&compressed.zone), Vec::new())
+            }),
         };
         let mut restored = Restored::default();
         // Before the first item, for the compressed zone's share. Without that zone there is
         // nowhere to move anything, and reserves for stores would only take room from what was
         // there.
-        let moves = self.cache.below.is_some();
+        let moves = self.cache.compressed.is_some();
         let maintain = || moves && self.cache.maintain();
         maintain();
         while let Some(group) = self.next(is_first) {
@@ -370,7 +368,7 @@ struct Worker<'r> {
     pieces: Reader,
     full: Full,
     /// The compressed zone, what it is changed with, and a long value for it.
-    packer: Option<(&'r Below, compressed::Writer<'static>, Vec<u8>)>,
+    packer: Option<(&'r CompressedTier, compressed::Writer<'static>, Vec<u8>)>,
 }
 
 impl Worker<'_> {
@@ -394,7 +392,7 @@ impl Worker<'_> {
                 let packer = self.packer.as_mut().filter(|_| tier == Tier::Compressed);
                 let number = (tier == Tier::Hot).then_some(note);
                 match packer {
-                    Some(packer) => to.below(packer, &row, note, pieces),
+                    Some(packer) => to.compressed(packer, &row, note, pieces),
                     None => to.hot(&row, number, pieces),
                 }
             };
@@ -433,9 +431,9 @@ impl To<'_> {
 
     /// Packs an item into the compressed zone, or puts it into the hot zone if that does not take
     /// it.
-    fn below(
+    fn compressed(
         &mut self,
-        (below, writer, long): &mut (&Below, compressed::Writer<'static>, Vec<u8>),
+        (compressed, writer, long): &mut (&CompressedTier, compressed::Writer<'static>, Vec<u8>),
         row: &Row<'_>,
         accesses: u32,
         pieces: &[Block],
@@ -446,7 +444,7 @@ impl To<'_> {
         }
         let mut value = row.value;
         if row.long {
-            if row.value_bytes > below.zone.value_bytes_max() {
+            if row.value_bytes > compressed.zone.value_bytes_max() {
                 return self.hot(row, None, pieces);
             }
             long.clear();
@@ -463,7 +461,7 @@ impl To<'_> {
         let record = compressed::Record { key: row.key, value, fields: row.fields };
         for _ in 0..ROOM_ATTEMPTS {
             let mut is_there = false;
-            let inserted = below.zone.insert(hash.0, &record, cache.now(), writer, {
+            let inserted = compressed.zone.insert(hash.0, &record, cache.now(), writer, {
                 // No lock of the key: nobody else has it, and an image has it once.
                 |guard, newcomer| {
                     if cache.find(guard, row.key, hash).is_none() {

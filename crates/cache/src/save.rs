@@ -30,12 +30,12 @@ use index::{Full, Hash};
 use memory::{Guard, Place};
 use stdx::sync::lock;
 
-use crate::below::Below;
 use crate::cache::Cache;
-use crate::flash_tier::{FlashTier, Links};
+use crate::compressed_tier::CompressedTier;
+use crate::flash_tier::{FlashIndexAccess, FlashTier};
 use crate::maintain::Chores;
 use crate::snapshot::Snapshot;
-use crate::spill::{Haste, Spilled};
+use crate::spill::{Spilled, Urgency};
 
 /// Chunks of the hot zone whose items are saved under one guard.
 const CHUNKS_A_STEP: usize = 4096;
@@ -141,8 +141,8 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
         self.written_bytes_max = stats.bytes_written + self.tier.flash.turnover_bytes();
         self.collected_max = stats.collected + stats.cold.segments.saturating_sub(1);
         self.save_hot()?;
-        match self.cache.below.as_deref() {
-            Some(below) => self.save_below(below),
+        match self.cache.compressed.as_deref() {
+            Some(compressed) => self.save_compressed(compressed),
             None => Flow::Continue(()),
         }
     }
@@ -182,13 +182,13 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             if cache.rest_hot(guard, (hash, place), is_same) {
                 return Spilled::There;
             }
-            cache.spill_hot(None, record, (hash, place), Haste::Usual, is_same)
+            cache.spill_hot(None, record, (hash, place), Urgency::Usual, is_same)
         });
         (self.key, self.value) = (key, value);
         flow.map_continue(|_| ())
     }
 
-    fn save_below(&mut self, below: &Below) -> Flow {
+    fn save_compressed(&mut self, compressed: &CompressedTier) -> Flow {
         let cache = self.cache;
         let (mut cursor, mut reader) = (compressed::Cursor::default(), compressed::Reader::new());
         let mut attempts = 0;
@@ -196,7 +196,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             let mut outcome = Flow::Continue(());
             let mut is_index_full = false;
             let guard = cache.epochs.pin();
-            let more = below.zone.offer_all(&guard, &mut cursor, cache.now(), &mut reader, {
+            let more = compressed.zone.offer_all(&guard, &mut cursor, cache.now(), &mut reader, {
                 |record, leaving| {
                     let hash: Hash = cache.hash(record.key);
                     let offered = self.offer(record, |record| {
@@ -274,7 +274,8 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
     /// with what is saved. What else is collected meanwhile counts as if it were one of them.
     fn frees_words(&self) -> bool {
         let Self { cache, tier, collected_max, .. } = *self;
-        tier.flash.stats().collected < collected_max && tier.flash.evict(&Links::new(cache))
+        tier.flash.stats().collected < collected_max
+            && tier.flash.evict(&FlashIndexAccess::new(cache))
     }
 
     /// Looks now and then whether to go on.

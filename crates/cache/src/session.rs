@@ -7,13 +7,13 @@ use hot::mark::hit_mark;
 use index::Hash;
 use memory::Guard;
 
-use crate::below::{Lower, Raised};
 use crate::cache::Cache;
+use crate::compressed_tier::{Promoted, TierReads};
 use crate::item::Item;
+use crate::pending_reads::{FlashView, OnReadFailure, ReadIntent};
 use crate::places::Found;
 use crate::repartition::Countdown;
 use crate::types::{Lookup, Refusal};
-use crate::wanted::{FlashView, Looker, Unread};
 
 /// What the requests of one batch go through. Items it returns stay readable while it lives; their
 /// memory cannot be reused meanwhile, so keep it short, and never while blocked.
@@ -21,7 +21,7 @@ use crate::wanted::{FlashView, Looker, Unread};
 pub struct Session<'c> {
     pub(crate) cache: &'c Cache,
     pub(crate) guard: Guard<'c>,
-    pub(crate) lower: Lower<'c>,
+    pub(crate) lower: TierReads<'c>,
     pub(crate) flash: FlashView,
     pub(crate) countdown: Countdown,
     copied_bytes: Cell<usize>,
@@ -41,7 +41,7 @@ impl Cache {
         Session {
             cache: self,
             guard: self.epochs.pin(),
-            lower: Lower::new(self),
+            lower: TierReads::new(self),
             flash: FlashView::default(),
             countdown: Countdown::new(self),
             copied_bytes: Cell::new(0),
@@ -126,7 +126,7 @@ impl Session<'_> {
     /// The key's item in the tiers below the hot zone, where the last one was cost `gone_us`.
     #[inline(never)]
     fn look_lower(&self, key: &[u8], hash: Hash, gone_us: u32) -> Lookup<'_> {
-        if let Some(item) = self.get_below(key, hash, 0) {
+        if let Some(item) = self.get_compressed(key, hash, 0) {
             return Lookup::Hit(item);
         }
         let lookup = self.get_on_flash(key, hash, 0);
@@ -145,30 +145,30 @@ impl Session<'_> {
     /// As [`Self::get`], but an item whose CAS unique a client may compare later: it is in the hot
     /// zone, where it has one.
     pub fn get_with_cas(&self, key: &[u8], hash: Hash) -> Result<Option<Item<'_>>, Refusal> {
-        let found = self.find_wanted(key, hash, Unread::Stays)?;
+        let found = self.find_wanted(key, hash, OnReadFailure::Stays)?;
         Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 
     /// The key's item, if it is in memory. Leaves no trace. For diagnosis.
     pub fn peek(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
         let Some(found) = self.find_present(key, hash) else {
-            return self.peek_below(key, hash);
+            return self.peek_compressed(key, hash);
         };
         Some(Item::hot(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
     }
 
     /// The key's item, wherever it is. Leaves no trace, but what has to be read for it is.
     pub fn peek_anywhere(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
-        self.peek_for(key, hash, Looker::Asker)
+        self.peek_for(key, hash, ReadIntent::Asker)
     }
 
     /// The key's item, wherever it is, but for what would have to be read from flash, which is
     /// pending and is not asked for. Leaves no trace: for whoever watches what others do.
     pub fn peek_here(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
-        self.peek_for(key, hash, Looker::Watcher)
+        self.peek_for(key, hash, ReadIntent::Watcher)
     }
 
-    fn peek_for(&self, key: &[u8], hash: Hash, looker: Looker) -> Lookup<'_> {
+    fn peek_for(&self, key: &[u8], hash: Hash, looker: ReadIntent) -> Lookup<'_> {
         if let Some(item) = self.peek(key, hash) {
             return Lookup::Hit(item);
         }
@@ -185,26 +185,26 @@ impl Session<'_> {
         &self,
         key: &[u8],
         hash: Hash,
-        unread: Unread,
+        unread: OnReadFailure,
     ) -> Result<Option<Found<'_>>, Refusal> {
-        let mut raised = None;
+        let mut promoted = None;
         loop {
             let gone_us = match self.look(key, hash) {
                 Ok(found) => {
-                    self.count_served(raised);
+                    self.count_served(promoted);
                     return Ok(Some(found));
                 }
                 Err(gone_us) => gone_us,
             };
-            let from = self.raise(key, hash, unread)?;
-            if matches!(from, Raised::Flash | Raised::Nowhere) {
-                self.note_miss_below(hash);
+            let from = self.promote(key, hash, unread)?;
+            if matches!(from, Promoted::Flash | Promoted::Nowhere) {
+                self.note_miss_compressed(hash);
             }
-            if from == Raised::Nowhere {
+            if from == Promoted::Nowhere {
                 self.cache.note_miss(hash, gone_us);
                 return Ok(None);
             }
-            raised = Some(from);
+            promoted = Some(from);
         }
     }
 

@@ -35,12 +35,12 @@ impl Snapshot {
     /// What goes down beside key and value.
     pub(crate) fn fields(&self) -> compressed::Fields {
         let (expiry, mark) = self.mutable;
-        fields_below(&Fields { expiry, ..self.fields }, mark)
+        row_fields(&Fields { expiry, ..self.fields }, mark)
     }
 }
 
 /// What stands beside key and value of an item, as the tiers below have it.
-pub(crate) fn fields_below(fields: &Fields, mark: u8) -> compressed::Fields {
+pub(crate) fn row_fields(fields: &Fields, mark: u8) -> compressed::Fields {
     compressed::Fields {
         flags: fields.flags,
         expiry: fields.expiry,

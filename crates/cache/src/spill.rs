@@ -10,12 +10,12 @@ use index::{Full, Hash};
 use memory::Guard;
 use stdx::sync::lock;
 
-use crate::admit::Left;
 use crate::cache::Cache;
-use crate::entrance::Words;
-use crate::flash_tier::{FlashTier, Links};
+use crate::compressed_admission::Left;
+use crate::flash_admission::Words;
+use crate::flash_tier::{FlashIndexAccess, FlashTier};
 use crate::snapshot::Snapshot;
-use crate::turn::Turn;
+use crate::time_slice::TimeSlice;
 
 /// Of the memory limit, the index may take one part in so many for items on flash.
 pub(crate) const INDEX_SHARE: usize = 2;
@@ -49,7 +49,7 @@ pub(crate) struct Purge {
 
 /// How much time whoever stages an item has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Haste {
+pub(crate) enum Urgency {
     /// Enough to compress well, unless the tier is [hurried](FlashTier::hurry).
     Usual,
     /// Little: stores have to help.
@@ -86,9 +86,9 @@ impl Cache {
         hash: Hash,
         is_alive: impl Fn() -> bool,
     ) -> Spilled {
-        let spilled = self.stage(Haste::Usual, record, hash, |place| {
+        let spilled = self.stage(Urgency::Usual, record, hash, |place| {
             self.lead_to_flash(guard, hash, Some(record.key), place, |_| {
-                is_alive() && !self.is_flushed_below(record.key)
+                is_alive() && !self.is_compressed_flushed(record.key)
             })
         });
         if spilled == Spilled::Purging {
@@ -106,7 +106,7 @@ impl Cache {
         guard: Option<&Guard<'_>>,
         record: &::flash::Record<'_>,
         (hash, hot): (Hash, memory::Place),
-        haste: Haste,
+        haste: Urgency,
         is_same: impl Fn(ItemRef<'_>) -> bool,
     ) -> Spilled {
         self.stage(haste, record, hash, |place| {
@@ -124,7 +124,7 @@ impl Cache {
 
     /// Moves an item of the hot zone to flash for a store that needs its memory: any while most of
     /// flash is free, and later those that are wanted. Returns whether it did.
-    pub(crate) fn hand_down(
+    pub(crate) fn demote_for_store(
         &self,
         guard: &Guard<'_>,
         item: ItemRef<'_>,
@@ -154,7 +154,7 @@ impl Cache {
             }
         };
         let record = ::flash::Record { key: item.key(), value, fields };
-        let spilled = self.spill_hot(Some(guard), &record, (hash, place), Haste::Store, is_same);
+        let spilled = self.spill_hot(Some(guard), &record, (hash, place), Urgency::Store, is_same);
         let is_there = spilled == Spilled::There;
         if is_there {
             self.remember(hash, Left::Otherwise);
@@ -182,7 +182,7 @@ impl Cache {
     /// Stages a record; `lead` leads the index to its place.
     fn stage(
         &self,
-        haste: Haste,
+        haste: Urgency,
         record: &::flash::Record<'_>,
         hash: Hash,
         lead: impl Fn(Place) -> Result<bool, Full>,
@@ -198,7 +198,7 @@ impl Cache {
             tier.counters.refused.fetch_add(1, Ordering::Relaxed);
             return Spilled::ShareFull;
         }
-        let (links, counters) = (Links::new(self), &tier.counters);
+        let (access, counters) = (FlashIndexAccess::new(self), &tier.counters);
         let full = Cell::new(None);
         let counted = |place| {
             // Before the word can leave again.
@@ -211,19 +211,19 @@ impl Cache {
             led
         };
         let stage = || match haste {
-            Haste::Usual if !tier.is_hurried() => {
-                tier.flash.stage_with(hash.0, record, &links, counted)
+            Urgency::Usual if !tier.is_hurried() => {
+                tier.flash.stage_with(hash.0, record, &access, counted)
             }
-            Haste::Usual | Haste::Behind => {
-                tier.flash.stage_hurried(hash.0, record, &links, counted)
+            Urgency::Usual | Urgency::Behind => {
+                tier.flash.stage_hurried(hash.0, record, &access, counted)
             }
-            Haste::Store => tier.flash.stage_at_once(hash.0, record, &links, counted),
+            Urgency::Store => tier.flash.stage_at_once(hash.0, record, &access, counted),
         };
         let mut staged = stage();
-        if staged == Err(Refused::Busy) && haste != Haste::Store {
+        if staged == Err(Refused::Busy) && haste != Urgency::Store {
             // What is full is written here, rather than lost: a zone that shrinks lets go of much
             // at once.
-            tier.flash.maintain(&links, self.now());
+            tier.flash.maintain(&access, self.now());
             staged = stage();
         }
         let (spilled, counter) = match staged {
@@ -273,26 +273,26 @@ impl Cache {
     }
 
     /// The tier's own work. Returns whether there is more to do at once.
-    pub(crate) fn maintain_flash(&self, purging: &mut Option<Purge>, turn: &mut Turn) -> bool {
+    pub(crate) fn maintain_flash(&self, purging: &mut Option<Purge>, turn: &mut TimeSlice) -> bool {
         let Some(tier) = &self.flash else { return false };
         if !tier.is_purged() {
             return self.purge(tier, purging, turn);
         }
         self.keep_reached(false);
-        let links = Links::with_turn(self, turn);
+        let access = FlashIndexAccess::with_turn(self, turn);
         let costs = self.measure.as_ref().map(|measure| measure.stats());
         let miss_us = costs.and_then(|costs| costs.mean_miss_us());
         tier.flash.set_costs(tier.read_costs.costs(miss_us.map(|us| us * 1000)));
-        let mut more = tier.flash.maintain(&links, self.now());
+        let mut more = tier.flash.maintain(&access, self.now());
         tier.tell_of_room();
-        more |= self.scrub_flash(tier, &links);
+        more |= self.scrub_flash(tier, &access);
         let stats = tier.flash.stats();
         tier.entrance.look(self.clock.monotonic_us(), &stats, self.words());
         if self.is_short_of_words() {
-            more |= tier.flash.thin_out(&links, self.now());
+            more |= tier.flash.thin_out(&access, self.now());
         }
         if tier.flash.is_recovering() {
-            more |= tier.flash.recover(&links, self.now());
+            more |= tier.flash.recover(&access, self.now());
         }
         more
     }
@@ -300,7 +300,7 @@ impl Cache {
     /// Goes on with what flushes of prefixes have left to be scrubbed, while its share of the time
     /// lasts. Returns whether it does, and there is more. A flush is refused where the tier has no
     /// room for its prefix, so that the share is the larger, the less room there is.
-    fn scrub_flash(&self, tier: &FlashTier, links: &Links<'_>) -> bool {
+    fn scrub_flash(&self, tier: &FlashTier, access: &FlashIndexAccess<'_>) -> bool {
         let Some(used) = tier.flash.prefixes_share() else { return false };
         let share = SCRUB_SHARE + (SCRUB_SHARE_MAX - SCRUB_SHARE) * used;
         let mut allowance = lock(&tier.scrubbing);
@@ -309,7 +309,7 @@ impl Cache {
         if !allowance.has_any() {
             return false;
         }
-        let more = tier.flash.scrub_on(links, self.now());
+        let more = tier.flash.scrub_on(access, self.now());
         allowance.spend(self.clock.monotonic_us().saturating_sub(began_us));
         more && allowance.has_any()
     }
@@ -330,14 +330,14 @@ impl Cache {
     /// caller is not.
     pub(crate) fn make_ready_to_stage(&self) {
         if let Some(tier) = &self.flash {
-            tier.make_ready(&Links::new(self), self.now());
+            tier.make_ready(&FlashIndexAccess::new(self), self.now());
         }
     }
 
     /// Writes the segments that are full, if there are any.
     pub(crate) fn write_full(&self) {
         if let Some(tier) = &self.flash {
-            tier.write_full(&Links::new(self));
+            tier.write_full(&FlashIndexAccess::new(self));
         }
     }
 
@@ -352,7 +352,7 @@ impl Cache {
     /// meanwhile, a word stays on its side of the hash that comes next. Another flush that comes
     /// before the end has a purge of its own behind this one, or none would ever be over where they
     /// come all the time. Returns whether there may be more to do.
-    fn purge(&self, tier: &FlashTier, purging: &mut Option<Purge>, turn: &mut Turn) -> bool {
+    fn purge(&self, tier: &FlashTier, purging: &mut Option<Purge>, turn: &mut TimeSlice) -> bool {
         let Some(Purge { flushed, next }) = purging.take().or_else(|| self.begin_purge(tier))
         else {
             return false;
@@ -392,7 +392,7 @@ impl Cache {
     pub fn close_flash(&self) -> Result<(), CloseError> {
         self.tick();
         self.keep_reached(true);
-        self.flash.as_ref().map_or(Ok(()), |tier| tier.flash.close(&Links::new(self)))
+        self.flash.as_ref().map_or(Ok(()), |tier| tier.flash.close(&FlashIndexAccess::new(self)))
     }
 
     /// Keeps on flash what time it is, and what numbers were given, if that `is_needed` now or was

@@ -270,8 +270,8 @@ impl Cache {
             stats.slabs_moved += class.counters.slabs_lost;
             stats.rescued += class.counters.rescued;
         }
-        if let Some(below) = &self.below {
-            let compressed = below.stats();
+        if let Some(compressed) = &self.compressed {
+            let compressed = compressed.stats();
             stats.items += compressed.zone.items as u64;
             stats.compressed = Some(compressed);
         }
@@ -296,7 +296,7 @@ impl Cache {
     /// Bytes of the memory limit that items can take as they were stored: what the index and the
     /// compressed zone do not have now. Likewise.
     pub fn items_bytes_max(&self) -> usize {
-        let zone_slabs = self.below.as_ref().map_or(0, |below| below.zone.slabs());
+        let zone_slabs = self.compressed.as_ref().map_or(0, |compressed| compressed.zone.slabs());
         let others = self.tables.slabs() + zone_slabs;
         self.arena.limit_slabs().saturating_sub(others) * self.arena.slab_bytes()
     }
@@ -324,8 +324,8 @@ impl Cache {
     /// Begins the counters of mutations, evictions, expiries, refusals, slab moves, moves of hot
     /// items and costs anew, but not those that tell of a tier below alone or of what moved there.
     pub fn reset_stats(&self) {
-        let below = self.below.as_ref().map(|below| below.stats());
-        *lock(&self.before) = Lasting::of(self.mutations_so_far(), below.as_ref());
+        let compressed = self.compressed.as_ref().map(|compressed| compressed.stats());
+        *lock(&self.before) = Lasting::of(self.mutations_so_far(), compressed.as_ref());
         self.gone.expired.store(0, Ordering::Relaxed);
         self.gone.flushed.store(0, Ordering::Relaxed);
         self.hot.reset_counters();

@@ -10,10 +10,10 @@ use policy::cost::Cost;
 
 use crate::cache::Cache;
 use crate::measure::Origin;
+use crate::pending_reads::OnReadFailure;
 use crate::places::{Fate, Found, Present};
 use crate::session::Session;
 use crate::types::{Attributes, Condition, Expiry, Refusal, Store, Stored, expiry_in, expiry_of};
-use crate::wanted::Unread;
 
 /// How often a store makes room for a full index before it gives up.
 const INDEX_ROOM_ATTEMPTS: usize = 4;
@@ -347,13 +347,14 @@ impl<'c> Session<'c> {
                     pending.replace(Some(draft));
                 }
                 Ok(Decision::Raise(hot)) => {
-                    if let Err(refusal) = self.raise(hot.item().key(), hash, Unread::Goes) {
+                    if let Err(refusal) = self.promote(hot.item().key(), hash, OnReadFailure::Goes)
+                    {
                         return Err((Draft { hot, hash, origin }, refusal));
                     }
                     pending.replace(Some(hot));
                 }
                 // Nothing that anybody could give up would help.
-                Err(index::Full::Hopeless) => break,
+                Err(index::Full::Unplaceable) => break,
                 Err(index::Full::NoMemory) => {
                     room_attempts += 1;
                     // Another slab would be as little use: this session sees both.
@@ -402,7 +403,7 @@ impl<'c> Session<'c> {
     fn present_cost(&self, found: Option<Found<'_>>, key: &[u8], hash: Hash) -> Option<Cost> {
         let cost = match found {
             Some(found) => Some(found.item.cost()),
-            None => self.cost_below(key, hash),
+            None => self.compressed_cost(key, hash),
         };
         cost.filter(|cost| cost.is_known())
     }
@@ -422,17 +423,17 @@ impl<'c> Session<'c> {
         }
         let present = found.filter(|found| !self.cache.is_gone(found.item));
         let cas = present.map(|found| self.cache.cas_of(found.item));
-        let is_below = found.is_none()
+        let is_compressed = found.is_none()
             && condition != Condition::Always
-            && self.is_below(draft.item().key(), hash);
+            && self.is_compressed(draft.item().key(), hash);
         let mut late_over = None;
         let refused = match (condition, cas) {
             (Condition::Always, _) => None,
             (Condition::Absent | Condition::Present, _) => {
-                let holds = (cas.is_some() || is_below) == (condition == Condition::Present);
+                let holds = (cas.is_some() || is_compressed) == (condition == Condition::Present);
                 (!holds).then_some(Stored::NotStored)
             }
-            (_, None) if is_below => return (Fate::Keep, Decision::Raise(draft)),
+            (_, None) if is_compressed => return (Fate::Keep, Decision::Raise(draft)),
             (Condition::Unique(_) | Condition::UniqueOrStale(_) | Condition::Never, None) => {
                 Some(Stored::NotFound)
             }
@@ -460,12 +461,12 @@ impl<'c> Session<'c> {
             return (Fate::Keep, Decision::Widen(draft, cost));
         }
         let sequence = self.cache.next_sequence();
-        let depends = (present.is_some() || is_below) && condition != Condition::Always;
+        let depends = (present.is_some() || is_compressed) && condition != Condition::Always;
         if depends && !self.cache.moment.flush.is_unchanged_since(flushes) {
             return (Fate::Keep, Decision::Again(draft));
         }
         if found.is_none() {
-            self.forget_below(draft.item().key(), hash);
+            self.forget_compressed(draft.item().key(), hash);
         }
         if let Some(late_over) = late_over {
             mark_bits |= inherit(&draft, late_over.item);

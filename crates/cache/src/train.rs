@@ -70,12 +70,12 @@ impl Cache {
 
     /// Trains what there are samples enough for.
     fn train_due(&self) -> bool {
-        let below = self.below.as_ref().is_some_and(|below| below.zone.train());
+        let compressed = self.compressed.as_ref().is_some_and(|compressed| compressed.zone.train());
         let flash = self.flash.as_ref().is_some_and(|tier| tier.flash.train());
-        if below || flash {
+        if compressed || flash {
             self.training.has_trained.store(true, Ordering::Relaxed);
         }
-        below || flash
+        compressed || flash
     }
 
     /// Whether there is time for what takes tens of milliseconds: during a burst of stores nothing

@@ -1,6 +1,6 @@
 //! The words of the cache's API: what can be asked, and what the outcome can be.
 
-pub use hot::Replacement as Policy;
+pub use hot::Policy;
 use hot::{Fields, ItemRef};
 
 use crate::item::Item;
@@ -75,7 +75,7 @@ pub(crate) fn expiry_in(fields: &Fields) -> Expiry {
 }
 
 /// When an item below is over.
-pub(crate) fn expiry_below(fields: &compressed::Fields) -> Expiry {
+pub(crate) fn row_expiry(fields: &compressed::Fields) -> Expiry {
     Expiry { second: fields.expiry, early_ms: fields.early_ms }
 }
 

@@ -317,6 +317,6 @@ fn a_log_in_which_something_was_lost_is_refused() {
     for log in refused {
         assert!(std::panic::catch_unwind(|| check(log.clone())).is_err(), "{log:?}");
     }
-    let raised = (1, 3, Told::Read(vec![7]));
-    check(vec![stored(1, 7), raised, (1, 4, Told::Swapped(3, vec![8]))]);
+    let promoted = (1, 3, Told::Read(vec![7]));
+    check(vec![stored(1, 7), promoted, (1, 4, Told::Swapped(3, vec![8]))]);
 }

@@ -94,7 +94,7 @@ impl Fixture {
 
     /// The numbers of the items of the first prefix that no longer are in the hot zone.
     fn below(&self) -> Vec<u32> {
-        let is_below = |number: &u32| {
+        let is_compressed = |number: &u32| {
             let (session, key) = (self.cache.session(), key(*number));
             match session.peek_anywhere(&key, self.cache.hash(&key)) {
                 Lookup::Hit(item) => item.is_compressed(),
@@ -102,7 +102,7 @@ impl Fixture {
                 Lookup::Miss => false,
             }
         };
-        (0..ITEMS).step_by(2).filter(is_below).collect()
+        (0..ITEMS).step_by(2).filter(is_compressed).collect()
     }
 
     /// How many items of the first prefix a dump of everything lists.

@@ -66,5 +66,5 @@ pub enum Inserted {
     /// There was no room.
     Full,
     /// There is none that could be made for it: the item is dead from now on.
-    Hopeless,
+    Unplaceable,
 }

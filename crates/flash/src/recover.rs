@@ -238,7 +238,7 @@ impl Flash {
                     self.counters.recovered.add(1);
                     self.counters.items_came(1);
                 }
-                Inserted::Outdated | Inserted::Hopeless => {
+                Inserted::Outdated | Inserted::Unplaceable => {
                     self.counters.passed_by.add(1);
                     self.journal(found.segment, item.granule, item.hash);
                 }

@@ -14,9 +14,9 @@ use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
 use policy::cost::Cost;
 
 use crate::chunk::Cut;
+use crate::class_policy::ClassPolicy;
 use crate::evict::{GROUP, VICTIM_LOOKS};
 use crate::heat::Heat;
-use crate::keeper::Keeper;
 use crate::quota::Quotas;
 use crate::slab::{self, Slab};
 use crate::vacate::Vacating;
@@ -144,7 +144,7 @@ pub(crate) struct Class {
     pub(crate) counters: ClassCounters,
     /// Something was evicted before the counters were last reset.
     has_evicted: bool,
-    pub(crate) keeper: Keeper,
+    pub(crate) policy: ClassPolicy,
 }
 
 /// A chunk for an item, and the credit that the policy of its class gives the item.
@@ -186,7 +186,7 @@ impl<'h> Zone<'h> {
 }
 
 impl Class {
-    pub(crate) fn new(id: ClassId, cut: Cut, chunks_per_slab: usize, keeper: Keeper) -> Self {
+    pub(crate) fn new(id: ClassId, cut: Cut, chunks_per_slab: usize, policy: ClassPolicy) -> Self {
         Self {
             id,
             cut,
@@ -218,7 +218,7 @@ impl Class {
             collected: None,
             counters: ClassCounters::default(),
             has_evicted: false,
-            keeper,
+            policy,
         }
     }
 
@@ -364,7 +364,7 @@ impl Class {
 
     /// The cost for each byte that is given up while victims grow old, if costs are known.
     pub(crate) fn density(&self) -> Option<f64> {
-        Some(self.keeper.unit_us()? / self.cut.bytes as f64)
+        Some(self.policy.unit_us()? / self.cut.bytes as f64)
     }
 
     /// Whether it has evicted enough since it last asked for a slab in vain to ask again.
@@ -380,7 +380,7 @@ impl Class {
     /// Takes over a slab from the arena, after so many mutations.
     pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId, mutations: u64) {
         zone.slab(slab).adopt(self.id, self.cut, self.chunks_per_slab, mutations);
-        self.keeper.adopt(zone, slab);
+        self.policy.adopt(zone, slab);
         if let Some(heat) = zone.heat {
             heat.adopt(zone.arena, slab, self.chunks_per_slab as u32);
         }
@@ -407,8 +407,8 @@ impl Class {
         if self.slabs.is_empty() {
             return None;
         }
-        self.keeper.enter_waiting(zone);
-        let Some(order) = self.keeper.order() else {
+        self.policy.enter_waiting(zone);
+        let Some(order) = self.policy.order() else {
             return self.next_of_hand(zone);
         };
         let mut ahead = [Place(0); VICTIM_LOOKS];
@@ -425,7 +425,7 @@ impl Class {
 
     /// Whether a slab that was the oldest a moment ago may still go for it.
     pub(crate) fn is_oldest(&self, zone: Zone<'_>, id: SlabId) -> bool {
-        match self.keeper.order() {
+        match self.policy.order() {
             // What is next to go changes with each that goes.
             Some(_) => self.stays(zone, id),
             None => self.next_of_hand(zone) == Some(id),
@@ -513,7 +513,7 @@ impl Class {
     #[inline(always)]
     pub(crate) fn allocate_for(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Room> {
         let place = self.allocate(zone)?;
-        let credit = self.keeper.enter(zone, place, cost);
+        let credit = self.policy.enter(zone, place, cost);
         Some(Room { place, credit, is_unentered: false })
     }
 
@@ -527,7 +527,7 @@ impl Class {
     }
 
     /// The same if the class has more of them than it may need at once.
-    pub(crate) fn take_spare(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Taken> {
+    pub(crate) fn take_beyond_reserve(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Taken> {
         let is_spare = self.free > self.reserve_target() / SPARE_SHARE;
         is_spare.then(|| self.take(zone, cost)).flatten()
     }
@@ -601,7 +601,7 @@ impl Class {
 
     /// Frees a chunk that no reader can see: from limbo, or never published.
     pub(crate) fn release(&mut self, zone: Zone<'_>, place: Place) {
-        self.keeper.leave(zone, place);
+        self.policy.leave(zone, place);
         zone.leave_quota(place);
         let slab = zone.slab(zone.arena.locate(place).0);
         if self.at_hand.len() < self.reserve_target() && !slab.is_draining() {
@@ -678,8 +678,8 @@ impl Class {
         if slab.free() > 0 {
             self.with_free.insert(0, id);
         }
-        self.keeper.enter_waiting(zone);
-        if let Some(order) = self.keeper.order_mut() {
+        self.policy.enter_waiting(zone);
+        if let Some(order) = self.policy.order_mut() {
             order.put_first(zone, id);
         }
     }
@@ -703,10 +703,10 @@ impl Class {
             .position(|&other| other == id)
             .expect("a draining slab belongs to its class until it is empty");
         self.slabs.remove(at);
-        if let Some(order) = self.keeper.order_mut() {
+        if let Some(order) = self.policy.order_mut() {
             order.disown(zone, id);
         }
-        debug_assert!(self.keeper.order().is_none_or(|order| {
+        debug_assert!(self.policy.order().is_none_or(|order| {
             let slab = zone.slab(id);
             (0..slab.touched()).all(|at| !order.has(zone, slab.place(zone.arena, id, at)))
         }));

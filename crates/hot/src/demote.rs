@@ -1,9 +1,9 @@
 //! Moving items to the tier below instead of evicting them: the background's way of making room,
-//! and that of stores while it is behind ([`Hot::hand_down`]).
+//! and that of stores while it is behind ([`Hot::demote_for_store`]).
 //!
 //! The hand chooses as for an eviction, a group at a time under the class's lock. Then the lock is
-//! let go, since to move an item takes microseconds, and each is copied ([`Links::copy`]) and
-//! offered to the tier below ([`Links::demote`]), which needs to wait for no reader, this thread
+//! let go, since to move an item takes microseconds, and each is copied ([`CacheHooks::copy`]) and
+//! offered to the tier below ([`CacheHooks::demote`]), which needs to wait for no reader, this thread
 //! included: so nobody is pinned while it works. The place may hold another item by then, or lie in
 //! the middle of one, if its slab has gone to another class. The item stays in the index meanwhile,
 //! where readers find it and writers may replace it; the tier below takes it over only if it is
@@ -21,7 +21,7 @@ use stdx::sync::lock;
 use crate::class::Class;
 use crate::evict::{GROUP, Victim, Wish};
 use crate::mark::KEPT;
-use crate::{Hot, ItemRef, Links, PRESSED_BEHIND, PRESSED_CLASS};
+use crate::{CacheHooks, Hot, ItemRef, PRESSED_BEHIND, PRESSED_CLASS};
 
 /// Chunks that a store hands down of a slab.
 const HANDED_MAX: usize = 2048;
@@ -50,9 +50,9 @@ impl State {
     }
 
     /// Whether an item is that still, and may go; so may what nobody finds any more.
-    fn lets_go(self, item: ItemRef<'_>, links: &dyn Links) -> bool {
+    fn lets_go(self, item: ItemRef<'_>, hooks: &dyn CacheHooks) -> bool {
         let now = Self::of(item);
-        now == self || (now.sequence == self.sequence && links.is_gone(item))
+        now == self || (now.sequence == self.sequence && hooks.is_gone(item))
     }
 }
 
@@ -67,23 +67,23 @@ struct Copied {
 impl Hot {
     /// Moves or evicts items of a class until about so many chunks as are wanted are on their way
     /// to being free: they are once no reader can see them. Returns how many chunks that is.
-    pub(crate) fn demote(&self, id: ClassId, mut wish: Wish, links: &dyn Links) -> usize {
+    pub(crate) fn demote(&self, id: ClassId, mut wish: Wish, hooks: &dyn CacheHooks) -> usize {
         let mut left = 0;
         while wish.wanted > 0 {
             let mut victims = [Victim::NONE; GROUP];
             let found = {
                 let guard = self.epochs.pin();
                 let mut class = lock(self.class(id));
-                if wish.steps >= wish.steps_max(&class, links) {
+                if wish.steps >= wish.steps_max(&class, hooks) {
                     break;
                 }
-                self.gather(&guard, &mut class, links, &mut victims, &mut wish)
+                self.gather(&guard, &mut class, hooks, &mut victims, &mut wish)
             };
             if found == 0 {
                 break;
             }
             for &Victim { place, came_up } in &victims[..found] {
-                let chunks = self.demote_one(id, place, true, links);
+                let chunks = self.demote_one(id, place, true, hooks);
                 if chunks == 0 {
                     self.put_back_remembered(came_up);
                 }
@@ -97,10 +97,10 @@ impl Hot {
 
     /// Moves what is published in a draining slab of a class, as far as the tier below takes it;
     /// for a store, not more than it can wait for.
-    pub(crate) fn move_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
+    pub(crate) fn move_slab(&self, id: ClassId, slab_id: SlabId, hooks: &dyn CacheHooks) {
         let slab = self.zone().slab(slab_id);
         let (mut next, mut moved) = (0, 0);
-        while links.demotes() || moved < HANDED_MAX {
+        while hooks.demotes() || moved < HANDED_MAX {
             let place = {
                 let guard = self.epochs.pin();
                 let _class = lock(self.class(id));
@@ -120,11 +120,11 @@ impl Hot {
                 next = number + 1;
                 owner
             };
-            if links.demotes() {
-                self.offer(id, place, links);
+            if hooks.demotes() {
+                self.offer(id, place, hooks);
             } else {
                 let guard = self.epochs.pin();
-                moved += self.hand_down_one(&guard, id, place, false, links);
+                moved += self.demote_one_for_store(&guard, id, place, false, hooks);
             }
         }
     }
@@ -136,54 +136,59 @@ impl Hot {
         id: ClassId,
         place: Place,
         evict: bool,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> usize {
-        let Some(copied) = self.copy(place, links) else {
+        let Some(copied) = self.copy(place, hooks) else {
             return 0;
         };
-        if copied.shall_move && links.demote() {
+        if copied.shall_move && hooks.demote() {
             lock(self.class(id)).counters.demoted += 1;
             return copied.chunks;
         }
-        if evict { self.evict_one(&self.epochs.pin(), place, copied.state, links) } else { 0 }
+        if evict { self.evict_one(&self.epochs.pin(), place, copied.state, hooks) } else { 0 }
     }
 
     /// Moves the item at a place of a slab that leaves, if the tier below takes it; once more if it
     /// has changed while it was copied.
-    fn offer(&self, id: ClassId, place: Place, links: &dyn Links) {
+    fn offer(&self, id: ClassId, place: Place, hooks: &dyn CacheHooks) {
         for _ in 0..OFFERS_MAX {
-            let Some(copied) = self.copy(place, links) else {
+            let Some(copied) = self.copy(place, hooks) else {
                 return;
             };
-            if copied.shall_move && links.demote() {
+            if copied.shall_move && hooks.demote() {
                 lock(self.class(id)).counters.demoted += 1;
                 return;
             }
             let guard = self.epochs.pin();
-            let item = self.linked(&guard, place, links);
-            if item.is_none_or(|item| copied.state.lets_go(item, links)) {
+            let item = self.linked(&guard, place, hooks);
+            if item.is_none_or(|item| copied.state.lets_go(item, hooks)) {
                 return;
             }
         }
     }
 
     /// Moves a few items of a class down for a store that needs their memory, as far as the tier
-    /// below takes them at once ([`Links::hand_down`]), and evicts the others: a handful for a part
+    /// below takes them at once ([`CacheHooks::demote_for_store`]), and evicts the others: a handful for a part
     /// of the wish, or for more than it. Returns how many chunks are on their way to being free.
-    pub(crate) fn hand_down(&self, id: ClassId, wish: &mut Wish, links: &dyn Links) -> usize {
+    pub(crate) fn demote_for_store(
+        &self,
+        id: ClassId,
+        wish: &mut Wish,
+        hooks: &dyn CacheHooks,
+    ) -> usize {
         self.press(PRESSED_CLASS | PRESSED_BEHIND);
         let guard = self.epochs.pin();
         let mut victims = [Victim::NONE; GROUP];
         let found = {
             let mut class = lock(self.class(id));
             let mut handful = Wish { wanted: class.handful(), ..*wish };
-            let found = self.gather(&guard, &mut class, links, &mut victims, &mut handful);
+            let found = self.gather(&guard, &mut class, hooks, &mut victims, &mut handful);
             wish.steps = handful.steps;
             found
         };
         let mut left = 0;
         for &Victim { place, came_up } in &victims[..found] {
-            let chunks = self.hand_down_one(&guard, id, place, true, links);
+            let chunks = self.demote_one_for_store(&guard, id, place, true, hooks);
             if chunks == 0 {
                 self.put_back_remembered(came_up);
             }
@@ -204,23 +209,23 @@ impl Hot {
 
     /// As [`Hot::demote_one`], for a store, under one pin beside its session's: there are no more
     /// for each thread ([`memory::epoch::PINS_MAX`]), and it waits for others here.
-    fn hand_down_one(
+    fn demote_one_for_store(
         &self,
         guard: &Guard<'_>,
         id: ClassId,
         place: Place,
         evict: bool,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> usize {
-        let Some(item) = self.linked(guard, place, links) else {
+        let Some(item) = self.linked(guard, place, hooks) else {
             return 0;
         };
         let (state, chunks) = (State::of(item), item.layout().pieces().max(1));
-        if !links.is_gone(item) && links.hand_down(guard, item, place) {
+        if !hooks.is_gone(item) && hooks.demote_for_store(guard, item, place) {
             lock(self.class(id)).counters.demoted += 1;
             return chunks;
         }
-        if evict { self.evict_one(guard, place, state, links) } else { 0 }
+        if evict { self.evict_one(guard, place, state, hooks) } else { 0 }
     }
 
     /// The class of a chunk whose place was remembered without a guard, locked: not the one that a
@@ -232,12 +237,12 @@ impl Hot {
     }
 
     /// Has the item at a place copied, if there is one.
-    fn copy(&self, place: Place, links: &dyn Links) -> Option<Copied> {
+    fn copy(&self, place: Place, hooks: &dyn CacheHooks) -> Option<Copied> {
         let guard = self.epochs.pin();
-        let item = self.linked(&guard, place, links)?;
+        let item = self.linked(&guard, place, hooks)?;
         // Before it is copied: whatever changes from here on is seen.
         let state = State::of(item);
-        let shall_move = !links.is_gone(item) && links.copy(item, place);
+        let shall_move = !hooks.is_gone(item) && hooks.copy(item, place);
         let chunks = item.layout().pieces().max(1);
         Some(Copied { state, chunks, shall_move })
     }
@@ -247,17 +252,23 @@ impl Hot {
         &self,
         guard: &'g Guard<'_>,
         place: Place,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Option<ItemRef<'g>> {
         let _class = self.class_of_remembered(place)?;
         let (item, owner) = self.published(guard, place)?;
         // What is in limbo looks published, and may be reused as soon as the lock is let go. What
         // the index leads to while this guard is pinned stays until it is dropped.
-        (owner == place && links.is_linked(guard, item, place)).then_some(item)
+        (owner == place && hooks.is_linked(guard, item, place)).then_some(item)
     }
 
     /// Evicts the item at a place, if it is still what it was.
-    fn evict_one(&self, guard: &Guard<'_>, place: Place, state: State, links: &dyn Links) -> usize {
+    fn evict_one(
+        &self,
+        guard: &Guard<'_>,
+        place: Place,
+        state: State,
+        hooks: &dyn CacheHooks,
+    ) -> usize {
         let mut chained = Vec::new();
         let chunks = {
             let Some(mut class) = self.class_of_remembered(place) else {
@@ -266,10 +277,10 @@ impl Hot {
             let Some((item, owner)) = self.published(guard, place) else {
                 return 0;
             };
-            if owner != place || !state.lets_go(item, links) {
+            if owner != place || !state.lets_go(item, hooks) {
                 return 0;
             }
-            self.unlink(guard, &mut class, links, place, &mut chained)
+            self.unlink(guard, &mut class, hooks, place, &mut chained)
         };
         for place in chained {
             // SAFETY: unlinked just now, under this guard.
@@ -282,13 +293,13 @@ impl Hot {
     /// from one visit of a slab to the next, weighted over the last three, or the age of what the
     /// order evicts next, for which the class is locked. `u64::MAX` as long as nothing has to
     /// leave.
-    pub fn stay_mutations(&self, id: ClassId, links: &dyn Links) -> u64 {
+    pub fn stay_mutations(&self, id: ClassId, hooks: &dyn CacheHooks) -> u64 {
         if let Some(stays) = &self.stays {
             return stays[usize::from(id.0)].load(Ordering::Relaxed);
         }
         let guard = self.epochs.pin();
         let mut class = lock(self.class(id));
-        if class.had_to_make_room() { self.victim_age(&guard, &mut class, links) } else { u64::MAX }
+        if class.had_to_make_room() { self.victim_age(&guard, &mut class, hooks) } else { u64::MAX }
     }
 
     /// Takes note that the hand of a class came back to a slab after so many mutations. The caller

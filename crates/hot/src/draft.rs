@@ -9,11 +9,11 @@ use stdx::sync::lock;
 
 use crate::chunk::Chunk;
 use crate::class::{Class, Room, Taken, Zone};
+use crate::class_policy::UNCHARGED;
 use crate::item::{self, ItemRef};
-use crate::keeper::UNCHARGED;
 use crate::layout::{Fields, Layout};
 use crate::mark::fresh_mark;
-use crate::{Hot, Links, Shortage, slab};
+use crate::{CacheHooks, Hot, Shortage, slab};
 
 /// An item that only its owner can see. Dropped unpublished, its memory goes back.
 #[derive(Debug)]
@@ -46,10 +46,10 @@ impl Hot {
         layout: Layout,
         fields: &Fields,
         key: &[u8],
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Result<Draft<'_>, Shortage> {
-        let draft = self.begin_draft(layout, fields, key, links)?;
-        if layout.is_chained() { draft.extended(links) } else { Ok(draft) }
+        let draft = self.begin_draft(layout, fields, key, hooks)?;
+        if layout.is_chained() { draft.extended(hooks) } else { Ok(draft) }
     }
 
     /// The same without the pieces of the value, if that lies in such: it gets them one by one
@@ -61,11 +61,11 @@ impl Hot {
         layout: Layout,
         fields: &Fields,
         key: &[u8],
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Result<Draft<'_>, Shortage> {
         let need = layout.need(self.largest.is_split);
         let quota = self.quota_for(key, &layout)?;
-        let room = self.allocate_under(quota, false, need, fields.cost, links)?;
+        let room = self.allocate_under(quota, false, need, fields.cost, hooks)?;
         let Room { place, credit, is_unentered } = room;
         debug_assert!(self.slab_at(place).cut().holds(need));
         let tail_bytes_away = if self.largest.is_split {
@@ -186,17 +186,17 @@ impl<'h> Draft<'h> {
     /// The draft with all of its pieces.
     #[cold]
     #[inline(never)]
-    fn extended(mut self, links: &dyn Links) -> Result<Self, Shortage> {
+    fn extended(mut self, hooks: &dyn CacheHooks) -> Result<Self, Shortage> {
         for _ in self.pieces as usize..self.layout.pieces() {
             // On failure it gives back what it has so far.
-            self.extend(links)?;
+            self.extend(hooks)?;
         }
         Ok(self)
     }
 
     /// Gets its next piece.
     #[inline(never)]
-    pub fn extend(&mut self, links: &dyn Links) -> Result<(), Shortage> {
+    pub fn extend(&mut self, hooks: &dyn CacheHooks) -> Result<(), Shortage> {
         let (hot, layout, number) = (self.hot, self.layout, self.pieces as usize);
         assert!(number < layout.pieces(), "it has them all");
         let item = self.item();
@@ -204,10 +204,10 @@ impl<'h> Draft<'h> {
         let cost = Cost::from_us(item.cost().us() / layout.pieces() as u32);
         let quota = hot.quota_for(item.key(), &layout)?;
         let need = layout.piece_need(number);
-        let room = hot.allocate_under(quota, true, need, cost, links)?;
+        let room = hot.allocate_under(quota, true, need, cost, hooks)?;
         let piece = room.place;
         if room.is_unentered {
-            lock(hot.class(hot.class_at(piece))).keeper.enter(hot.zone(), piece, cost);
+            lock(hot.class(hot.class_at(piece))).policy.enter(hot.zone(), piece, cost);
         }
         self.add_piece(piece);
         Ok(())
@@ -367,12 +367,12 @@ mod tests {
 
     use super::*;
     use crate::mark::{FETCHED, fresh_mark};
-    use crate::{ChunkLayout, Replacement};
+    use crate::{ChunkLayout, Policy};
 
     /// Nobody who would have to be told anything.
     struct Nobody;
 
-    impl Links for Nobody {
+    impl CacheHooks for Nobody {
         fn now(&self) -> u32 {
             0
         }
@@ -408,7 +408,7 @@ mod tests {
         let arena = Arc::new(Arena::new(0, 4 << 20, 8).expect("addresses are there"));
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, 0);
         let epochs = Arc::new(Epochs::new());
-        let policy = Replacement::CostClock;
+        let policy = Policy::CostClock;
         let hot = Hot::new(arena, Arc::clone(&epochs), sizes, layout, policy, 50, |_| 1);
         for bits in (0..64_u32).step_by(FIELDS_STEP) {
             let has = |bit: u32| bits & 1 << bit != 0;
@@ -430,7 +430,9 @@ mod tests {
             let item = unsafe { hot.item(&guard, from) };
             let free = {
                 let mut class = lock(hot.class(hot.class_at(from)));
-                class.take_spare(hot.zone(), Cost::UNKNOWN).expect("nearly all of a slab is free")
+                class
+                    .take_beyond_reserve(hot.zone(), Cost::UNKNOWN)
+                    .expect("nearly all of a slab is free")
             };
             let copy = hot.copy_to(free, item);
             // Then it is touched, renumbered and read.
@@ -463,7 +465,7 @@ mod tests {
         let arena = Arc::new(Arena::new(0, 1 << 20, 8).expect("addresses are there"));
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, 0);
         let epochs = Arc::new(Epochs::new());
-        let (layout, policy) = (ChunkLayout::Inline, Replacement::Clock);
+        let (layout, policy) = (ChunkLayout::Inline, Policy::Clock);
         let hot = Hot::new(arena, Arc::clone(&epochs), sizes, layout, policy, 50, |_| 1);
         let fields = Fields { flags: 7, ..Fields::default() };
         let value: Vec<u8> = (0..20_000_u32).map(|at| (at % 251) as u8).collect();

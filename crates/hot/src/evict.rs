@@ -25,7 +25,7 @@ use crate::chunk::Need;
 use crate::class::{Class, Room};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
-use crate::{Hot, Links, PRESSED_CLASS, Shortage, Unlinked, slab};
+use crate::{CacheHooks, Hot, PRESSED_CLASS, Shortage, Unlinked, slab};
 
 /// Victims gathered before they are unlinked: enough misses in flight to hide one another.
 pub(crate) const GROUP: usize = 16;
@@ -93,13 +93,13 @@ impl Wish {
     /// what spares it, or one round without being choosy, in which it meets whatever there is.
     /// Where only what is gone may go, it goes on next time: or each store that is refused would
     /// see all chunks.
-    pub(crate) fn steps_max(&self, class: &Class, links: &dyn Links) -> usize {
+    pub(crate) fn steps_max(&self, class: &Class, hooks: &dyn CacheHooks) -> usize {
         let round = class.chunks() + class.slabs.len();
         if self.only_unread {
             // In the first of two it may come up early.
             (2 * round).min(STEPS_MAX)
-        } else if links.may_evict() {
-            (class.keeper.rounds_max() * round).min(STEPS_MAX + round)
+        } else if hooks.may_evict() {
+            (class.policy.rounds_max() * round).min(STEPS_MAX + round)
         } else {
             round.min(STEPS_MAX)
         }
@@ -120,8 +120,8 @@ pub(crate) enum Made {
 /// Whether an item lies in pieces and was stored a moment ago, by mutations of the whole cache. In
 /// a class of which there are only a few chunks, as of the ends of long values, it may be the
 /// oldest all the same.
-pub(crate) fn is_newest(item: ItemRef<'_>, links: &dyn Links) -> bool {
-    item.layout().is_chained() && links.age(item) < NEWEST_MUTATIONS
+pub(crate) fn is_newest(item: ItemRef<'_>, hooks: &dyn CacheHooks) -> bool {
+    item.layout().is_chained() && hooks.age(item) < NEWEST_MUTATIONS
 }
 
 impl Hot {
@@ -130,21 +130,21 @@ impl Hot {
         &self,
         need: Need,
         cost: Cost,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Result<Room, Shortage> {
         let own = self.class_for(need);
-        match self.allocate_in(own, need, cost, links) {
+        match self.allocate_in(own, need, cost, hooks) {
             Err(Shortage::Nothing) => {}
             decided => return decided,
         }
         // Sizes that are rare share the slabs of larger ones.
-        if lock(self.class(own)).may_borrow() || !links.may_evict() {
-            match self.borrow(own, need, cost, links) {
+        if lock(self.class(own)).may_borrow() || !hooks.may_evict() {
+            match self.borrow(own, need, cost, hooks) {
                 Err(Shortage::Nothing) => {}
                 decided => return decided,
             }
         }
-        let found = self.allocate_from_another_class(own, cost, links);
+        let found = self.allocate_from_another_class(own, cost, hooks);
         if found == Err(Shortage::Nothing) {
             lock(self.class(own)).counters.out_of_memory += 1;
         }
@@ -157,7 +157,7 @@ impl Hot {
         own: ClassId,
         need: Need,
         cost: Cost,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Result<Room, Shortage> {
         let bytes_max = BORROW_RATIO * self.cut(own).bytes_of(need);
         for larger in self.sizes.iter().skip(usize::from(own.0) + 1) {
@@ -167,7 +167,7 @@ impl Hot {
             if !self.cut(larger).holds(need) || lock(self.class(larger)).slabs.is_empty() {
                 continue;
             }
-            match self.allocate_in(larger, need, cost, links) {
+            match self.allocate_in(larger, need, cost, hooks) {
                 Err(Shortage::Nothing) => {}
                 decided => {
                     lock(self.class(own)).borrowed += usize::from(decided.is_ok());
@@ -194,7 +194,7 @@ impl Hot {
         id: ClassId,
         need: Need,
         cost: Cost,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Result<Room, Shortage> {
         if let Some(room) = self.take_parked(id, cost) {
             return Ok(room);
@@ -206,13 +206,13 @@ impl Hot {
             let free_before = class.free;
             if let Some(room) = class.allocate_for(zone, cost) {
                 if class.free < free_before && class.is_low() {
-                    self.refill_soon(class, links);
+                    self.refill_soon(class, hooks);
                 } else {
                     self.stock(&mut class);
                 }
                 return Ok(room);
             }
-            if self.adopt_free_slab(&mut class, links) {
+            if self.adopt_free_slab(&mut class, hooks) {
                 return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
             }
             let batch = class.chunks().div_ceil(INLINE_SHARE).min(INLINE_BATCH_MAX);
@@ -228,12 +228,12 @@ impl Hot {
             return Err(Shortage::Nothing);
         }
         self.press(PRESSED_CLASS);
-        if links.leaves_demoting()
+        if hooks.background_demotes()
             && let Some(room) = self.take_free_above(id, need, cost)
         {
             return Ok(room);
         }
-        self.allocate_in_the_place_of_others(id, batch, cost, links)
+        self.allocate_in_the_place_of_others(id, batch, cost, hooks)
     }
 
     /// The same when there is nothing free: `batch` chunks go for it at a time.
@@ -242,7 +242,7 @@ impl Hot {
         id: ClassId,
         batch: usize,
         cost: Cost,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Result<Room, Shortage> {
         let zone = self.zone();
         {
@@ -263,12 +263,12 @@ impl Hot {
             }
         }
         for _ in 0..ATTEMPTS_MAX {
-            let made = self.make_room(id, batch, links);
+            let made = self.make_room(id, batch, hooks);
             let mut class = lock(self.class(id));
             if let Some(room) = class.allocate_for(zone, cost) {
                 return Ok(room);
             }
-            if self.adopt_free_slab(&mut class, links) {
+            if self.adopt_free_slab(&mut class, hooks) {
                 return class.allocate_for(zone, cost).ok_or(Shortage::Nothing);
             }
             if class.room_in_limbo(zone, 1) > 0 || class.awaits.is_some() {
@@ -289,7 +289,7 @@ impl Hot {
     /// background, and lends it a hand if it is behind.
     #[cold]
     #[inline(never)]
-    fn refill_soon(&self, class: MutexGuard<'_, Class>, links: &dyn Links) {
+    fn refill_soon(&self, class: MutexGuard<'_, Class>, hooks: &dyn CacheHooks) {
         if !self.is_full() {
             return;
         }
@@ -298,20 +298,20 @@ impl Hot {
         self.press(PRESSED_CLASS);
         let (id, is_helped) = (class.id, class.is_helped());
         drop(class);
-        if is_helped && links.hands_down() {
-            self.hand_down(id, &mut Wish::new(1), links);
+        if is_helped && hooks.store_demotes() {
+            self.demote_for_store(id, &mut Wish::new(1), hooks);
         }
     }
 
     /// Makes room in a class: by a slab of another one that keeps much older items, or else by
     /// evicting about `wanted` chunks.
-    pub(crate) fn make_room(&self, id: ClassId, wanted: usize, links: &dyn Links) -> Made {
-        if self.seek_slab(id, true, links) {
+    pub(crate) fn make_room(&self, id: ClassId, wanted: usize, hooks: &dyn CacheHooks) -> Made {
+        if self.seek_slab(id, true, hooks) {
             return Made::Slab;
         }
         // To move a handful takes a store as long as it should take.
-        let wanted = if links.hands_down_wanted() { 1 } else { wanted };
-        match self.push_out(id, Wish::new(wanted), links) {
+        let wanted = if hooks.store_demotes_wanted() { 1 } else { wanted };
+        match self.push_out(id, Wish::new(wanted), hooks) {
             0 => Made::Nothing,
             chunks => Made::Chunks(chunks),
         }
@@ -319,43 +319,43 @@ impl Hot {
 
     /// Moves items of a class to the tier below, if there is one that takes them, or evicts them, a
     /// group at a time. Returns how many chunks are on their way to being free.
-    pub(crate) fn push_out(&self, id: ClassId, wish: Wish, links: &dyn Links) -> usize {
-        if links.demotes() {
-            return self.demote(id, wish, links);
+    pub(crate) fn push_out(&self, id: ClassId, wish: Wish, hooks: &dyn CacheHooks) -> usize {
+        if hooks.demotes() {
+            return self.demote(id, wish, hooks);
         }
         let (mut wish, mut left, mut paid) = (wish, 0, 0);
-        while wish.wanted > 0 && links.hands_down_wanted() {
+        while wish.wanted > 0 && hooks.store_demotes_wanted() {
             // As for what is evicted.
             if left - paid >= INLINE_BATCH_MAX {
                 (wish.steps, paid) = (0, left);
             }
-            match self.hand_down(id, &mut wish, links) {
+            match self.demote_for_store(id, &mut wish, hooks) {
                 0 if left > 0 => return left,
                 0 => break,
                 chunks => left += chunks,
             }
         }
         // It takes no more, or there is nothing that it takes.
-        left + self.evict_for(id, Wish { steps: 0, ..wish }, links)
+        left + self.evict_for(id, Wish { steps: 0, ..wish }, hooks)
     }
 
     /// [`Hot::push_out`] where there is no tier below.
     #[cfg(test)]
-    pub(crate) fn evict(&self, id: ClassId, wanted: usize, links: &dyn Links) -> usize {
-        self.evict_for(id, Wish::new(wanted), links)
+    pub(crate) fn evict(&self, id: ClassId, wanted: usize, hooks: &dyn CacheHooks) -> usize {
+        self.evict_for(id, Wish::new(wanted), hooks)
     }
 
     /// Evicts items of a class until about as many chunks as are wanted are on their way to being
     /// free: they are once no reader can see them. Returns how many chunks that is. Between groups
     /// it lets the class and its readers' epoch go, so that a store waits for one group at most.
-    fn evict_for(&self, id: ClassId, mut wish: Wish, links: &dyn Links) -> usize {
+    fn evict_for(&self, id: ClassId, mut wish: Wish, hooks: &dyn CacheHooks) -> usize {
         let (mut evicted, mut paid) = (0, 0);
         while wish.wanted > 0 {
             // What a hand may look at before it takes what comes is for so many.
             if evicted - paid >= INLINE_BATCH_MAX {
                 (wish.steps, paid) = (0, evicted);
             }
-            match self.evict_group(id, &mut wish, links) {
+            match self.evict_group(id, &mut wish, hooks) {
                 Some(chunks) => {
                     evicted += chunks;
                     wish.wanted = wish.wanted.saturating_sub(chunks);
@@ -371,20 +371,20 @@ impl Hot {
     }
 
     /// The same of a group at most. Nothing if there was none to be had.
-    fn evict_group(&self, id: ClassId, wish: &mut Wish, links: &dyn Links) -> Option<usize> {
+    fn evict_group(&self, id: ClassId, wish: &mut Wish, hooks: &dyn CacheHooks) -> Option<usize> {
         let guard = self.epochs.pin();
         let (mut chained, mut evicted) = (Vec::new(), 0);
         {
             let mut class = lock(self.class(id));
             let mut victims = [Victim::NONE; GROUP];
-            let found = self.gather(&guard, &mut class, links, &mut victims, wish);
+            let found = self.gather(&guard, &mut class, hooks, &mut victims, wish);
             if found == 0 {
                 return None;
             }
             // Under the same lock: what was found may have been in limbo before this guard was
             // pinned, and without the lock it may be another item, or in another class, by now.
             for &Victim { place, came_up } in &victims[..found] {
-                let chunks = self.unlink(&guard, &mut class, links, place, &mut chained);
+                let chunks = self.unlink(&guard, &mut class, hooks, place, &mut chained);
                 if chunks == 0 {
                     self.put_back(&mut class, came_up);
                 }
@@ -408,35 +408,35 @@ impl Hot {
         &self,
         guard: &Guard<'_>,
         class: &mut Class,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
         victims: &mut [Victim; GROUP],
         wish: &mut Wish,
     ) -> usize {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
-        let has_any = class.keeper.order().is_some() || class.has_for_hand();
-        let steps_max = if has_any { wish.steps_max(class, links) } else { 0 };
+        let has_any = class.policy.order().is_some() || class.has_for_hand();
+        let steps_max = if has_any { wish.steps_max(class, hooks) } else { 0 };
         // Drafts and what is free: more than a round of these in a row is all that there is.
         let (mut passed, round) = (0, class.chunks() + class.slabs.len());
         while found < GROUP && chunks < wish.wanted && wish.steps < steps_max && passed <= round {
             (wish.steps, passed) = (wish.steps + 1, passed + 1);
             let choosy = wish.steps <= STEPS_MAX;
-            let next = match class.keeper.order_mut() {
+            let next = match class.policy.order_mut() {
                 Some(order) if order.is_empty() => break,
                 Some(order) => order.pop(zone, !choosy),
-                None => self.advance_hand(class, links),
+                None => self.advance_hand(class, hooks),
             };
             let Some(judged_at) = next else {
                 continue;
             };
             let Some((item, place)) = self.published(guard, judged_at) else {
-                class.keeper.renew(zone, judged_at);
+                class.policy.renew(zone, judged_at);
                 continue;
             };
             // What goes in a slab that leaves makes no room for a store before all has gone. It has
             // left the order, and enters it once more if the slab stays.
             let slab_id = self.arena.locate(judged_at).0;
             if !class.is_for_hand(zone.slab(slab_id), slab_id) {
-                class.keeper.let_out(judged_at);
+                class.policy.let_out(judged_at);
                 continue;
             }
             passed = 0;
@@ -445,22 +445,22 @@ impl Hot {
             }
             // Stored long after the hand came by, in a chunk that was freed before its turn: it has
             // had no round to itself.
-            let young = choosy && is_young(links.age(item), class.hand_found);
+            let young = choosy && is_young(hooks.age(item), class.hand_found);
             // Elsewhere than at its mark nothing is taken from an item: it goes in the end. So do
             // the newest, where there are no others.
             let is_last_round = wish.steps + round > steps_max;
-            let young = young || !is_last_round && is_newest(item, links);
+            let young = young || !is_last_round && is_newest(item, hooks);
             let lets_go = |class: &Class| match self.has_its_mark(item, place, judged_at) {
-                _ if wish.only_unread => !class.keeper.spares(item),
-                true => !choosy || class.keeper.judge(item),
-                false => !choosy || is_last_round || !class.keeper.spares(item),
+                _ if wish.only_unread => !class.policy.keeps(item),
+                true => !choosy || class.policy.judge(item),
+                false => !choosy || is_last_round || !class.policy.keeps(item),
             };
-            let goes = links.is_gone(item) || (links.may_evict() && !young && lets_go(class));
+            let goes = hooks.is_gone(item) || (hooks.may_evict() && !young && lets_go(class));
             if !goes || victims[..found].iter().any(|victim| victim.place == place) {
-                class.keeper.renew(zone, judged_at);
+                class.policy.renew(zone, judged_at);
                 continue;
             }
-            links.prefetch(guard, item);
+            hooks.prefetch(guard, item);
             victims[found] = Victim { place, came_up: judged_at };
             found += 1;
             chunks += item.layout().pieces().max(1);
@@ -489,7 +489,7 @@ impl Hot {
     /// order until its chunk is reused, but for pieces, whose mark says that they are.
     pub(crate) fn put_back(&self, class: &mut Class, came_up: Place) {
         if slab::mark(&self.arena, came_up).load(Ordering::Relaxed) != 0 {
-            class.keeper.put_back(self.zone(), came_up);
+            class.policy.put_back(self.zone(), came_up);
         }
     }
 
@@ -520,10 +520,10 @@ impl Hot {
     /// that leaves the class: nothing in there makes room for a store before all of it has gone,
     /// and that is seen to by who drains it. What he has left there, a draft that was published
     /// since, goes like all else.
-    fn advance_hand(&self, class: &mut Class, links: &dyn Links) -> Option<Place> {
+    fn advance_hand(&self, class: &mut Class, hooks: &dyn CacheHooks) -> Option<Place> {
         if class.hand.slab >= class.slabs.len() {
             class.hand = crate::class::Hand::default();
-            let now = links.now();
+            let now = hooks.now();
             if class.round_began != 0 {
                 class.round_seconds = now.saturating_sub(class.round_began);
             }
@@ -537,7 +537,7 @@ impl Hot {
             return None;
         }
         if class.hand.chunk == 0 {
-            class.hand_came = links.mutations();
+            class.hand_came = hooks.mutations();
             class.hand_found = slab.age(class.hand_came);
             self.note_stay(class.id, class.hand_found);
         }
@@ -564,12 +564,12 @@ impl Hot {
         &self,
         guard: &Guard<'_>,
         class: &mut Class,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> u64 {
         let zone = self.zone();
-        class.keeper.enter_waiting(zone);
+        class.policy.enter_waiting(zone);
         let mut ahead = [Place(0); VICTIM_LOOKS];
-        let count = match class.keeper.order() {
+        let count = match class.policy.order() {
             Some(order) => order.ahead(zone, &mut ahead),
             None => self.ahead_of_hand(class, &mut ahead),
         };
@@ -577,10 +577,10 @@ impl Hot {
             let slab_id = self.arena.locate(place).0;
             let comes_up = class.is_for_hand(zone.slab(slab_id), slab_id);
             let (item, _) = comes_up.then(|| self.judged_here(guard, class.id, place))??;
-            let age = links.age(item);
-            let stays = class.keeper.spares(item) || is_young(age, class.hand_found);
-            let age = class.keeper.order().map_or(age, |order| order.typical_age(zone, place, age));
-            (!stays).then(|| if links.is_gone(item) { u64::MAX } else { age })
+            let age = hooks.age(item);
+            let stays = class.policy.keeps(item) || is_young(age, class.hand_found);
+            let age = class.policy.order().map_or(age, |order| order.typical_age(zone, place, age));
+            (!stays).then(|| if hooks.is_gone(item) { u64::MAX } else { age })
         });
         let (mut ages, mut known) = ([0; VICTIMS], 0);
         for age in next.take(VICTIMS) {
@@ -590,7 +590,7 @@ impl Hot {
         let ages = &mut ages[..known];
         ages.sort_unstable();
         ages.get(known / 2).copied().unwrap_or_else(|| {
-            let mutations = links.mutations();
+            let mutations = hooks.mutations();
             let oldest = class.oldest_slab(zone, mutations);
             oldest.map_or(0, |id| zone.slab(id).age(mutations))
         })
@@ -632,15 +632,15 @@ impl Hot {
         &self,
         guard: &Guard<'_>,
         class: &mut Class,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
         place: Place,
         chained: &mut Vec<Place>,
     ) -> usize {
         // SAFETY: the place was found published under the same guard.
         let item = unsafe { self.item(guard, place) };
-        let is_gone = links.is_gone(item);
+        let is_gone = hooks.is_gone(item);
         let mark = item.mark().load(Ordering::Relaxed);
-        let unlinked = links.unlink(guard, item, place);
+        let unlinked = hooks.unlink(guard, item, place);
         if unlinked == Unlinked::Not {
             return 0;
         }
@@ -655,7 +655,7 @@ impl Hot {
             counters.evicted += 1;
             counters.evicted_unfetched += u64::from(!fetched);
             counters.evicted_cost_us += u64::from(item.cost().us());
-            links.evicted(item, class.id);
+            hooks.evicted(item, class.id);
             counters.evicted_recent += u64::from(fetched && mark & RECENT != 0);
         }
         let pieces = item.layout().pieces();

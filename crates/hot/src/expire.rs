@@ -11,7 +11,7 @@ use stdx::sync::lock;
 
 use crate::evict::HAND_PREFETCH;
 use crate::slab::Slab;
-use crate::{Hot, Links};
+use crate::{CacheHooks, Hot};
 
 /// Chunks that are looked at under one lock of a class.
 const STEP_CHUNKS: u32 = 256;
@@ -86,9 +86,9 @@ impl Hot {
 
     /// The next step of the sweep: takes what is gone from a part of the next slab worth it.
     /// Returns whether it has not come by every slab yet.
-    pub fn sweep_expired(&self, sweep: &mut Sweep, links: &dyn Links) -> bool {
+    pub fn sweep_expired(&self, sweep: &mut Sweep, hooks: &dyn CacheHooks) -> bool {
         sweep.waits.resize(self.slabs.len(), Wait::default());
-        let now = links.now();
+        let now = hooks.now();
         for _ in 0..PASSED_MAX {
             let Some(slab) = self.slabs.get(sweep.slab as usize) else {
                 sweep.slab = 0;
@@ -98,7 +98,7 @@ impl Hot {
             let is_due =
                 slab.first_expiry() <= now && sweep.waits[sweep.slab as usize].until <= now;
             if is_begun || (is_due && slab.was_owned()) {
-                self.sweep_step(sweep, slab, links);
+                self.sweep_step(sweep, slab, hooks);
                 break;
             }
             sweep.slab += 1;
@@ -106,7 +106,7 @@ impl Hot {
         true
     }
 
-    fn sweep_step(&self, sweep: &mut Sweep, slab: &Slab, links: &dyn Links) {
+    fn sweep_step(&self, sweep: &mut Sweep, slab: &Slab, hooks: &dyn CacheHooks) {
         let id = SlabId(sweep.slab);
         let guard = self.epochs.pin();
         let mut chained = Vec::new();
@@ -134,8 +134,8 @@ impl Hot {
                 let Some((item, owner)) = self.judged_here(&guard, class.id, place) else {
                     continue;
                 };
-                if links.is_gone(item) {
-                    let taken = self.unlink(&guard, &mut class, links, owner, &mut chained);
+                if hooks.is_gone(item) {
+                    let taken = self.unlink(&guard, &mut class, hooks, owner, &mut chained);
                     class.counters.swept += u64::from(taken > 0);
                     sweep.taken += taken as u32;
                     sweep.found.taken += taken as u64;
@@ -151,7 +151,7 @@ impl Hot {
             } else {
                 slab.note_expiry(sweep.earliest);
                 let wait = &mut sweep.waits[sweep.slab as usize];
-                wait.found(sweep.taken, touched, links.now());
+                wait.found(sweep.taken, touched, hooks.now());
             }
         }
         for place in chained {

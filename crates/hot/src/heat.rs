@@ -25,7 +25,7 @@ use io::frames::FrameSource;
 use memory::{Arena, Place, SlabId};
 use policy::columns::{LIMITS, Limits, PASS_ACCESSES};
 use policy::geometry::CacheGeometry;
-use policy::temperatures::Sixteen;
+use policy::temperatures::TemperatureWord;
 
 use crate::hot_pages::HotPages;
 use crate::slab::Slab;
@@ -159,12 +159,12 @@ impl Heat {
         id: SlabId,
         chunks: u32,
         at: std::ops::Range<usize>,
-        taken: &mut Vec<Sixteen>,
+        taken: &mut Vec<TemperatureWord>,
     ) {
         taken.extend(at.map(|at| {
             let word = word(arena, id, chunks, at);
-            let found = Sixteen(word.load(Relaxed));
-            if found != Sixteen::default() {
+            let found = TemperatureWord(word.load(Relaxed));
+            if found != TemperatureWord::default() {
                 word.store(found.aged().0, Relaxed);
             }
             found
@@ -174,7 +174,7 @@ impl Heat {
     /// The chunk at a place was hit. The caller holds it.
     pub(crate) fn hit(&self, arena: &Arena, slab: &Slab, place: Place) {
         let (id, number) = (arena.locate(place).0, slab.number(arena, place));
-        change(arena, id, slab.chunks(), number, Sixteen::heated);
+        change(arena, id, slab.chunks(), number, TemperatureWord::heated);
         let hits = &self.hits[id.0 as usize];
         hits.store(hits.load(Relaxed).saturating_add(1), Relaxed);
     }
@@ -208,7 +208,7 @@ impl Heat {
 
 /// How many words a slab of so many chunks has.
 pub(crate) fn words(chunks: u32) -> usize {
-    (chunks as usize).div_ceil(Sixteen::COUNT)
+    (chunks as usize).div_ceil(TemperatureWord::COUNT)
 }
 
 /// Changes the word of a chunk. What somebody else changes at the same time may be lost.
@@ -217,12 +217,13 @@ fn change(
     id: SlabId,
     chunks: u32,
     number: u32,
-    to: impl FnOnce(Sixteen, usize) -> Sixteen,
+    to: impl FnOnce(TemperatureWord, usize) -> TemperatureWord,
 ) {
-    let (at, in_word) = (number as usize / Sixteen::COUNT, number as usize % Sixteen::COUNT);
+    let (at, in_word) =
+        (number as usize / TemperatureWord::COUNT, number as usize % TemperatureWord::COUNT);
     let word = word(arena, id, chunks, at);
     let before = word.load(Relaxed);
-    let after = to(Sixteen(before), in_word).0;
+    let after = to(TemperatureWord(before), in_word).0;
     if after != before {
         word.store(after, Relaxed);
     }
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!((taken[0].get(0), taken[6].get(7)), (0, 11));
         taken.clear();
         heat.take(&arena, id, 104, 6..7, &mut taken);
-        assert_eq!(taken, [Sixteen::default().with(7, 5)], "halved");
+        assert_eq!(taken, [TemperatureWord::default().with(7, 5)], "halved");
         heat.begin_pass(id);
         assert!(!heat.is_due(id, slab));
         (0..20).for_each(|_| heat.hit(&arena, slab, one));

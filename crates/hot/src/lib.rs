@@ -7,22 +7,23 @@
 //! When a class runs out of chunks it takes a slab from the arena; when the arena has none it
 //! compares what it would evict with what other classes keep. If they keep much older items it gets
 //! a slab of theirs ([`shift`]), and otherwise it evicts by a hand of each class, or by the order
-//! that the class keeps ([`evict`]); its policy says who stays ([`Replacement`]).
+//! that the class keeps ([`evict`]); its policy says who stays ([`Policy`]).
 //! The background does the same ahead of need, so that a store rarely has to.
 //!
-//! The zone does not know the index. Whoever owns both tells it, as [`Links`], how to unlink an
-//! item. Locks nest in one order: a class's lock first, then whatever `Links` takes; never two
+//! The zone does not know the index. Whoever owns both tells it, as [`CacheHooks`], how to unlink an
+//! item. Locks nest in one order: a class's lock first, then whatever `CacheHooks` takes; never two
 //! classes' locks.
 //!
 //! The rooms, in reading order: `layout`, `chunk`, [`mark`] and [`item`] (how an item lies in
 //! memory); `draft` (how it is written and published); `slab` and `class` (what is free and what
-//! waits for readers); [`magazine`] and [`evict`] (where a chunk comes from), with `keeper` and
+//! waits for readers); [`magazine`] and [`evict`] (where a chunk comes from), with `policy` and
 //! `order` (who stays); then what makes room: `vacate`, [`shift`] and `rescue` (slabs that go to
 //! another class), [`expire`], and `demote` (to the tier below). [`quota`] and [`repartition`],
 //! with [`heat`] and `hot_pages`, are there where they are asked for.
 
 mod chunk;
 mod class;
+mod class_policy;
 mod demote;
 mod draft;
 pub mod evict;
@@ -30,7 +31,6 @@ pub mod expire;
 pub mod heat;
 mod hot_pages;
 pub mod item;
-mod keeper;
 pub mod layout;
 pub mod magazine;
 pub mod mark;
@@ -55,13 +55,13 @@ use chunk::{Chunk, Cut, Need};
 pub use chunk::{ChunkLayout, prefetch_line};
 pub use class::ClassCounters;
 use class::{Class, Zone};
+use class_policy::ClassPolicy;
+pub use class_policy::Policy;
 pub use draft::Draft;
 use heat::Heat;
 pub use heat::{Repartition, RepartitionCounts};
 pub use hot_pages::FrameCounts;
 pub use item::ItemRef;
-use keeper::Keeper;
-pub use keeper::Replacement;
 pub use layout::{Fields, Layout};
 use magazine::{Magazines, Parked};
 use quota::Quotas;
@@ -101,7 +101,7 @@ impl From<bool> for Unlinked {
 }
 
 /// What the hot zone has to be told about the items it holds.
-pub trait Links {
+pub trait CacheHooks {
     /// Unix seconds.
     fn now(&self) -> u32;
     /// Whether items may be evicted while they are alive.
@@ -126,22 +126,22 @@ pub trait Links {
     }
     /// Whether somebody else would move down what can only be evicted here: then nothing is evicted
     /// that need not be.
-    fn leaves_demoting(&self) -> bool {
+    fn background_demotes(&self) -> bool {
         false
     }
     /// Whether a store may at this moment move down at once what it would evict otherwise: then it
     /// begins before the last chunk is taken.
-    fn hands_down(&self) -> bool {
+    fn store_demotes(&self) -> bool {
         false
     }
     /// Whether it may do so with what is wanted, at least, when there is no other chunk to be had.
-    fn hands_down_wanted(&self) -> bool {
-        self.hands_down()
+    fn store_demotes_wanted(&self) -> bool {
+        self.store_demotes()
     }
     /// Moves an item to the tier below at once, for a store: removes it from the index and retires
     /// it, if the index still points at exactly that item. Returns whether it did. That takes a
     /// microsecond or two and waits for nothing but short locks. Called without any lock.
-    fn hand_down(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+    fn demote_for_store(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
         let _ = (guard, item, place);
         false
     }
@@ -209,7 +209,7 @@ pub struct Hot {
     slabs: Box<[Slab]>,
     /// Of so many slabs, those that classes leave in the arena for others: for the index, so that a
     /// full hot zone does not keep it from growing, and for a tier below.
-    spare_slabs: fn(usize) -> usize,
+    reserve_slabs: fn(usize) -> usize,
     /// A reserve is low, and whose: the background has work.
     pressed: AtomicU8,
     /// Some class had a slab to spare when the background last came by.
@@ -245,33 +245,31 @@ pub struct ClassStats {
 
 impl Hot {
     /// An empty zone in `arena`, with chunks of these sizes in this layout and a policy for each,
-    /// which counts costs in units of `cost_unit_us` microseconds if it has to. `spare_slabs` says
+    /// which counts costs in units of `cost_unit_us` microseconds if it has to. `reserve_slabs` says
     /// how many of the arena's slabs, however many these are at the time, are left for others: at
-    /// least one, for the index. The sizes leave a slab [`Replacement::side_bits`] beside each
-    /// chunk, and no more is reserved than [`Replacement::memory_bytes_max`].
+    /// least one, for the index. The sizes leave a slab [`Policy::side_bits`] beside each
+    /// chunk, and no more is reserved than [`Policy::memory_bytes_max`].
     pub fn new(
         arena: Arc<Arena>,
         epochs: Arc<Epochs>,
         sizes: SizeClasses,
         layout: ChunkLayout,
-        replacement: Replacement,
+        policy: Policy,
         cost_unit_us: u32,
-        spare_slabs: fn(usize) -> usize,
+        reserve_slabs: fn(usize) -> usize,
     ) -> Self {
-        assert!(
-            spare_slabs(arena.limit_slabs()) >= 1 && sizes.side_bits() >= replacement.side_bits()
-        );
+        assert!(reserve_slabs(arena.limit_slabs()) >= 1 && sizes.side_bits() >= policy.side_bits());
         let chunks_max = arena.reserved_slabs() * sizes.chunks_per_slab(ClassId(0));
-        assert!(replacement.side_bits() == 0 || chunks_max <= CHUNKS_MAX as usize);
+        assert!(policy.side_bits() == 0 || chunks_max <= CHUNKS_MAX as usize);
         let cut_of = |id| Cut::new(sizes.chunk_bytes(id), layout);
         let class = |id| {
             let (cut, chunks) = (cut_of(id), sizes.chunks_per_slab(id));
-            let keeper = Keeper::new(replacement, cost_unit_us, cut.stride(), chunks);
-            Class::new(id, cut, chunks, keeper)
+            let policy = ClassPolicy::new(policy, cost_unit_us, cut.stride(), chunks);
+            Class::new(id, cut, chunks, policy)
         };
         let classes = sizes.iter().map(|id| CachePadded(Mutex::new(class(id)))).collect();
         let stores_waiting = sizes.iter().map(|_| CachePadded::default()).collect();
-        let stays = (!replacement.keeps_order())
+        let stays = (!policy.keeps_order())
             .then(|| sizes.iter().map(|_| AtomicU64::new(u64::MAX)).collect());
         let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();
         let whole = sizes.iter().take_while(|&id| !cut_of(id).is_split).count();
@@ -288,7 +286,7 @@ impl Hot {
             stores_waiting,
             stays,
             slabs,
-            spare_slabs,
+            reserve_slabs,
             pressed,
             may_vacate: AtomicBool::new(false),
             heat: None,
@@ -358,17 +356,17 @@ impl Hot {
 
     /// Whether all memory is in use, so that room is made by eviction.
     pub fn is_full(&self) -> bool {
-        self.arena.free_slabs() <= self.spare_slabs()
+        self.arena.free_slabs() <= self.reserve_slabs()
     }
 
     /// The same, or it will be as soon as anybody takes a slab: the index may at any time.
     pub fn is_nearly_full(&self) -> bool {
-        self.arena.free_slabs() <= self.spare_slabs() + 1
+        self.arena.free_slabs() <= self.reserve_slabs() + 1
     }
 
     /// Slabs that classes leave in the arena, which has a limit that may change.
-    pub(crate) fn spare_slabs(&self) -> usize {
-        (self.spare_slabs)(self.arena.limit_slabs())
+    pub(crate) fn reserve_slabs(&self) -> usize {
+        (self.reserve_slabs)(self.arena.limit_slabs())
     }
 
     /// Asks for the first cache lines of the chunk at `place`: header, key and a short value, which
@@ -413,7 +411,7 @@ impl Hot {
             slab::mark(&self.arena, piece).store(0, Ordering::Relaxed);
             let mut class = lock(self.class(self.class_at(piece)));
             // In an order it would be renewed each time that it comes up, as a draft.
-            class.keeper.leave(self.zone(), piece);
+            class.policy.leave(self.zone(), piece);
             class.retire(self.zone(), tag, piece);
         }
         lock(self.class(self.class_at(place))).retire(self.zone(), tag, place);

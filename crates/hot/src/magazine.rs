@@ -32,8 +32,8 @@ use stdx::sync::lock;
 use stdx::{CachePadded, thread_number};
 
 use crate::class::{Class, Room, Zone};
-use crate::keeper::Credits;
-use crate::{Hot, Links, slab};
+use crate::class_policy::Credits;
+use crate::{CacheHooks, Hot, slab};
 
 /// One in so many chunks of a class may be free in the magazines of all threads.
 pub const PARKED_SHARE: usize = 256;
@@ -121,7 +121,7 @@ impl Hot {
     /// The zone with magazines for so many threads that store, which have one in `share` of the
     /// chunks of a class: [`PARKED_SHARE`], or fewer so that also small classes have some.
     pub fn with_magazines(mut self, threads: usize, share: usize) -> Self {
-        let keeps_order = lock(&self.classes[0]).keeper.order().is_some();
+        let keeps_order = lock(&self.classes[0]).policy.order().is_some();
         self.magazines = Some(Magazines::new(threads, self.sizes.count(), share, keeps_order));
         self
     }
@@ -177,7 +177,7 @@ impl Hot {
         if room > 0 {
             let (zone, mut magazine) = (self.zone(), lock(&slot.magazine));
             let Magazine { free, credits, .. } = &mut *magazine;
-            class.keeper.settle(credits);
+            class.policy.settle(credits);
             class.take_more(zone, room, free);
             // The first that was taken goes first: what is stored one after the other lies in one
             // slab then, which an order that is emptied from its front leaves as a whole.
@@ -295,9 +295,9 @@ impl Hot {
     }
 
     /// The same, of magazines that nobody has used for a second or two.
-    pub(crate) fn collect_idle(&self, links: &dyn Links) {
+    pub(crate) fn collect_idle(&self, hooks: &dyn CacheHooks) {
         let Some(magazines) = &self.magazines else { return };
-        let now = links.now();
+        let now = hooks.now();
         if magazines.collected.swap(now, Ordering::Relaxed) != now {
             for id in self.sizes.iter() {
                 self.collect_from(id, |magazine| {
@@ -331,7 +331,7 @@ impl Class {
                 && slab::mark(zone.arena, place).load(Ordering::Acquire) != 0;
             if is_there {
                 // The item says by now what it costs.
-                self.keeper.enter(zone, place, Cost::UNKNOWN);
+                self.policy.enter(zone, place, Cost::UNKNOWN);
             }
         }
     }

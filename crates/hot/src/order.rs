@@ -37,13 +37,13 @@
 //! a hand would judge the item; the other pieces leave the order when they come up first, and are
 //! freed with their item.
 //!
-//! *Links lie behind the chunks*, not in them: a chunk has all of its bytes for the item, so that
+//! *LinkSlots lie behind the chunks*, not in them: a chunk has all of its bytes for the item, so that
 //! layouts, classes and limits know nothing of them; five links share a cache line, and to change
 //! one takes no line away from who reads the item. The size classes leave room for them
 //! (`memory::class`), and for other policies there is none to leave.
 //!
 //! *Numbers* need no memory. They end at 2^31, which bounds the memory that such a class can have:
-//! [`Replacement::memory_bytes_max`](crate::Replacement::memory_bytes_max).
+//! [`Policy::memory_bytes_max`](crate::Policy::memory_bytes_max).
 
 #[cfg(test)]
 mod check;
@@ -342,7 +342,7 @@ impl Ranks {
     fn pop(&mut self, zone: Zone<'_>, takes_early: bool) -> Option<Place> {
         let mut links = self.links(zone);
         let (number, left) = self.wheels.take_first(&mut links)?;
-        // Links and items lie anywhere in memory, so each that is popped unasked for is waited for.
+        // LinkSlots and items lie anywhere in memory, so each that is popped unasked for is waited for.
         if let Some(soon) = self.wheels.after_next(&links) {
             prefetch_line(links.pointer_of(soon).as_ptr().cast());
             prefetch_line(zone.arena.pointer(self.place(zone, soon)).as_ptr());
@@ -376,8 +376,8 @@ impl Ranks {
         zone.arena.place(SlabId(slab), (in_slab * self.stride.get()) as usize)
     }
 
-    fn links<'z>(&self, zone: Zone<'z>) -> Links<'z> {
-        Links { arena: zone.arena, chunks_per_slab: self.chunks_per_slab }
+    fn links<'z>(&self, zone: Zone<'z>) -> LinkSlots<'z> {
+        LinkSlots { arena: zone.arena, chunks_per_slab: self.chunks_per_slab }
     }
 }
 
@@ -393,12 +393,12 @@ impl Costs {
 
 /// The links of a class where they lie. Made by [`Order`] alone and for one call, during which the
 /// class's lock is held: the order is behind it.
-struct Links<'z> {
+struct LinkSlots<'z> {
     arena: &'z Arena,
     chunks_per_slab: Divisor,
 }
 
-impl Links<'_> {
+impl LinkSlots<'_> {
     /// Where a link lies: aligned, since slabs are and a link's size is a multiple of 4.
     fn pointer(&self, slab: SlabId, in_slab: u32) -> NonNull<Link> {
         assert!(in_slab < self.chunks_per_slab.get());
@@ -417,7 +417,7 @@ impl Links<'_> {
 
 const _: () = assert!(LINK_BYTES.is_multiple_of(align_of::<Link>()));
 
-impl LinkStore for Links<'_> {
+impl LinkStore for LinkSlots<'_> {
     fn link(&self, chunk: u32) -> Link {
         // SAFETY: the chunk is one of the class's own, or in its order, and what is in the order is
         // not free, so its slab has not left the class: `Order::adopt` has prepared the link, and

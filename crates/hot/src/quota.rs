@@ -46,12 +46,12 @@ use stdx::sync::lock;
 
 use crate::chunk::Need;
 use crate::class::{Class, Room, Zone};
+use crate::class_policy::Policy;
 use crate::evict::GROUP;
 use crate::item::ItemRef;
-use crate::keeper::Replacement;
 use crate::layout::Layout;
 use crate::slab::Slab;
-use crate::{Hot, Links, PRESSED_QUOTA, Shortage};
+use crate::{CacheHooks, Hot, PRESSED_QUOTA, Shortage};
 
 /// The most quotas there can be: a slab has a bit for each in one word.
 pub const QUOTAS_MAX: usize = 64;
@@ -311,9 +311,9 @@ fn label<'a>(arena: &'a Arena, slab: &Slab, id: SlabId, number: u32) -> &'a Atom
 
 impl Hot {
     /// The zone with quotas, at most [`QUOTAS_MAX`], none twice, and none of an empty prefix. Its
-    /// sizes leave a slab [`LABEL_BITS`] beside each chunk and what `replacement` needs there.
-    pub fn with_quotas(mut self, quotas: &[Quota], replacement: Replacement) -> Self {
-        assert_eq!(self.sizes.side_bits(), replacement.side_bits() + LABEL_BITS);
+    /// sizes leave a slab [`LABEL_BITS`] beside each chunk and what `policy` needs there.
+    pub fn with_quotas(mut self, quotas: &[Quota], policy: Policy) -> Self {
+        assert_eq!(self.sizes.side_bits(), policy.side_bits() + LABEL_BITS);
         self.quotas = Some(Box::new(Quotas::new(quotas, self.arena.reserved_slabs())));
         self
     }
@@ -361,8 +361,8 @@ impl Hot {
     /// Evicts some of what is beyond limits that were lowered. Where there is a tier below that
     /// takes it, some room is kept under each quota, too: what a store has to make itself leaves
     /// the cache. Returns whether there is more to do at once.
-    pub fn keep_quotas(&self, links: &dyn Links) -> bool {
-        let Some(quotas) = self.quotas.as_deref().filter(|_| links.may_evict()) else {
+    pub fn keep_quotas(&self, hooks: &dyn CacheHooks) -> bool {
+        let Some(quotas) = self.quotas.as_deref().filter(|_| hooks.may_evict()) else {
             return false;
         };
         let mut more = false;
@@ -371,9 +371,9 @@ impl Hot {
             if excess > 0 {
                 let wanted = account.bytes.load(Relaxed).saturating_sub(excess.min(TURN_BYTES_MAX));
                 let is_done = |account: &Account| account.bytes.load(Relaxed) <= wanted;
-                more |= self.evict_under(quotas, index, is_done, links) && account.excess() > 0;
-            } else if links.demotes() {
-                more |= self.demote_under(quotas, index, links);
+                more |= self.evict_under(quotas, index, is_done, hooks) && account.excess() > 0;
+            } else if hooks.demotes() {
+                more |= self.demote_under(quotas, index, hooks);
             }
         }
         more
@@ -381,7 +381,7 @@ impl Hot {
 
     /// Moves what is charged to a quota to the tier below, or evicts it, until there is some room
     /// again. Returns whether that takes more than one turn.
-    fn demote_under(&self, quotas: &Quotas, index: usize, links: &dyn Links) -> bool {
+    fn demote_under(&self, quotas: &Quotas, index: usize, hooks: &dyn CacheHooks) -> bool {
         let account = &quotas.accounts[index];
         let reserve = account.limit_bytes.load(Relaxed) / RESERVE_SHARE;
         if account.room() >= reserve / 2 {
@@ -392,14 +392,14 @@ impl Hot {
             let mut victims = Vec::with_capacity(GROUP);
             {
                 let act = Act::Gather(&mut victims, reserve - account.room().min(reserve));
-                self.hunt(Hunt::new(quotas, index, &mut search, act, links));
+                self.hunt(Hunt::new(quotas, index, &mut search, act, hooks));
             }
             if victims.is_empty() {
                 return false;
             }
             moved += victims.len();
             for place in victims {
-                let chunks = self.demote_one(self.class_at(place), place, true, links);
+                let chunks = self.demote_one(self.class_at(place), place, true, hooks);
                 account.evicted.fetch_add(u64::from(chunks > 0), Relaxed);
             }
         }
@@ -442,11 +442,11 @@ impl Hot {
         is_piece: bool,
         need: Need,
         cost: Cost,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Result<Room, Shortage> {
         match quota {
-            None => self.allocate(need, cost, links),
-            Some(index) => self.allocate_charged(index, is_piece, need, cost, links),
+            None => self.allocate(need, cost, hooks),
+            Some(index) => self.allocate_charged(index, is_piece, need, cost, hooks),
         }
     }
 
@@ -457,19 +457,19 @@ impl Hot {
         is_piece: bool,
         need: Need,
         cost: Cost,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Result<Room, Shortage> {
         let quotas = self.quotas.as_deref().expect("a chunk is charged to a quota that is there");
         let account = &quotas.accounts[index];
         // Before the chunk: what goes for it leaves one behind.
         let least = self.sizes.chunk_bytes(self.class_for(need));
-        self.charge(quotas, index, least, links)?;
-        let room = self.allocate(need, cost, links).inspect_err(|_| account.give_back(least))?;
+        self.charge(quotas, index, least, hooks)?;
+        let room = self.allocate(need, cost, hooks).inspect_err(|_| account.give_back(least))?;
         let slab = self.slab_at(room.place);
         // It may be a larger one.
         let rest = slab.cut().bytes - least;
         if rest > 0
-            && let Err(shortage) = self.charge(quotas, index, rest, links)
+            && let Err(shortage) = self.charge(quotas, index, rest, hooks)
         {
             account.give_back(least);
             let class = slab.class();
@@ -488,17 +488,17 @@ impl Hot {
         quotas: &Quotas,
         index: usize,
         bytes: usize,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Result<(), Shortage> {
         let account = &quotas.accounts[index];
         let mut attempts = 0;
         while !account.charge(bytes) {
-            if links.leaves_demoting() {
+            if hooks.background_demotes() {
                 self.press(PRESSED_QUOTA);
             }
             let ahead = (account.limit_bytes.load(Relaxed) / AHEAD_SHARE).min(AHEAD_BYTES_MAX);
             let has_room = |account: &Account| account.room() >= bytes + ahead;
-            let found = self.evict_under(quotas, index, has_room, links);
+            let found = self.evict_under(quotas, index, has_room, hooks);
             attempts += 1;
             if !found || attempts == ATTEMPTS_MAX {
                 return if account.charge(bytes) { Ok(()) } else { Err(Shortage::Nothing) };
@@ -514,16 +514,16 @@ impl Hot {
         quotas: &Quotas,
         index: usize,
         is_enough: impl Fn(&Account) -> bool,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> bool {
         let act = Act::Evict(&|| is_enough(&quotas.accounts[index]));
-        self.hunt(Hunt::new(quotas, index, &mut Search::default(), act, links))
+        self.hunt(Hunt::new(quotas, index, &mut Search::default(), act, hooks))
     }
 
     /// The hand of a quota goes on until what is found is enough, or for as many rounds as it may
     /// take. Returns whether it was enough, or anything was found.
     fn hunt(&self, mut hunt: Hunt<'_>) -> bool {
-        let evicts = hunt.links.may_evict();
+        let evicts = hunt.hooks.may_evict();
         let rounds_max = if evicts { ROUNDS_MAX } else { ROUNDS_MAX_KEPT };
         // Where only what is gone goes, each store that is refused would see all items.
         while hunt.search.rounds < rounds_max && (evicts || hunt.search.judged <= JUDGED_MAX) {
@@ -531,7 +531,7 @@ impl Hot {
                 return true;
             }
             if hunt.hand.slab as usize >= self.slabs.len() {
-                *hunt.hand = Hand { slab: 0, chunk: 0, began: hunt.links.mutations() };
+                *hunt.hand = Hand { slab: 0, chunk: 0, began: hunt.hooks.mutations() };
                 hunt.search.rounds += 1;
                 continue;
             }
@@ -546,7 +546,7 @@ impl Hot {
 
     /// The hand's next step in its slab. Returns whether it has come to the slab's end.
     fn step(&self, hunt: &mut Hunt<'_>) -> bool {
-        let Hunt { quotas, index, hand, search, act, links } = hunt;
+        let Hunt { quotas, index, hand, search, act, hooks } = hunt;
         let (id, slab) = (SlabId(hand.slab), &self.slabs[hand.slab as usize]);
         let guard = self.epochs.pin();
         let mut chained = Vec::new();
@@ -572,12 +572,12 @@ impl Hot {
                 let place = slab.place(&self.arena, id, number);
                 // A draft is not published, and a piece goes with its head.
                 let Some((item, owner)) = self.published(&guard, place) else { continue };
-                if owner != place || !search.takes(&class, hand, item, *links) {
+                if owner != place || !search.takes(&class, hand, item, *hooks) {
                     continue;
                 }
                 let evicted_before = class.counters.evicted;
                 let taken = match act {
-                    Act::Evict(_) => self.unlink(&guard, &mut class, *links, place, &mut chained),
+                    Act::Evict(_) => self.unlink(&guard, &mut class, *hooks, place, &mut chained),
                     Act::Gather(victims, wanted) => {
                         let chunks = item.layout().pieces().max(1);
                         *wanted = wanted.saturating_sub(chunks * slab.cut().bytes);
@@ -610,7 +610,7 @@ struct Hunt<'a> {
     hand: MutexGuard<'a, Hand>,
     search: &'a mut Search,
     act: Act<'a>,
-    links: &'a dyn Links,
+    hooks: &'a dyn CacheHooks,
 }
 
 impl<'a> Hunt<'a> {
@@ -619,9 +619,9 @@ impl<'a> Hunt<'a> {
         index: usize,
         search: &'a mut Search,
         act: Act<'a>,
-        links: &'a dyn Links,
+        hooks: &'a dyn CacheHooks,
     ) -> Self {
-        Self { quotas, index, hand: lock(&quotas.accounts[index].hand), search, act, links }
+        Self { quotas, index, hand: lock(&quotas.accounts[index].hand), search, act, hooks }
     }
 }
 
@@ -654,13 +654,19 @@ struct Search {
 impl Search {
     /// Whether an item goes. One that stays has lost what spared it, unless it is so new that
     /// nobody has asked.
-    fn takes(&mut self, class: &Class, hand: &Hand, item: ItemRef<'_>, links: &dyn Links) -> bool {
-        if links.is_gone(item) {
+    fn takes(
+        &mut self,
+        class: &Class,
+        hand: &Hand,
+        item: ItemRef<'_>,
+        hooks: &dyn CacheHooks,
+    ) -> bool {
+        if hooks.is_gone(item) {
             return true;
         }
         self.judged += 1;
         let is_choosy = self.rounds < CHOOSY_ROUNDS && self.judged <= JUDGED_MAX;
-        let is_new = || links.age(item) < links.mutations().saturating_sub(hand.began);
-        links.may_evict() && (!is_choosy || (!is_new() && class.keeper.judge(item)))
+        let is_new = || hooks.age(item) < hooks.mutations().saturating_sub(hand.began);
+        hooks.may_evict() && (!is_choosy || (!is_new() && class.policy.judge(item)))
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! Each move confirms under the lock of the item's index table that the index still leads to
 //! exactly the old place, takes over what may have changed (mark, expiry, number), and leads to the
-//! copy: [`Links::relocate`]. So a move is no change of the key: whoever stores, touches or deletes
+//! copy: [`CacheHooks::relocate`]. So a move is no change of the key: whoever stores, touches or deletes
 //! it does so before the move, which then finds another place and is given up, or behind it, with
 //! the copy. Readers that found the old place read it for as long as they are pinned.
 //!
@@ -39,7 +39,7 @@ use io::frames::FrameSource;
 use memory::{Arena, ClassId, Guard, Place, SlabId, Tag};
 use policy::columns::{Chooser, Seen, Swap};
 use policy::pages::PageSet;
-use policy::temperatures::{Sixteen, TEMPERATURE_MAX};
+use policy::temperatures::{TEMPERATURE_MAX, TemperatureWord};
 use stdx::random::Xorshift;
 use stdx::sync::{Backoff, lock};
 
@@ -47,7 +47,7 @@ use crate::class::{Class, Taken};
 use crate::heat::{Heat, Repartition, RepartitionCounts, words};
 use crate::hot_pages::FrameCounts;
 use crate::item::ItemRef;
-use crate::{Hot, Links, slab};
+use crate::{CacheHooks, Hot, slab};
 
 /// Words of temperatures that are read under one lock of a class: 2 KiB.
 const WORDS_STEP: usize = 256;
@@ -73,7 +73,7 @@ pub struct Passes {
     swaps: Vec<Swap>,
     /// Some reader stayed pinned; nothing moves until this is safe.
     awaits: Option<Tag>,
-    words: Vec<Sixteen>,
+    words: Vec<TemperatureWord>,
     chooser: Chooser,
     random: Xorshift,
 }
@@ -167,7 +167,7 @@ impl Hot {
     /// The next step: looks for a slab that was hit often enough and decides what in it changes
     /// places, or moves some of that. For one thread at a time, which is not pinned. Returns
     /// whether there is more to do.
-    pub fn repartition(&self, passes: &mut Passes, links: &dyn Links) -> bool {
+    pub fn repartition(&self, passes: &mut Passes, hooks: &dyn CacheHooks) -> bool {
         let Some(heat) = self.heat.as_deref() else {
             return false;
         };
@@ -178,7 +178,7 @@ impl Hot {
         if let Some(subject) = passes.subject
             && !passes.swaps.is_empty()
         {
-            self.swap_some(heat, passes, &subject, links);
+            self.swap_some(heat, passes, &subject, hooks);
             return true;
         }
         for _ in 0..PASSED_MAX {
@@ -209,13 +209,13 @@ impl Hot {
         let place = |number| subject.place(&self.arena, number);
         let hot = heat.hot_pages.look(&self.arena, id, &self.slabs[id.0 as usize]);
         let is_hot = |number| hot.has_byte(self.arena.locate(place(number)).1);
-        let temperature = |number: u32| passes.words[number as usize / Sixteen::COUNT];
+        let temperature = |number: u32| passes.words[number as usize / TemperatureWord::COUNT];
         let is_warm = |&number: &u32| {
-            let at = number as usize % Sixteen::COUNT;
+            let at = number as usize % TemperatureWord::COUNT;
             temperature(number).get(at) >= limits.margin && !is_hot(number)
         };
         let warm_words = (0..touched)
-            .step_by(Sixteen::COUNT)
+            .step_by(TemperatureWord::COUNT)
             .filter(|&first| temperature(first).may_reach(limits.margin));
         let mut near = warm_words.flat_map(|first| first..touched.min(first + 16));
         if !near.any(|number| is_warm(&number)) {
@@ -225,7 +225,7 @@ impl Hot {
             return;
         };
         let seen = |number: u32| {
-            let found = temperature(number).get(number as usize % Sixteen::COUNT);
+            let found = temperature(number).get(number as usize % TemperatureWord::COUNT);
             // What has no item has none that could make room.
             let is_hot_zone = is_hot(number);
             let is_empty = is_hot_zone && empty.binary_search(&number).is_ok();
@@ -286,11 +286,17 @@ impl Hot {
     }
 
     /// Moves some of what is to change places.
-    fn swap_some(&self, heat: &Heat, passes: &mut Passes, subject: &Subject, links: &dyn Links) {
+    fn swap_some(
+        &self,
+        heat: &Heat,
+        passes: &mut Passes,
+        subject: &Subject,
+        hooks: &dyn CacheHooks,
+    ) {
         let mut kept = Vec::with_capacity(BATCH);
         let mut given_up = 0;
         for swap in (0..BATCH).map_while(|_| passes.swaps.pop()) {
-            match self.clear(heat, subject, swap, links) {
+            match self.clear(heat, subject, swap, hooks) {
                 Cleared::Kept(chunk) => kept.push(chunk),
                 Cleared::Moved => {}
                 Cleared::GivenUp => given_up += 1,
@@ -303,7 +309,7 @@ impl Hot {
             passes.awaits = Some(last.tag);
             passes.swaps.clear();
         }
-        given_up += kept.iter().filter(|kept| !self.fill(heat, kept, links)).count();
+        given_up += kept.iter().filter(|kept| !self.fill(heat, kept, hooks)).count();
         heat.counters.given_up.fetch_add(given_up as u64, Ordering::Relaxed);
     }
 
@@ -321,20 +327,20 @@ impl Hot {
 
     /// Moves the cold item of a swap elsewhere, and keeps its chunk aside. If the chunk that is
     /// free lies in a hot column itself, the hot item goes there instead.
-    fn clear(&self, heat: &Heat, subject: &Subject, swap: Swap, links: &dyn Links) -> Cleared {
+    fn clear(&self, heat: &Heat, subject: &Subject, swap: Swap, hooks: &dyn CacheHooks) -> Cleared {
         let guard = self.epochs.pin();
         let [warm, cold] = [swap.warm, swap.cold].map(|number| subject.place(&self.arena, number));
-        let pair = self.movable_pair(heat, &guard, subject, (warm, cold), links);
+        let pair = self.movable_pair(heat, &guard, subject, (warm, cold), hooks);
         let Some((items, free)) = pair else {
             return Cleared::GivenUp;
         };
         if self.is_hot(heat, free.0) {
-            let moved = self.move_hot(heat, &guard, items.0, warm, free, links);
+            let moved = self.move_hot(heat, &guard, items.0, warm, free, hooks);
             return if moved { Cleared::Moved } else { Cleared::GivenUp };
         }
         let to = free.0;
         // On failure the chunk goes back with the draft.
-        if !links.relocate(&guard, items.1, cold, self.copy_to(free, items.1)) {
+        if !hooks.relocate(&guard, items.1, cold, self.copy_to(free, items.1)) {
             return Cleared::GivenUp;
         }
         self.count_moved(heat, items.1);
@@ -350,18 +356,18 @@ impl Hot {
         guard: &'g Guard<'_>,
         subject: &Subject,
         (warm, cold): (Place, Place),
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Option<((ItemRef<'g>, ItemRef<'g>), Taken)> {
         let mut class = self.class_of_subject(subject)?;
-        let warm = self.movable(heat, guard, &mut class, warm, links)?;
-        let cold = self.movable(heat, guard, &mut class, cold, links)?;
-        let free = class.take_spare(self.zone(), cold.cost())?;
+        let warm = self.movable(heat, guard, &mut class, warm, hooks)?;
+        let cold = self.movable(heat, guard, &mut class, cold, hooks)?;
+        let free = class.take_beyond_reserve(self.zone(), cold.cost())?;
         Some(((warm, cold), free))
     }
 
     /// Moves the hot item of a swap to the chunk that was kept aside for it. Returns whether it
     /// did; if not, the chunk is as any other.
-    fn fill(&self, heat: &Heat, kept: &Kept, links: &dyn Links) -> bool {
+    fn fill(&self, heat: &Heat, kept: &Kept, hooks: &dyn CacheHooks) -> bool {
         let (guard, zone) = (self.epochs.pin(), self.zone());
         let (item, free) = {
             // A chunk that was kept aside keeps its slab in the class.
@@ -369,7 +375,7 @@ impl Hot {
             let Some(free) = class.take_back(zone, kept.tag, kept.place) else {
                 return false;
             };
-            match self.movable(heat, &guard, &mut class, kept.warm, links) {
+            match self.movable(heat, &guard, &mut class, kept.warm, hooks) {
                 Some(item) if item.sequence() == kept.sequence => (item, free),
                 _ => {
                     class.release(zone, free.0);
@@ -377,7 +383,7 @@ impl Hot {
                 }
             }
         };
-        self.move_hot(heat, &guard, item, kept.warm, free, links)
+        self.move_hot(heat, &guard, item, kept.warm, free, hooks)
     }
 
     /// Moves a hot item to a chunk of a hot column, and retires its old one. Returns whether it
@@ -389,10 +395,10 @@ impl Hot {
         item: ItemRef<'_>,
         from: Place,
         free: Taken,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> bool {
         let to = free.0;
-        if !links.relocate(guard, item, from, self.copy_to(free, item)) {
+        if !hooks.relocate(guard, item, from, self.copy_to(free, item)) {
             return false;
         }
         self.count_moved(heat, item);
@@ -417,17 +423,17 @@ impl Hot {
         guard: &'g Guard<'_>,
         class: &mut Class,
         place: Place,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Option<ItemRef<'g>> {
         let (item, owner) = self.published(guard, place)?;
         let is_whole = owner == place && !item.layout().is_chained();
         // What is in limbo looks published, and may be reused as soon as the lock is let go. What
         // the index leads to while this guard is pinned stays until it is dropped.
-        if !is_whole || !links.is_linked(guard, item, place) {
+        if !is_whole || !hooks.is_linked(guard, item, place) {
             return None;
         }
-        if links.is_gone(item) {
-            let taken = self.unlink(guard, class, links, place, &mut Vec::new());
+        if hooks.is_gone(item) {
+            let taken = self.unlink(guard, class, hooks, place, &mut Vec::new());
             heat.counters.expired.fetch_add(taken as u64, Ordering::Relaxed);
             return None;
         }
@@ -445,7 +451,7 @@ mod tests {
     use super::*;
     use crate::heat::HEAT_BITS;
     use crate::order::hammer::Map;
-    use crate::{ChunkLayout, Replacement};
+    use crate::{ChunkLayout, Policy};
 
     const SMALL_BYTES: usize = 20;
     const LARGE_BYTES: usize = 3000;
@@ -463,7 +469,7 @@ mod tests {
         };
         let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, HEAT_BITS);
-        let (layout, policy) = (ChunkLayout::Inline, Replacement::Clock);
+        let (layout, policy) = (ChunkLayout::Inline, Policy::Clock);
         let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, policy, 0, |_| 1);
         hot.with_repartition(settings, Arc::<Pagemap>::default())
     }

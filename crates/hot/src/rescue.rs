@@ -21,7 +21,7 @@ use crate::draft::Draft;
 use crate::evict::{HAND_PREFETCH, Wish, is_newest};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
-use crate::{Hot, Links};
+use crate::{CacheHooks, Hot};
 
 /// Chunks of the slab that are looked at under one lock of the class.
 const LOOK_STEP: u32 = 256;
@@ -72,17 +72,17 @@ impl Rescues {
 
 impl Hot {
     /// What is to be rescued from a slab of a class.
-    pub(crate) fn rescues(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) -> Rescues {
+    pub(crate) fn rescues(&self, id: ClassId, slab_id: SlabId, hooks: &dyn CacheHooks) -> Rescues {
         let pieces_max = lock(self.class(self.largest_class())).chunks() / PIECES_SHARE;
-        let slab_age = self.zone().slab(slab_id).age(links.mutations());
+        let slab_age = self.zone().slab(slab_id).age(hooks.mutations());
         let slab_chunks = lock(self.class(id)).chunks_per_slab;
         let (mut rescues, mut begin) = (Rescues::default(), 0);
         while !rescues.is_enough(slab_chunks) {
             let (guard, mut found) = (self.epochs.pin(), Vec::new());
-            let end = self.find_rescues(&guard, id, slab_id, begin, links, &mut found);
+            let end = self.find_rescues(&guard, id, slab_id, begin, hooks, &mut found);
             for (item, owner, is_spared) in found {
                 let pieces = item.layout().pieces();
-                let is_newest = is_newest(item, links);
+                let is_newest = is_newest(item, hooks);
                 if pieces > pieces_max && !is_newest {
                     continue;
                 }
@@ -91,7 +91,7 @@ impl Hot {
                     0 => is_spared,
                     _ => is_newest || self.is_spared(item, owner),
                 };
-                if is_spared || pieces == 0 || self.was_spared(item, owner, slab_age, links) {
+                if is_spared || pieces == 0 || self.was_spared(item, owner, slab_age, hooks) {
                     rescues.has_unjudged |= is_spared;
                     rescues.items.push((owner, item.sequence()));
                     rescues.add_chunk(self.class_at(owner));
@@ -115,12 +115,12 @@ impl Hot {
         id: ClassId,
         slab_id: SlabId,
         begin: u32,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
         found: &mut Vec<(ItemRef<'g>, Place, bool)>,
     ) -> Option<u32> {
         let slab = self.zone().slab(slab_id);
         let mut class = lock(self.class(id));
-        class.keeper.enter_waiting(self.zone());
+        class.policy.enter_waiting(self.zone());
         // While the lock was let go the slab may have left.
         let touched = if slab.belongs_to(id) { slab.touched() } else { 0 };
         let end = touched.min(begin + LOOK_STEP);
@@ -134,19 +134,19 @@ impl Hot {
                 continue;
             };
             let was_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
-            let order = class.keeper.order();
+            let order = class.policy.order();
             // Of what lies in pieces another class may know.
             let was_spared = was_read
                 && (item.layout().is_chained()
                     || order.is_some_and(|order| order.was_renewed(self.zone(), place)));
             // What is in limbo looks published, and may be reused as soon as the lock is let go.
             // What the index leads to while this guard is pinned stays until it is dropped.
-            let is_spared = class.keeper.spares(item) || is_newest(item, links);
+            let is_spared = class.policy.keeps(item) || is_newest(item, hooks);
             if (is_spared || was_spared)
                 && item.may_move()
                 && self.is_first_in(slab_id, item, place)
-                && !links.is_gone(item)
-                && links.is_linked(guard, item, owner)
+                && !hooks.is_gone(item)
+                && hooks.is_linked(guard, item, owner)
             {
                 found.push((item, owner, is_spared));
             }
@@ -156,7 +156,7 @@ impl Hot {
 
     /// Whether the policy would spare an item that lies in pieces.
     fn is_spared(&self, item: ItemRef<'_>, owner: Place) -> bool {
-        lock(self.class(self.class_at(owner))).keeper.spares(item)
+        lock(self.class(self.class_at(owner))).policy.keeps(item)
     }
 
     /// Whether such an item in a slab of this age was read, and lost a moment ago what spared it
@@ -166,23 +166,27 @@ impl Hot {
         item: ItemRef<'_>,
         owner: Place,
         slab_age: u64,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> bool {
         let marked = self.marked_place(item, owner);
         let slab_id = self.arena.locate(marked).0;
         let mut class = lock(self.class(self.class_at(marked)));
-        class.keeper.enter_waiting(self.zone());
-        let is_renewed = match class.keeper.order() {
+        class.policy.enter_waiting(self.zone());
+        let is_renewed = match class.policy.order() {
             Some(order) => order.was_renewed(self.zone(), marked),
             // By the hand that came by the first of its pieces.
-            None => is_young(self.zone().slab(slab_id).age(links.mutations()), slab_age),
+            None => is_young(self.zone().slab(slab_id).age(hooks.mutations()), slab_age),
         };
         is_renewed && item.mark().load(Ordering::Relaxed) & FETCHED != 0
     }
 
     /// Sees to it that classes have chunks for what is to be rescued from a slab, from which none
     /// are allocated any more: evicts as much elsewhere, of what nobody read.
-    pub(crate) fn make_room_for_rescues(&self, rescues: &Rescues, links: &dyn Links) -> RescueRoom {
+    pub(crate) fn make_room_for_rescues(
+        &self,
+        rescues: &Rescues,
+        hooks: &dyn CacheHooks,
+    ) -> RescueRoom {
         let sweep = || {
             rescues
                 .chunks
@@ -209,7 +213,7 @@ impl Hot {
         sweep();
         if room() == Some(RescueRoom::Short) {
             for &wanted in &rescues.chunks {
-                self.push_out(wanted.0, Wish::of_unread(missing(wanted, true)), links);
+                self.push_out(wanted.0, Wish::of_unread(missing(wanted, true)), hooks);
             }
             sweep();
         }
@@ -218,12 +222,12 @@ impl Hot {
 
     /// Moves what was found worth it out of a draining slab of a class, as far as there are chunks
     /// for it.
-    pub(crate) fn rescue(&self, id: ClassId, rescues: Rescues, links: &dyn Links) {
+    pub(crate) fn rescue(&self, id: ClassId, rescues: Rescues, hooks: &dyn CacheHooks) {
         // Classes in which others took what was made, more was made, and that did not suffice.
         let (mut dry, mut rescued) = (Vec::new(), 0);
         for (place, sequence) in rescues.items {
             loop {
-                match self.rescue_one(place, sequence, links) {
+                match self.rescue_one(place, sequence, hooks) {
                     Ok(is_moved) => {
                         rescued += u64::from(is_moved);
                         break;
@@ -231,7 +235,7 @@ impl Hot {
                     Err(class) if dry.contains(&class) => break,
                     Err(class) => {
                         dry.push(class);
-                        self.push_out(class, Wish::of_unread(ROOM_BATCH), links);
+                        self.push_out(class, Wish::of_unread(ROOM_BATCH), hooks);
                         lock(self.class(class)).sweep_limbo(self.zone());
                     }
                 }
@@ -242,15 +246,20 @@ impl Hot {
 
     /// Moves the item of this number at a place, if it is there still. Returns whether it did, or
     /// the class that has no chunk left for it.
-    fn rescue_one(&self, place: Place, sequence: u32, links: &dyn Links) -> Result<bool, ClassId> {
+    fn rescue_one(
+        &self,
+        place: Place,
+        sequence: u32,
+        hooks: &dyn CacheHooks,
+    ) -> Result<bool, ClassId> {
         let guard = self.epochs.pin();
         // Asked for under the guard: a walk that is about to begin waits for it.
-        if !links.may_move() {
+        if !hooks.may_move() {
             return Ok(false);
         }
-        let item = self.linked(&guard, place, links);
+        let item = self.linked(&guard, place, hooks);
         let is_same = |item: &ItemRef<'_>| {
-            item.sequence() == sequence && item.may_move() && !links.is_gone(*item)
+            item.sequence() == sequence && item.may_move() && !hooks.is_gone(*item)
         };
         let Some(item) = item.filter(is_same) else {
             return Ok(false);
@@ -262,7 +271,7 @@ impl Hot {
             let chunk = lock(self.class(id)).take(self.zone(), item.cost());
             self.copy_to(chunk.ok_or(id)?, item)
         };
-        Ok(self.move_item(&guard, item, place, copy, links))
+        Ok(self.move_item(&guard, item, place, copy, hooks))
     }
 
     /// Has a copy of the item at a place, which was linked under this guard, take its place in the
@@ -274,10 +283,10 @@ impl Hot {
         item: ItemRef<'_>,
         place: Place,
         copy: Draft<'_>,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> bool {
         // On failure the chunks go back with the draft.
-        if !links.relocate(guard, item, place, copy) {
+        if !hooks.relocate(guard, item, place, copy) {
             return false;
         }
         // SAFETY: the item was published there, and `relocate` has just taken the place out of the

@@ -47,7 +47,7 @@ use crate::class::{Class, Room};
 use crate::evict::{GROUP, Made};
 use crate::rescue::RescueRoom;
 use crate::vacate::Vacated;
-use crate::{Hot, Links, PRESSED_BEHIND, PRESSED_CLASS, Shortage};
+use crate::{CacheHooks, Hot, PRESSED_BEHIND, PRESSED_CLASS, Shortage};
 
 use spare::Renewed;
 
@@ -69,10 +69,10 @@ impl Hot {
         &self,
         own: ClassId,
         cost: Cost,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Result<Room, Shortage> {
         // Without eviction the index could not get another slab in the place of its spare one.
-        let left = if links.may_evict() { 0 } else { self.spare_slabs() };
+        let left = if hooks.may_evict() { 0 } else { self.reserve_slabs() };
         // Each turn either finds a chunk or empties one more slab, so it ends.
         for _ in 0..=self.arena.limit_slabs() {
             self.collect_all();
@@ -83,14 +83,14 @@ impl Hot {
                     return Ok(room);
                 }
                 if let Some(slab) = self.arena.take(left) {
-                    class.adopt(self.zone(), slab, links.mutations());
+                    class.adopt(self.zone(), slab, hooks.mutations());
                     continue;
                 }
             }
-            if self.is_room_coming(own, links) {
+            if self.is_room_coming(own, hooks) {
                 return Err(Shortage::Pinned);
             }
-            match self.empty_any(Some(own), links) {
+            match self.empty_any(Some(own), hooks) {
                 Drained::Leaves => {}
                 Drained::Waits => return Err(Shortage::Pinned),
                 Drained::Stays => break,
@@ -102,26 +102,26 @@ impl Hot {
     /// Whether a class without room gets some once readers have left: a slab, or chunks of its own.
     /// What others have unlinked in their classes is of no use to it, and if many store there is
     /// always some; but where nothing is evicted it is all that ever comes, and may be borrowed.
-    fn is_room_coming(&self, own: ClassId, links: &dyn Links) -> bool {
+    fn is_room_coming(&self, own: ClassId, hooks: &dyn CacheHooks) -> bool {
         let has_room = |id| lock(self.class(id)).room_in_limbo(self.zone(), 1) > 0;
         has_room(own)
             || self.slabs_leaving() > 0
-            || (!links.may_evict() && self.sizes.iter().any(has_room))
+            || (!hooks.may_evict() && self.sizes.iter().any(has_room))
     }
 
     /// Gives a class a slab of the arena if one can be spared.
-    pub(crate) fn adopt_free_slab(&self, class: &mut Class, links: &dyn Links) -> bool {
-        let Some(slab) = self.arena.take(self.spare_slabs()) else {
+    pub(crate) fn adopt_free_slab(&self, class: &mut Class, hooks: &dyn CacheHooks) -> bool {
+        let Some(slab) = self.arena.take(self.reserve_slabs()) else {
             return false;
         };
-        class.adopt(self.zone(), slab, links.mutations());
+        class.adopt(self.zone(), slab, hooks.mutations());
         true
     }
 
     /// Sees to a slab for a class: one that can be vacated, or else, if it `may_drain`, one that is
     /// much older than what the class would evict. Returns whether the class had better wait for
     /// the slab, or for what has to come before it leaves, than evict.
-    pub(crate) fn seek_slab(&self, id: ClassId, may_drain: bool, links: &dyn Links) -> bool {
+    pub(crate) fn seek_slab(&self, id: ClassId, may_drain: bool, hooks: &dyn CacheHooks) -> bool {
         let may_ask = {
             let mut class = lock(self.class(id));
             match class.awaits.take() {
@@ -140,7 +140,7 @@ impl Hot {
         if !self.is_full() {
             return true;
         }
-        let from = match self.vacate(Some(id), false, links) {
+        let from = match self.vacate(Some(id), false, hooks) {
             Vacated::Slab(from) => Some(from),
             // With no free chunk left, nobody waits.
             Vacated::Partly => return lock(self.class(id)).free > 0,
@@ -149,7 +149,7 @@ impl Hot {
                 if !may_ask {
                     return false;
                 }
-                match self.drain_older(id, links) {
+                match self.drain_older(id, hooks) {
                     (Drained::Leaves, from) => from,
                     // What comes first does once readers have left. Asked again then.
                     (Drained::Waits, _) => {
@@ -176,20 +176,20 @@ impl Hot {
 
     /// Drains a slab that is much older than what a class would evict, for what it keeps. Returns
     /// what became of it, and whose it was.
-    fn drain_older(&self, id: ClassId, links: &dyn Links) -> (Drained, Option<ClassId>) {
-        if !links.may_evict() {
+    fn drain_older(&self, id: ClassId, hooks: &dyn CacheHooks) -> (Drained, Option<ClassId>) {
+        if !hooks.may_evict() {
             return (Drained::Stays, None);
         }
         let victims = {
             let guard = self.epochs.pin();
             let mut class = lock(self.class(id));
-            Victims { age: self.victim_age(&guard, &mut class, links), density: class.density() }
+            Victims { age: self.victim_age(&guard, &mut class, hooks), density: class.density() }
         };
-        let (offers, worths) = self.offers(links);
+        let (offers, worths) = self.offers(hooks);
         let victim_age = worths.scaled(victims.age, victims.density);
         let settled = |offer: &&Offer| offer.is_closed && is_settled(offer.age, victim_age);
         for offer in offers.iter().filter(settled) {
-            match self.drain(offer, false, links) {
+            match self.drain(offer, false, hooks) {
                 Drained::Stays => {}
                 drained => return (drained, Some(offer.class)),
             }
@@ -197,7 +197,7 @@ impl Hot {
         let older = offers.iter().filter(|offer| !offer.is_closed && offer.class != id);
         let mut looks = 0;
         for offer in older.take_while(|offer| is_much_older(offer.age, victim_age)) {
-            let drained = self.drain_unless_spared(offer, Some(victim_age), &mut looks, links);
+            let drained = self.drain_unless_spared(offer, Some(victim_age), &mut looks, hooks);
             if drained != Drained::Stays {
                 return (drained, Some(offer.class));
             }
@@ -209,15 +209,15 @@ impl Hot {
     }
 
     /// Vacates a slab, or drains the one that is missed least if anything may be evicted.
-    fn empty_any(&self, except: Option<ClassId>, links: &dyn Links) -> Drained {
-        if self.vacate_whole(except, links) {
+    fn empty_any(&self, except: Option<ClassId>, hooks: &dyn CacheHooks) -> Drained {
+        if self.vacate_whole(except, hooks) {
             return Drained::Leaves;
         }
-        if !links.may_evict() {
+        if !hooks.may_evict() {
             return Drained::Stays;
         }
         let offers = || {
-            let (mut offers, _) = self.offers(links);
+            let (mut offers, _) = self.offers(hooks);
             offers.retain(|offer| Some(offer.class) != except);
             offers
         };
@@ -228,14 +228,14 @@ impl Hot {
             let open = offers.iter().filter(|offer| !offer.is_closed && offer.age > old);
             let mut looks = 0;
             for offer in open {
-                let drained = self.drain_unless_spared(offer, None, &mut looks, links);
+                let drained = self.drain_unless_spared(offer, None, &mut looks, hooks);
                 if drained != Drained::Stays {
                     return drained;
                 }
                 // What nobody read in slabs that stay may have made room for what is in one.
                 self.epochs.try_reach(self.epochs.latest_tag());
                 self.sweep();
-                if self.vacate_whole(except, links) {
+                if self.vacate_whole(except, hooks) {
                     return Drained::Leaves;
                 }
                 if looks == LOOKS_MAX {
@@ -246,7 +246,7 @@ impl Hot {
         // A class with one slab is asked last: without it, it can store nothing.
         let mut offers = offers();
         offers.sort_by_key(|offer| offer.is_last);
-        let mut drained = offers.iter().map(|offer| self.drain(offer, true, links));
+        let mut drained = offers.iter().map(|offer| self.drain(offer, true, hooks));
         drained.find(|drained| *drained != Drained::Stays).unwrap_or(Drained::Stays)
     }
 
@@ -257,25 +257,25 @@ impl Hot {
         offer: &Offer,
         victim_age: Option<u64>,
         looks: &mut usize,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Drained {
         let least = offer.age / AGE_RATIO_MIN;
         let times = offer.age as f64 / victim_age.unwrap_or(least).max(1) as f64;
-        if self.spare(offer, times, looks, links) {
+        if self.spare(offer, times, looks, hooks) {
             return Drained::Stays;
         }
-        self.drain(offer, false, links)
+        self.drain(offer, false, hooks)
     }
 
     /// The slabs that each class would miss least, the oldest first, and what ages are worth.
-    fn offers(&self, links: &dyn Links) -> (Vec<Offer>, Worths) {
+    fn offers(&self, hooks: &dyn CacheHooks) -> (Vec<Offer>, Worths) {
         let (zone, guard) = (self.zone(), self.epochs.pin());
         let (mut offers, mut worths) = (Vec::new(), Worths::default());
         for class in &self.classes {
             let mut class = lock(class);
             // After the lock was taken, so that no slab is younger than now.
-            let mutations = links.mutations();
-            class.keeper.enter_waiting(zone);
+            let mutations = hooks.mutations();
+            class.policy.enter_waiting(zone);
             let density = class.density().filter(|_| !class.slabs.is_empty());
             density.into_iter().for_each(|density| worths.add(density));
             let closed = class.closed.first().copied();
@@ -284,7 +284,7 @@ impl Hot {
                 let age = if is_closed {
                     zone.slab(slab).age(mutations)
                 } else {
-                    self.slab_age(&guard, &mut class, slab, links)
+                    self.slab_age(&guard, &mut class, slab, hooks)
                 };
                 let is_last = !is_closed && class.staying() == 1;
                 offers.push(Offer { class: class.id, slab, age, density, is_closed, is_last });
@@ -299,9 +299,9 @@ impl Hot {
 
     /// Evicts what is in a slab, but for what is rescued; the slab leaves its class then. Unless it
     /// has to go it waits until there is room for what should be rescued.
-    fn drain(&self, offer: &Offer, must: bool, links: &dyn Links) -> Drained {
+    fn drain(&self, offer: &Offer, must: bool, hooks: &dyn CacheHooks) -> Drained {
         let (zone, slab) = (self.zone(), self.zone().slab(offer.slab));
-        let rescues = self.rescues(offer.class, offer.slab, links);
+        let rescues = self.rescues(offer.class, offer.slab, hooks);
         let life = {
             let guard = self.epochs.pin();
             let mut class = lock(self.class(offer.class));
@@ -312,7 +312,7 @@ impl Hot {
             // Of the last slab nothing can be rescued.
             if class.staying() == usize::from(is_open) && rescues.has_unjudged && !must {
                 _ = self.judge(&guard, &mut class, offer.slab);
-                class.spare(zone, offer.slab, links.mutations());
+                class.spare(zone, offer.slab, hooks.mutations());
                 return Drained::Stays;
             }
             // Before room is made: that of the slab itself is of no use, and no hand comes by it.
@@ -321,17 +321,17 @@ impl Hot {
             }
             slab.life()
         };
-        let room = self.make_room_for_rescues(&rescues, links);
-        match self.decide(offer, life, room, must, links) {
+        let room = self.make_room_for_rescues(&rescues, hooks);
+        match self.decide(offer, life, room, must, hooks) {
             (Drained::Leaves, _) => {}
             (Drained::Waits, _) => return Drained::Waits,
             (Drained::Stays, renewed) => {
-                self.judge_next(offer, renewed, links);
+                self.judge_next(offer, renewed, hooks);
                 return Drained::Stays;
             }
         }
-        self.rescue(offer.class, rescues, links);
-        self.empty_slab(offer.class, offer.slab, links);
+        self.rescue(offer.class, rescues, hooks);
+        self.empty_slab(offer.class, offer.slab, hooks);
         Drained::Leaves
     }
 
@@ -343,7 +343,7 @@ impl Hot {
         life: u32,
         room: RescueRoom,
         must: bool,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> (Drained, Renewed) {
         let (zone, guard) = (self.zone(), self.epochs.pin());
         let (slab, mut renewed) = (zone.slab(offer.slab), Renewed::default());
@@ -372,7 +372,7 @@ impl Hot {
                     class.stop_draining(zone, offer.slab);
                 }
                 renewed = self.judge(&guard, &mut class, offer.slab);
-                class.spare(zone, offer.slab, links.mutations());
+                class.spare(zone, offer.slab, hooks.mutations());
                 Drained::Stays
             }
             _ => {
@@ -386,10 +386,16 @@ impl Hot {
 
     /// For how many mutations a slab was left alone. Without a hand, no longer than what is next to
     /// go.
-    fn slab_age(&self, guard: &Guard<'_>, class: &mut Class, id: SlabId, links: &dyn Links) -> u64 {
-        let alone = self.zone().slab(id).age(links.mutations());
-        match class.keeper.order() {
-            Some(_) => alone.min(self.victim_age(guard, class, links)),
+    fn slab_age(
+        &self,
+        guard: &Guard<'_>,
+        class: &mut Class,
+        id: SlabId,
+        hooks: &dyn CacheHooks,
+    ) -> u64 {
+        let alone = self.zone().slab(id).age(hooks.mutations());
+        match class.policy.order() {
+            Some(_) => alone.min(self.victim_age(guard, class, hooks)),
             None => alone,
         }
     }
@@ -425,18 +431,18 @@ impl Hot {
     /// One turn of the background's work: a reserve of free chunks in each class. If `room_comes`
     /// by other ways, nothing is evicted for a class that has some left. Returns whether there is
     /// more to do at once.
-    pub fn maintain(&self, room_comes: bool, links: &dyn Links) -> bool {
+    pub fn maintain(&self, room_comes: bool, hooks: &dyn CacheHooks) -> bool {
         let pressed = self.pressed.fetch_and(PRESSED_BEHIND, Ordering::Relaxed);
         let (mut more, mut is_behind) = (false, false);
         if pressed & PRESSED_CLASS == 0 {
             self.collect_all();
         } else {
-            self.collect_idle(links);
+            self.collect_idle(hooks);
         }
         self.note_spare();
         for (number, class) in self.classes.iter().enumerate() {
             let id = ClassId(number as u8);
-            self.finish_draining(id, links);
+            self.finish_draining(id, hooks);
             let full = self.is_full();
             let (missing, is_low) = {
                 let mut class = lock(class);
@@ -452,20 +458,20 @@ impl Hot {
                 self.pressed.fetch_and(!PRESSED_BEHIND, Ordering::Relaxed);
             }
             is_behind |= is_low;
-            more |= if !links.may_evict() {
-                self.seek_slab(id, false, links);
-                self.adopt_free_slab(&mut lock(class), links)
+            more |= if !hooks.may_evict() {
+                self.seek_slab(id, false, hooks);
+                self.adopt_free_slab(&mut lock(class), hooks)
             } else if room_comes && !is_low {
-                self.seek_slab(id, false, links);
+                self.seek_slab(id, false, hooks);
                 true
             } else {
-                match self.make_room(id, missing.min(REFILL_BATCH), links) {
+                match self.make_room(id, missing.min(REFILL_BATCH), hooks) {
                     Made::Chunks(chunks) => chunks >= REFILL_BATCH,
-                    Made::Slab | Made::Nothing => self.adopt_free_slab(&mut lock(class), links),
+                    Made::Slab | Made::Nothing => self.adopt_free_slab(&mut lock(class), hooks),
                 }
             };
         }
-        more |= self.go_on_vacating(links);
+        more |= self.go_on_vacating(hooks);
         if !is_behind {
             self.pressed.fetch_and(!PRESSED_BEHIND, Ordering::Relaxed);
         }
@@ -486,7 +492,7 @@ impl Hot {
     /// Frees `slabs` slabs for the index or the system, as far as that is possible at once. Those
     /// that are about to leave their classes are among them. Returns whether something comes of it,
     /// perhaps once readers have left.
-    pub fn give_up_slabs(&self, slabs: usize, links: &dyn Links) -> bool {
+    pub fn give_up_slabs(&self, slabs: usize, hooks: &dyn CacheHooks) -> bool {
         if slabs == 0 {
             return false;
         }
@@ -494,7 +500,7 @@ impl Hot {
         let leaving = self.slabs_leaving();
         let mut comes = leaving > 0;
         for _ in leaving..slabs {
-            match self.empty_any(None, links) {
+            match self.empty_any(None, hooks) {
                 Drained::Leaves => comes = true,
                 Drained::Waits => return true,
                 Drained::Stays => break,
@@ -506,17 +512,17 @@ impl Hot {
 
     /// Empties draining slabs once more: of drafts that were published after the first time. Where
     /// nothing may be evicted, what cannot move keeps its slab.
-    fn finish_draining(&self, id: ClassId, links: &dyn Links) {
+    fn finish_draining(&self, id: ClassId, hooks: &dyn CacheHooks) {
         if !lock(self.class(id)).emptied.is_empty() {
             self.collect(id);
         }
         // A client that sends nothing more may hold a slab for as long as it likes, and to go
         // through one takes long.
-        let with_late = lock(self.class(id)).emptied_with_late(self.zone(), links.now());
+        let with_late = lock(self.class(id)).emptied_with_late(self.zone(), hooks.now());
         for slab_id in with_late {
-            let is_empty = self.move_to_spare(id, slab_id, links);
-            if links.may_evict() {
-                self.empty_slab(id, slab_id, links);
+            let is_empty = self.move_to_spare(id, slab_id, hooks);
+            if hooks.may_evict() {
+                self.empty_slab(id, slab_id, hooks);
             } else if !is_empty {
                 self.stop_leaving(id, slab_id);
             }
@@ -524,9 +530,9 @@ impl Hot {
     }
 
     /// Evicts what is published in a draining slab of a class.
-    fn empty_slab(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) {
-        if links.demotes() || links.hands_down_wanted() {
-            self.move_slab(id, slab_id, links);
+    fn empty_slab(&self, id: ClassId, slab_id: SlabId, hooks: &dyn CacheHooks) {
+        if hooks.demotes() || hooks.store_demotes_wanted() {
+            self.move_slab(id, slab_id, hooks);
         }
         let slab = self.zone().slab(slab_id);
         let mut begin = 0;
@@ -543,7 +549,7 @@ impl Hot {
                 let end = touched.min(begin + DRAIN_STEP);
                 for group in (begin..end).step_by(GROUP) {
                     let numbers = group..end.min(group + GROUP as u32);
-                    self.empty_chunks(&guard, &mut class, slab_id, numbers, links, &mut chained);
+                    self.empty_chunks(&guard, &mut class, slab_id, numbers, hooks, &mut chained);
                 }
                 if end == touched {
                     class.note_emptied(slab_id);
@@ -569,16 +575,16 @@ impl Hot {
         class: &mut Class,
         slab_id: SlabId,
         numbers: Range<u32>,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
         chained: &mut Vec<Place>,
     ) {
         let slab = self.zone().slab(slab_id);
         let victim = |number| self.published(guard, slab.place(&self.arena, slab_id, number));
         for (item, _) in numbers.clone().filter_map(victim) {
-            links.prefetch(guard, item);
+            hooks.prefetch(guard, item);
         }
         for (_, place) in numbers.filter_map(victim) {
-            self.unlink(guard, class, links, place, chained);
+            self.unlink(guard, class, hooks, place, chained);
         }
     }
 }

@@ -17,7 +17,7 @@ use stdx::sync::lock;
 
 use crate::class::{Class, Taken, Zone};
 use crate::evict::GROUP;
-use crate::{Hot, ItemRef, Links};
+use crate::{CacheHooks, Hot, ItemRef};
 
 /// Chunks of items that move before a store, or the background, looks after other things.
 const MOVES_MAX: usize = 2048;
@@ -76,16 +76,21 @@ struct Move<'g> {
 impl Hot {
     /// Vacates a slab of another class, or goes on with one. If it `must`, the class keeps no more
     /// free chunks than its reserve.
-    pub(crate) fn vacate(&self, except: Option<ClassId>, must: bool, links: &dyn Links) -> Vacated {
-        let next = || self.vacating_class().or_else(|| self.start_vacating(except, must, links));
+    pub(crate) fn vacate(
+        &self,
+        except: Option<ClassId>,
+        must: bool,
+        hooks: &dyn CacheHooks,
+    ) -> Vacated {
+        let next = || self.vacating_class().or_else(|| self.start_vacating(except, must, hooks));
         let mut tries = std::iter::from_fn(next).take(TRIES_MAX);
-        tries.find_map(|id| self.vacate_on(id, links)).unwrap_or(Vacated::Nothing)
+        tries.find_map(|id| self.vacate_on(id, hooks)).unwrap_or(Vacated::Nothing)
     }
 
     /// Vacates a slab, and does not leave that to others. Returns whether there was one.
-    pub(crate) fn vacate_whole(&self, except: Option<ClassId>, links: &dyn Links) -> bool {
+    pub(crate) fn vacate_whole(&self, except: Option<ClassId>, hooks: &dyn CacheHooks) -> bool {
         loop {
-            match self.vacate(except, true, links) {
+            match self.vacate(except, true, hooks) {
                 Vacated::Slab(_) => return true,
                 Vacated::Partly => {}
                 Vacated::Nothing => return false,
@@ -94,9 +99,9 @@ impl Hot {
     }
 
     /// Goes on with a slab that is being vacated. Returns whether there is more to do.
-    pub(crate) fn go_on_vacating(&self, links: &dyn Links) -> bool {
+    pub(crate) fn go_on_vacating(&self, hooks: &dyn CacheHooks) -> bool {
         let begun = self.vacating_class();
-        begun.is_some_and(|id| self.vacate_on(id, links) == Some(Vacated::Partly))
+        begun.is_some_and(|id| self.vacate_on(id, hooks) == Some(Vacated::Partly))
     }
 
     fn vacating_class(&self) -> Option<ClassId> {
@@ -106,14 +111,14 @@ impl Hot {
 
     /// Moves what is in the next chunks of the slab of a class that is being vacated. Returns what
     /// came of it, or nothing if that slab stays.
-    fn vacate_on(&self, id: ClassId, links: &dyn Links) -> Option<Vacated> {
+    fn vacate_on(&self, id: ClassId, hooks: &dyn CacheHooks) -> Option<Vacated> {
         let mut moved = 0;
         while moved < MOVES_MAX {
             let Some(begun) = lock(self.class(id)).next_to_vacate() else {
                 // It is empty, or somebody else came to its end.
                 return Some(Vacated::Slab(id));
             };
-            match self.move_some(id, begun.slab, begun.next, links) {
+            match self.move_some(id, begun.slab, begun.next, hooks) {
                 Step::Moved(chunks) => moved += chunks.max(1),
                 Step::End => {
                     let mut class = lock(self.class(id));
@@ -134,10 +139,15 @@ impl Hot {
 
     /// Moves what is alive in a draining slab to other chunks of its class, as far as there are
     /// some to spare and it can move. Returns whether that is all.
-    pub(crate) fn move_to_spare(&self, id: ClassId, slab_id: SlabId, links: &dyn Links) -> bool {
+    pub(crate) fn move_to_spare(
+        &self,
+        id: ClassId,
+        slab_id: SlabId,
+        hooks: &dyn CacheHooks,
+    ) -> bool {
         let mut is_all = true;
         for begin in (0..u32::MAX).step_by(GROUP) {
-            match self.move_some(id, slab_id, begin, links) {
+            match self.move_some(id, slab_id, begin, hooks) {
                 Step::Moved(_) => {}
                 // What lies behind may be able to.
                 Step::Stuck => is_all = false,
@@ -172,9 +182,9 @@ impl Hot {
         &self,
         except: Option<ClassId>,
         must: bool,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Option<ClassId> {
-        if !links.may_move() {
+        if !hooks.may_move() {
             return None;
         }
         let zone = self.zone();
@@ -202,7 +212,7 @@ impl Hot {
 
     /// Moves the items of the next few chunks of a slab that leaves its class, from `begin` on. One
     /// that cannot move keeps none of the others.
-    fn move_some(&self, id: ClassId, slab_id: SlabId, begin: u32, links: &dyn Links) -> Step {
+    fn move_some(&self, id: ClassId, slab_id: SlabId, begin: u32, hooks: &dyn CacheHooks) -> Step {
         let (guard, slab) = (self.epochs.pin(), self.zone().slab(slab_id));
         let mut gone = Vec::new();
         let (moves, mut is_stuck) = {
@@ -214,10 +224,10 @@ impl Hot {
                 return Step::End;
             }
             // Asked for under the guard: a walk that is about to begin waits for it.
-            if !links.may_move() {
+            if !hooks.may_move() {
                 return Step::NotNow;
             }
-            self.moves_of(&guard, &mut class, slab_id, numbers, links, &mut gone)
+            self.moves_of(&guard, &mut class, slab_id, numbers, hooks, &mut gone)
         };
         for place in gone {
             // SAFETY: unlinked just now, under this guard.
@@ -227,10 +237,10 @@ impl Hot {
         for Move { item, place, chunk } in moves {
             let copy = match chunk {
                 Some(chunk) => Some(self.copy_to(chunk, item)),
-                None => self.copy_of_pieces_by(item, place, Class::take_spare).ok(),
+                None => self.copy_of_pieces_by(item, place, Class::take_beyond_reserve).ok(),
             };
             is_stuck |= copy.is_none();
-            if copy.is_some_and(|copy| self.move_item(&guard, item, place, copy, links)) {
+            if copy.is_some_and(|copy| self.move_item(&guard, item, place, copy, hooks)) {
                 moved += 1;
                 chunks += item.layout().pieces().max(1);
             }
@@ -247,7 +257,7 @@ impl Hot {
         class: &mut Class,
         slab_id: SlabId,
         numbers: Range<u32>,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
         gone: &mut Vec<Place>,
     ) -> (Vec<Move<'g>>, bool) {
         let zone = self.zone();
@@ -257,24 +267,24 @@ impl Hot {
             Some((item, place, self.is_first_in(slab_id, item, chunk_at(number))))
         };
         for (item, ..) in numbers.clone().filter_map(found) {
-            links.prefetch(guard, item);
+            hooks.prefetch(guard, item);
         }
         let (mut moves, mut is_stuck) = (Vec::with_capacity(GROUP), false);
         for (item, place, is_first) in numbers.filter_map(found) {
             // What is in limbo looks published, and may be reused as soon as the lock is let go.
             // What the index leads to while this guard is pinned stays until it is dropped.
-            if !is_first || !links.is_linked(guard, item, place) {
+            if !is_first || !hooks.is_linked(guard, item, place) {
                 continue;
             }
-            if links.is_gone(item) {
-                self.unlink(guard, class, links, place, gone);
+            if hooks.is_gone(item) {
+                self.unlink(guard, class, hooks, place, gone);
                 continue;
             }
             let is_chained = item.layout().is_chained();
             let may_move =
                 item.may_move() && (!is_chained || item.layout().total_bytes() <= PIECED_BYTES_MAX);
             let takes = may_move && !is_chained;
-            let chunk = takes.then(|| class.take_spare(zone, item.cost())).flatten();
+            let chunk = takes.then(|| class.take_beyond_reserve(zone, item.cost())).flatten();
             // What is in pieces takes chunks of other classes as well, behind this one's lock.
             if chunk.is_some() || may_move && is_chained {
                 moves.push(Move { item, place, chunk });

@@ -350,7 +350,7 @@ impl<L: Layout> Engine<L> {
     ) -> Result<(), Full> {
         let depth = view.entry.depth() + lower.bits;
         if depth > self.depth_max() {
-            return Err(Full::Hopeless);
+            return Err(Full::Unplaceable);
         }
         // For the second part. Whoever has not the memory for both does not fill one in vain: a
         // store that is refused would do so each time.

@@ -51,14 +51,14 @@ pub enum Full {
     NoMemory,
     /// There is none where the key may lie, and more memory would make none: too many keys share
     /// all of its hash bits that are used, or nearly all.
-    Hopeless,
+    Unplaceable,
 }
 
 impl std::fmt::Display for Full {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::NoMemory => "the index has no memory for another key",
-            Self::Hopeless => "the index has no room for another key with such a hash",
+            Self::Unplaceable => "the index has no room for another key with such a hash",
         })
     }
 }
@@ -185,7 +185,7 @@ impl<L: Layout> Engine<L> {
             return Ok(Some((locked, spot)));
         }
         if L::is_hopeless(view, &locked) {
-            return Err(Full::Hopeless);
+            return Err(Full::Unplaceable);
         }
         match self.grow(view, locked, hash) {
             Ok(_grown) => Ok(None),

@@ -353,7 +353,7 @@ fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {
     for key in 0..16 {
         assert_eq!(same(key), Ok(()));
     }
-    assert_eq!(same(16), Err(Full::Hopeless));
+    assert_eq!(same(16), Err(Full::Unplaceable));
     assert_eq!(space.used(), TABLE_UNITS[0], "memory would not have parted them");
     assert_eq!(space.starved(), 0);
     for key in 0..17 {
@@ -381,7 +381,7 @@ fn keys_that_share_every_hash_bit_do_not_make_a_table_grow() {
         };
         // The others have moved out of their way.
         assert_eq!((0..1_000).position(|key| same(key).is_err()), Some(alike));
-        assert_eq!(same(999), Err(Full::Hopeless));
+        assert_eq!(same(999), Err(Full::Unplaceable));
         let stats = index.stats();
         assert_eq!((stats.growths, stats.splits, space.starved()), (0, 0, 0), "{stats:?}");
         // Room for one of them is there when another goes.
@@ -415,7 +415,7 @@ fn keys_that_share_every_hash_bit_make_a_path_as_long_as_the_largest_pool() {
             let set = |_| (Change::Set(location(key, 0)), ());
             index.update(&epochs.pin(), hash, |_| false, set)
         };
-        let refused = (0..100_000).find(|&key| same(key) == Err(Full::Hopeless));
+        let refused = (0..100_000).find(|&key| same(key) == Err(Full::Unplaceable));
         let refused = refused.expect("the pool ends");
         assert_eq!(space.starved(), 0);
         index.maintain();

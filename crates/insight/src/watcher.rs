@@ -415,7 +415,7 @@ mod tests {
         for key in 0..50_000 {
             watcher.observe(&event(key, 1, None, ITEM));
         }
-        // Sixteen times ten items, and those since all was last put in order.
+        // TemperatureWord times ten items, and those since all was last put in order.
         assert_eq!(watcher.rate(), 1.0, "there was room");
         assert!((40_000.0..50_000.0).contains(&watcher.forgotten()), "{}", watcher.forgotten());
         let miss = |key| event(key, 2, Some(false), After::Nothing);

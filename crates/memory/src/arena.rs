@@ -204,11 +204,11 @@ impl Arena {
         }
     }
 
-    /// Takes a slab if at least `spare_slabs` more would be left for others.
-    pub fn take(&self, spare_slabs: usize) -> Option<SlabId> {
+    /// Takes a slab if at least `reserve_slabs` more would be left for others.
+    pub fn take(&self, reserve_slabs: usize) -> Option<SlabId> {
         let mut free = lock(&self.free);
         let used = self.used_slabs() - free.ready.len();
-        if used + spare_slabs >= self.limit_slabs() {
+        if used + reserve_slabs >= self.limit_slabs() {
             return None;
         }
         if let Some(slab) = free.ready.pop() {

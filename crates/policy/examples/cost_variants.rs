@@ -247,7 +247,7 @@ impl Cache {
             Rule::Lazy => (*mark != 0).then_some(0),
             Rule::Credit(policy) => match policy.pass(*mark as u8, cost) {
                 Verdict::Evict => None,
-                Verdict::Spare(mark) => Some(u32::from(mark)),
+                Verdict::Keep(mark) => Some(u32::from(mark)),
             },
             Rule::Variant(variant) => variant.pass(*mark, cost),
         };

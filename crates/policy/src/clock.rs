@@ -13,7 +13,7 @@ pub const RECENT: u8 = 1;
 
 /// What the hand does with a chunk that it finds with this mark.
 pub fn pass(mark: u8) -> Verdict {
-    if mark & RECENT == 0 { Verdict::Evict } else { Verdict::Spare(mark & !RECENT) }
+    if mark & RECENT == 0 { Verdict::Evict } else { Verdict::Keep(mark & !RECENT) }
 }
 
 #[cfg(test)]
@@ -24,6 +24,6 @@ mod tests {
     fn a_hit_earns_one_more_round() {
         let fresh = 0b1010_0000;
         assert_eq!(pass(fresh), Verdict::Evict);
-        assert_eq!(pass(fresh | RECENT), Verdict::Spare(fresh));
+        assert_eq!(pass(fresh | RECENT), Verdict::Keep(fresh));
     }
 }

@@ -41,7 +41,7 @@
 
 use crate::geometry::CacheGeometry;
 use crate::pages::{PAGE_BYTES, PageSet, SLAB_PAGES_MAX};
-use crate::temperatures::{Sixteen, TEMPERATURE_MAX};
+use crate::temperatures::{TEMPERATURE_MAX, TemperatureWord};
 
 /// Columns of a slab at the most: of a cache with a short span, columns are several spans long.
 pub const COLUMNS_MAX: usize = 16;
@@ -97,31 +97,34 @@ impl Columns {
 /// The temperatures of a slab's chunks in an array, for the model of Cavast in `bench`. The hot
 /// zone has them behind the chunks of the slab, as atomics.
 #[derive(Debug, Clone)]
-pub struct Temperatures(Box<[Sixteen]>);
+pub struct Temperatures(Box<[TemperatureWord]>);
 
 impl Temperatures {
     /// Of so many chunks, all cold.
     pub fn new(chunks: usize) -> Temperatures {
-        Temperatures(vec![Sixteen::default(); chunks.div_ceil(Sixteen::COUNT)].into())
+        Temperatures(
+            vec![TemperatureWord::default(); chunks.div_ceil(TemperatureWord::COUNT)].into(),
+        )
     }
 
     /// The temperature of a chunk.
     #[inline]
     pub fn get(&self, chunk: usize) -> u8 {
-        self.0[chunk / Sixteen::COUNT].get(chunk % Sixteen::COUNT)
+        self.0[chunk / TemperatureWord::COUNT].get(chunk % TemperatureWord::COUNT)
     }
 
     /// Gives a chunk a temperature.
     #[inline]
     pub fn set(&mut self, chunk: usize, temperature: u8) {
-        let word = &mut self.0[chunk / Sixteen::COUNT];
-        *word = word.with(chunk % Sixteen::COUNT, temperature);
+        let word = &mut self.0[chunk / TemperatureWord::COUNT];
+        *word = word.with(chunk % TemperatureWord::COUNT, temperature);
     }
 
     /// Makes a chunk warmer by one access; returns its temperature then.
     #[inline]
     pub fn heat(&mut self, chunk: usize) -> u8 {
-        let (word, at) = (&mut self.0[chunk / Sixteen::COUNT], chunk % Sixteen::COUNT);
+        let (word, at) =
+            (&mut self.0[chunk / TemperatureWord::COUNT], chunk % TemperatureWord::COUNT);
         *word = word.heated(at);
         word.get(at)
     }

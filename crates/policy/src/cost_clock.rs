@@ -125,8 +125,8 @@ impl CostPolicy for CostClock {
     fn pass(&self, mark: u8, cost: u32) -> Verdict {
         match mark {
             0 => Verdict::Evict,
-            RECENT => Verdict::Spare(self.charge(cost)),
-            _ => Verdict::Spare(mark - CREDIT_ONE),
+            RECENT => Verdict::Keep(self.charge(cost)),
+            _ => Verdict::Keep(mark - CREDIT_ONE),
         }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     /// How often the hand spares what is left alone from now on.
     fn rounds(policy: &CostClock, mut mark: u8, cost: u32) -> u32 {
         let mut rounds = 0;
-        while let Verdict::Spare(next) = policy.pass(mark, cost) {
+        while let Verdict::Keep(next) = policy.pass(mark, cost) {
             (mark, rounds) = (next, rounds + 1);
         }
         rounds
@@ -207,7 +207,7 @@ mod tests {
                     (Verdict::Evict, Verdict::Evict) => {
                         (*ours, *clocks) = (policy.store(cost), 0);
                     }
-                    (Verdict::Spare(one), Verdict::Spare(other)) => (*ours, *clocks) = (one, other),
+                    (Verdict::Keep(one), Verdict::Keep(other)) => (*ours, *clocks) = (one, other),
                     verdicts => panic!("{cost}: {verdicts:?}"),
                 }
                 hand = (hand + 1) % marks.len();

@@ -48,5 +48,5 @@ pub enum Verdict {
     /// The item goes.
     Evict,
     /// The item stays for another round, with this mark.
-    Spare(u8),
+    Keep(u8),
 }

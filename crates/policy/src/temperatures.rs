@@ -11,14 +11,14 @@ pub const TEMPERATURE_MAX: u8 = 15;
 
 /// The temperatures of sixteen chunks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sixteen(pub u64);
+pub struct TemperatureWord(pub u64);
 
 /// Bits of a temperature.
 const BITS: usize = 4;
 /// The lowest bit of each.
 const LOWEST: u64 = 0x1111_1111_1111_1111;
 
-impl Sixteen {
+impl TemperatureWord {
     /// How many there are in a word.
     pub const COUNT: usize = u64::BITS as usize / BITS;
 
@@ -65,10 +65,10 @@ mod tests {
 
     #[test]
     fn sixteen_temperatures_do_not_touch_each_other() {
-        let (mut word, mut naive) = (Sixteen::default(), [0_u8; Sixteen::COUNT]);
+        let (mut word, mut naive) = (TemperatureWord::default(), [0_u8; TemperatureWord::COUNT]);
         let mut random = Xorshift::seeded(5);
         for _ in 0..50_000 {
-            let at = random.draw() as usize % Sixteen::COUNT;
+            let at = random.draw() as usize % TemperatureWord::COUNT;
             match random.draw() % 20 {
                 0 => {
                     word = word.aged();

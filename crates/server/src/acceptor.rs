@@ -19,7 +19,7 @@ use protocol::{Wire, reply, resp};
 
 use crate::address::Address;
 use crate::connection::{Arrival, Info};
-use crate::listen::Door;
+use crate::listen::Endpoint;
 use crate::server::Server;
 
 /// The waker's place among the tokens; listeners have the numbers from 0 on.
@@ -38,7 +38,7 @@ const ACCEPTS_MAX: usize = 256;
 /// The thread's state.
 pub struct Acceptor<'c> {
     server: &'c Server,
-    doors: Vec<Door>,
+    endpoints: Vec<Endpoint>,
     poll: Poll,
     next_worker: usize,
     /// When it was last said that somebody could not be accepted.
@@ -47,11 +47,11 @@ pub struct Acceptor<'c> {
 
 impl<'c> Acceptor<'c> {
     /// Accepts at `doors`, woken through `poll`.
-    pub fn new(server: &'c Server, mut doors: Vec<Door>, poll: Poll) -> Result<Self> {
-        for (number, door) in doors.iter_mut().enumerate() {
-            poll.registry().register(&mut door.listener, Token(number), Interest::READABLE)?;
+    pub fn new(server: &'c Server, mut endpoints: Vec<Endpoint>, poll: Poll) -> Result<Self> {
+        for (number, endpoint) in endpoints.iter_mut().enumerate() {
+            poll.registry().register(&mut endpoint.listener, Token(number), Interest::READABLE)?;
         }
-        Ok(Self { server, doors, poll, next_worker: 0, failed: None })
+        Ok(Self { server, endpoints, poll, next_worker: 0, failed: None })
     }
 
     /// Accepts until the server stops.
@@ -70,7 +70,7 @@ impl<'c> Acceptor<'c> {
     /// after how long they have to be asked again without one.
     fn accept_all(&mut self) -> Option<Duration> {
         let mut timeout: Option<Duration> = None;
-        for number in 0..self.doors.len() {
+        for number in 0..self.endpoints.len() {
             let again = self.accept_some(number);
             timeout = timeout.into_iter().chain(again).min();
         }
@@ -84,7 +84,7 @@ impl<'c> Acceptor<'c> {
             if self.must_pause() {
                 return None;
             }
-            match self.doors[number].listener.accept() {
+            match self.endpoints[number].listener.accept() {
                 Ok(stream) => self.admit(stream, number),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
                 Err(error)
@@ -139,17 +139,17 @@ impl<'c> Acceptor<'c> {
             count.fetch_add(1, Ordering::Relaxed);
             // The socket is new, so its buffer takes the line; if not, the close says it too, and
             // over TLS nothing else does.
-            if self.doors[number].is_tls {
+            if self.endpoints[number].is_tls {
                 return;
             }
-            let line = match self.doors[number].wire {
+            let line = match self.endpoints[number].wire {
                 Some(Wire::Redis) => resp::reply::TOO_MANY_CLIENTS,
                 _ => reply::TOO_MANY_CONNECTIONS,
             };
             let _ = stream.write(line.as_bytes());
             return;
         }
-        let Door { listener, wire, is_tls, option: _ } = &self.doors[number];
+        let Endpoint { listener, wire, is_tls, option: _ } = &self.endpoints[number];
         let stream = match server.tls.as_ref().filter(|_| *is_tls) {
             None => stream,
             Some(tls) => match tls.wrap(stream) {
@@ -190,9 +190,9 @@ mod tests {
         let path = folder.path().join("socket");
         let unix_path = Some(path.clone());
         let options = Options { unix_path, connections_max: 2 * ACCEPTS_MAX, ..Options::default() };
-        let Parts { server, doors, accept_poll: poll, .. } = Parts::new(options);
-        doors[0].listener.listen(2 * ACCEPTS_MAX as i32).expect("nobody else listens there");
-        let mut acceptor = Acceptor::new(&server, doors, poll).expect("a queue");
+        let Parts { server, endpoints, accept_poll: poll, .. } = Parts::new(options);
+        endpoints[0].listener.listen(2 * ACCEPTS_MAX as i32).expect("nobody else listens there");
+        let mut acceptor = Acceptor::new(&server, endpoints, poll).expect("a queue");
         // Whoever is connected to it waits there by then.
         let connect = |_| UnixStream::connect(&path).expect("it listens");
         let clients: Vec<_> = (0..=ACCEPTS_MAX).map(connect).collect();

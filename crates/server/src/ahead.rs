@@ -34,7 +34,7 @@ const BINARY_HEADER_BYTES: usize = 24;
 #[derive(Debug)]
 pub struct Ahead {
     /// Which connection of its worker.
-    pub place: usize,
+    pub slot: usize,
     /// Where its bytes are in the buffer.
     pub bytes: Range<usize>,
     /// The client sends no more.
@@ -89,7 +89,7 @@ impl ReadAhead {
     #[inline(always)]
     pub fn read(
         &mut self,
-        place: usize,
+        slot: usize,
         connection: &mut Connection<'_>,
         counters: &Counters,
     ) -> Result<(), Close> {
@@ -103,7 +103,7 @@ impl ReadAhead {
         let read = read.unwrap_or(0);
         let bytes = self.filled..self.filled + read;
         self.filled = bytes.end;
-        self.batch.reads.push(Ahead { place, bytes, is_ended, reply_bytes: 0 });
+        self.batch.reads.push(Ahead { slot, bytes, is_ended, reply_bytes: 0 });
         Ok(())
     }
 

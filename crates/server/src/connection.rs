@@ -20,13 +20,14 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use ::io::moment::Stopwatch;
 use ::io::net::Stream;
-use larder::{Arrived as Fetched, Draft};
+use larder::{Draft, ReadResult};
 use protocol::Wire;
 use protocol::request::GetContinuation;
 
 use crate::address::Address;
 use crate::commands::Login;
 use crate::commands::redis::Client;
+use crate::connection_id::ConnectionId;
 use crate::counters::Counters;
 use crate::dump::Dump;
 use crate::logins::{Attempt, Claim, Verdict};
@@ -239,17 +240,15 @@ pub struct Connection<'c> {
     pub is_hung_up: bool,
     /// Ends as soon as nothing is parked.
     pub closing: Option<Close>,
-    /// Which of its worker's connections it is.
-    pub place: usize,
-    /// Which of all connections that had this place.
-    pub serial: u64,
+    /// Which connection it is.
+    pub id: ConnectionId,
     /// What others have not brought yet: reads from flash, the check of a password. Until they
     /// have, nothing is executed.
     pub fetching: usize,
     /// One of these is the check of a password.
     pub is_claiming: bool,
     /// What was read from flash.
-    pub fetched: Vec<Fetched>,
+    pub fetched: Vec<ReadResult>,
     /// What came of who its client says it is.
     pub verdict: Option<Verdict>,
     /// Its turn was over before all that it has sent was executed: it goes on without an event
@@ -263,16 +262,16 @@ pub struct Connection<'c> {
     /// When it came, in Unix seconds.
     pub arrived_s: u32,
     /// For how long its client has been nobody.
-    pub stranger: Stranger,
+    pub unauthenticated: Unauthenticated,
 }
 
 /// Since when a client has not said who it is, as far as anybody has looked.
 #[derive(Debug, Default)]
-pub struct Stranger {
+pub struct Unauthenticated {
     since_s: Option<u32>,
 }
 
-impl Stranger {
+impl Unauthenticated {
     /// Looks again: for how many seconds that has been so; `None` if somebody is there now. Who was
     /// somebody, and no longer wants to be, has all the time again.
     pub fn look(&mut self, rights: Rights, now_s: u32) -> Option<u32> {
@@ -302,8 +301,7 @@ impl Connection<'_> {
             is_readable: false,
             is_hung_up: false,
             closing: None,
-            place: 0,
-            serial: 0,
+            id: ConnectionId::default(),
             fetching: 0,
             is_claiming: false,
             fetched: Vec::new(),
@@ -312,7 +310,7 @@ impl Connection<'_> {
             short_of_room: None,
             is_queued: false,
             arrived_s: 0,
-            stranger: Stranger::default(),
+            unauthenticated: Unauthenticated::default(),
         }
     }
 
@@ -343,9 +341,8 @@ impl Connection<'_> {
     }
 
     /// What is to be checked if its client says so of itself.
-    pub fn attempt(&self, worker: usize, claim: Claim) -> Attempt {
-        let (place, serial, address) = (self.place, self.serial, self.info.source);
-        Attempt { worker, place, serial, address, claim }
+    pub fn attempt(&self, claim: Claim) -> Attempt {
+        Attempt { from: self.id, address: self.info.source, claim }
     }
 
     /// Takes what came of that.
@@ -419,13 +416,13 @@ mod tests {
 
     #[test]
     fn who_is_nobody_is_that_since_it_was_first_seen_so() {
-        let mut stranger = Stranger::default();
-        assert_eq!(stranger.look(Rights::None, 100), Some(0));
-        assert_eq!(stranger.look(Rights::None, 160), Some(60));
-        assert_eq!(stranger.look(Rights::Read, 161), None);
+        let mut unauthenticated = Unauthenticated::default();
+        assert_eq!(unauthenticated.look(Rights::None, 100), Some(0));
+        assert_eq!(unauthenticated.look(Rights::None, 160), Some(60));
+        assert_eq!(unauthenticated.look(Rights::Read, 161), None);
         // `RESET` of Redis' makes a stranger of it again.
-        assert_eq!(stranger.look(Rights::None, 500), Some(0));
-        assert_eq!(stranger.look(Rights::None, 499), Some(0), "a clock that goes back");
-        assert_eq!(Stranger::default().look(Rights::All, 7), None);
+        assert_eq!(unauthenticated.look(Rights::None, 500), Some(0));
+        assert_eq!(unauthenticated.look(Rights::None, 499), Some(0), "a clock that goes back");
+        assert_eq!(Unauthenticated::default().look(Rights::All, 7), None);
     }
 }

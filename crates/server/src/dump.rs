@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larder::{Arrived, DumpCursor, Dumped, Expiry, Wanted};
+use larder::{DumpCursor, Dumped, Expiry, ReadRequest, ReadResult};
 use protocol::reply;
 use protocol::reply::dump::{ItemFacts, metadump, mgdump};
 
@@ -64,9 +64,9 @@ impl Drop for Dump<'_> {
 pub fn write_some(
     server: &Server,
     dump: &mut Dump<'_>,
-    fetched: impl IntoIterator<Item = Arrived>,
+    fetched: impl IntoIterator<Item = ReadResult>,
     out: &mut Vec<u8>,
-) -> (Dumped, Vec<Wanted>) {
+) -> (Dumped, Vec<ReadRequest>) {
     let session = server.cache.session();
     session.deliver(fetched);
     let now_s = session.now();

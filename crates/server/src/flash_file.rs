@@ -15,10 +15,10 @@ use io::device::{FileDevice, OpenError};
 use io::process;
 use larder::{CloseError, FlashSettings};
 
-use crate::ending::Failed;
+use crate::exit::Failed;
 use crate::options::Options;
-use crate::say;
 use crate::server::Server;
+use crate::stdio;
 
 /// Threads that read from flash, for each worker: what a drive of one queue serves at a time.
 const READERS_PER_WORKER: usize = 4;
@@ -30,7 +30,7 @@ pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)
     let opened = FileDevice::open(path, *bytes);
     let (device, opened) = opened.map_err(refused)?;
     if !opened.is_direct {
-        say::aside(format_args!("larder: {} is read through the page cache", path.display()));
+        stdio::err(format_args!("larder: {} is read through the page cache", path.display()));
     }
     let boot_id = process::boot_id().map_err(|error| {
         format!("cannot tell this boot of the machine from another, for --flash: {error}")
@@ -59,7 +59,7 @@ fn refused(error: OpenError) -> Failed {
 /// With `-v`, says what the index can lead to on flash.
 fn announce_fit(options: &Options) {
     if let Some(text) = options.flash_fit_text().filter(|_| options.verbosity > 0) {
-        say::aside(format_args!("larder: {text}"));
+        stdio::err(format_args!("larder: {text}"));
     }
 }
 
@@ -67,7 +67,7 @@ fn announce_fit(options: &Options) {
 pub fn make_private(file: &FileDevice, options: &Options) {
     if let (Err(error), Some((path, _))) = (file.make_private(), &options.flash) {
         let path = path.display();
-        say::aside(format_args!("larder: --flash {path} may be read by other users: {error}"));
+        stdio::err(format_args!("larder: --flash {path} may be read by other users: {error}"));
     }
 }
 

@@ -28,9 +28,9 @@ use stdx::random::Xorshift;
 use crate::commands::redis::Call;
 use crate::commands::{Flow, Outcome};
 use crate::counters::Counters;
-use crate::lists::{List, Lists};
 use crate::output::Output;
 use crate::plan::{Action, Step, key_of};
+use crate::worker_lists::{List, Lists};
 
 /// Events that a worker keeps until they are taken, which is ten times a second: what they cost it
 /// is less than a hundredth of a core then.
@@ -104,7 +104,7 @@ fn events_max(workers: usize, memory_bytes: usize) -> usize {
 
 /// A worker's eye on keys.
 #[derive(Debug)]
-pub struct Lens<'c> {
+pub struct KeyObserver<'c> {
     insight: &'c Insight,
     events: &'c List<Event>,
     picked: &'c List<Picked>,
@@ -207,8 +207,8 @@ enum Answer {
 }
 
 impl Seen {
-    fn of(before: &Before<'_>, until: usize, ended: &Ended<'_>) -> Self {
-        let Ended { step, counters, out, .. } = *ended;
+    fn of(before: &Before<'_>, until: usize, ended: &Executed<'_>) -> Self {
+        let Executed { step, counters, out, .. } = *ended;
         let (then, now) = (&before.counts, Counts::of(counters));
         let is_single = until.saturating_sub(before.hash_at) == 1 && has_one_key(&step.action);
         let is_hit = now.hits > then.hits;
@@ -288,7 +288,7 @@ fn stores_anyway(step: &Step<'_>) -> bool {
 
 /// A request that was executed.
 #[derive(Clone, Copy)]
-pub struct Ended<'a> {
+pub struct Executed<'a> {
     /// As it is now.
     pub step: &'a Step<'a>,
     /// What came of it.
@@ -303,7 +303,7 @@ pub struct Ended<'a> {
     pub out: &'a Output<'a, 'a>,
 }
 
-impl<'a> Ended<'a> {
+impl<'a> Executed<'a> {
     /// All of it.
     #[inline(always)]
     pub fn of(
@@ -318,7 +318,7 @@ impl<'a> Ended<'a> {
     }
 }
 
-impl<'c> Lens<'c> {
+impl<'c> KeyObserver<'c> {
     /// Of this worker, if there is somebody who asks.
     pub fn new(insight: &'c Insight, worker: usize) -> Option<Self> {
         let (events, picked) = (insight.events.of(worker)?, insight.picked.of(worker)?);
@@ -357,8 +357,8 @@ impl<'c> Lens<'c> {
     }
 
     /// Behind a step that has a sampled key, or was picked.
-    pub fn after(&mut self, before: &Before<'_>, is_picked: bool, ended: &Ended<'_>) {
-        let Ended { step, hashes, .. } = *ended;
+    pub fn after(&mut self, before: &Before<'_>, is_picked: bool, ended: &Executed<'_>) {
+        let Executed { step, hashes, .. } = *ended;
         let is_get = matches!(step.action, Action::Request(Request::Get(_)));
         let is_over = match ended.outcome {
             Ok(Flow::Next | Flow::Close(_)) => true,
@@ -398,7 +398,7 @@ impl<'c> Lens<'c> {
         wanted: Range<usize>,
         is_picked: bool,
         seen: Seen,
-        ended: &Ended<'_>,
+        ended: &Executed<'_>,
     ) {
         let count = wanted.len();
         let picked = if is_picked && count > 0 {
@@ -521,7 +521,7 @@ mod tests {
     fn a_step_without_a_key_is_never_the_sampled_one() {
         let cache = Cache::builder().memory_bytes(64 << 20).build().expect("a small cache");
         let insight = Insight::new(1, 64 << 20);
-        let mut lens = Lens::new(&insight, 0).expect("there is one worker");
+        let mut lens = KeyObserver::new(&insight, 0).expect("there is one worker");
         let (mut steps, mut hashes) = (Vec::new(), Vec::new());
         let mut plan = Plan::new(b"mg a v\r\nmn\r\n", None, Dialect::default(), Wire::Text);
         plan.fill(&cache, &mut steps, &mut hashes);
@@ -560,7 +560,7 @@ mod tests {
         cache.set(b"key", b"value", larder::Expiry::NEVER).expect("it is stored");
         let insight = Insight::new(1, 64 << 20);
         insight.sample_below(u64::MAX);
-        let mut lens = Lens::new(&insight, 0).expect("there is one worker");
+        let mut lens = KeyObserver::new(&insight, 0).expect("there is one worker");
         let (mut steps, mut hashes) = (Vec::new(), Vec::new());
         let mut plan = Plan::new(input, None, Dialect::default(), wire);
         plan.fill(&cache, &mut steps, &mut hashes);
@@ -574,7 +574,7 @@ mod tests {
             lens.after(
                 &before,
                 false,
-                &Ended::of(step, &outcome, &session, &counters, &hashes, &out),
+                &Executed::of(step, &outcome, &session, &counters, &hashes, &out),
             );
         }
         let mut events = Vec::new();

@@ -30,17 +30,17 @@ mod ahead;
 mod bounded_file;
 mod commands;
 mod connection;
+mod connection_id;
 mod counters;
 mod dump;
-mod ending;
+mod exit;
 mod flash_file;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod insight;
 mod listen;
-mod lists;
-mod live;
+mod live_options;
 mod locked_file;
 mod logins;
 mod machine;
@@ -55,10 +55,10 @@ mod plan;
 mod reload;
 mod rights;
 mod sampling;
-mod say;
 mod server;
 mod start;
 mod stats;
+mod stdio;
 mod throttle;
 mod tls;
 mod top;
@@ -67,17 +67,20 @@ mod unfinished;
 mod users;
 mod watch;
 mod worker;
+mod worker_lists;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use ending::{EXIT_USAGE, Failed};
+use exit::{EXIT_USAGE, Failed};
 use options::{Command, Given, UsageError};
 
 /// What the program does: serve, show how a server is doing, or print what was asked for.
 pub fn main() -> ExitCode {
     match given().and_then(|given| Ok((given.read()?, given))) {
-        Ok((Command::Print(text), _)) => exit_code("larder", say::out(&text).map_err(Failed::from)),
+        Ok((Command::Print(text), _)) => {
+            exit_code("larder", stdio::out(&text).map_err(Failed::from))
+        }
         Ok((Command::Serve(settings), given)) => {
             exit_code("larder", start::serve(*settings, &given))
         }
@@ -85,9 +88,9 @@ pub fn main() -> ExitCode {
             exit_code("larder top", top::run(&options).map_err(Failed::from))
         }
         Err(UsageError(text)) => {
-            text.lines().for_each(|line| say::aside(format_args!("larder: {line}")));
+            text.lines().for_each(|line| stdio::err(format_args!("larder: {line}")));
             let is_of_top = std::env::args_os().nth(1).is_some_and(|word| word == "top");
-            say::aside(match is_of_top {
+            stdio::err(match is_of_top {
                 true => "larder top --help says what it takes",
                 false => "larder --help lists the options",
             });
@@ -101,7 +104,7 @@ fn exit_code(name: &str, ended: Result<(), Failed>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed { text, status }) => {
-            say::aside(format_args!("{name}: {text}"));
+            stdio::err(format_args!("{name}: {text}"));
             ExitCode::from(status)
         }
     }

@@ -8,7 +8,7 @@ use ::io::net::{Listener, is_absent};
 use protocol::Wire;
 
 use crate::options::Options;
-use crate::say;
+use crate::stdio;
 
 /// Without `-l` only this machine can connect: a cache that the whole network can read and fill
 /// has to be asked for.
@@ -18,7 +18,7 @@ const HOST_DEFAULT: &str = "127.0.0.1";
 pub const PLAIN_PREFIX: &str = "notls:";
 
 /// Where connections come in, and what is spoken there.
-pub struct Door {
+pub struct Endpoint {
     /// Where.
     pub listener: Listener,
     /// The only protocol; none where a connection's first byte decides.
@@ -30,19 +30,19 @@ pub struct Door {
 }
 
 /// Takes every address that the options name. Nobody can connect yet.
-pub fn bind(options: &Options) -> Result<Vec<Door>, String> {
-    let mut doors = Vec::new();
+pub fn bind(options: &Options) -> Result<Vec<Endpoint>, String> {
+    let mut endpoints = Vec::new();
     if let Some(path) = &options.unix_path {
         let listener = Listener::bind_unix(path, options.unix_mode)
             .map_err(|error| cannot_listen(path.display(), "unix-socket", &error))?;
-        doors.push(Door { listener, wire: None, is_tls: false, option: "unix-socket" });
+        endpoints.push(Endpoint { listener, wire: None, is_tls: false, option: "unix-socket" });
     } else {
-        bind_tcp(options, None, &mut doors)?;
+        bind_tcp(options, None, &mut endpoints)?;
     }
     if options.redis_port != 0 {
-        bind_tcp(options, Some(options.redis_port), &mut doors)?;
+        bind_tcp(options, Some(options.redis_port), &mut endpoints)?;
     }
-    Ok(doors)
+    Ok(endpoints)
 }
 
 /// Takes the addresses of `-l`: each at its own port for memcached's clients, or all at one for
@@ -50,7 +50,7 @@ pub fn bind(options: &Options) -> Result<Vec<Door>, String> {
 fn bind_tcp(
     options: &Options,
     redis_port: Option<u16>,
-    doors: &mut Vec<Door>,
+    endpoints: &mut Vec<Endpoint>,
 ) -> Result<(), String> {
     let option = option(options, redis_port);
     let mut taken: Vec<SocketAddr> = Vec::new();
@@ -74,9 +74,9 @@ fn bind_tcp(
             Listener::bind_tcp(address).map(Some)
         });
         let listeners = listeners.map_err(|(at, error)| cannot_listen(at, option, &error))?;
-        doors.extend(listeners.into_iter().map(|listener| {
+        endpoints.extend(listeners.into_iter().map(|listener| {
             let wire = redis_port.map(|_| Wire::Redis);
-            Door { listener, wire, is_tls, option }
+            Endpoint { listener, wire, is_tls, option }
         }));
     }
     Ok(())
@@ -101,7 +101,7 @@ pub fn bind_each<L>(
         return Err(absent.swap_remove(0));
     }
     for (address, error) in absent {
-        say::aside(format_args!("larder: {address} is left out: {error}"));
+        stdio::err(format_args!("larder: {address} is left out: {error}"));
     }
     Ok(bound.into_iter().flatten().collect())
 }
@@ -219,9 +219,9 @@ fn literal((host, port): (&str, u16)) -> Option<SocketAddr> {
 }
 
 /// Lets connections come in.
-pub fn listen(doors: &[Door], options: &Options) -> Result<(), String> {
+pub fn listen(endpoints: &[Endpoint], options: &Options) -> Result<(), String> {
     let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
-    for Door { listener, option, .. } in doors {
+    for Endpoint { listener, option, .. } in endpoints {
         let listening = listener.listen(backlog);
         listening.map_err(|error| cannot_listen(listener.name(), option, &error))?;
     }

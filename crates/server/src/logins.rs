@@ -18,10 +18,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use stdx::sync::lock;
 
 use crate::address::Address;
+use crate::connection_id::ConnectionId;
 use crate::rights::Rights;
 use crate::server::Server;
 use crate::throttle::Throttle;
-use crate::worker::{Brought, Delivery};
+use crate::worker::{Delivery, Message};
 
 /// So many wait for their answer: at 30 ms for each hash the last of them waits eight seconds,
 /// which clients hardly outwait.
@@ -33,13 +34,9 @@ const CLAIM_BYTES_MAX: usize = 4 << 10;
 
 /// Somebody who says who it is.
 pub struct Attempt {
-    /// Whom the answer goes to: which worker's connection.
-    pub worker: usize,
-    /// Which of its worker's connections.
-    pub place: usize,
-    /// Which of those that had this place.
-    pub serial: u64,
-    /// Where it comes from.
+    /// The connection that the answer goes to.
+    pub from: ConnectionId,
+    /// The address of its client.
     pub address: Address,
     /// What it says.
     pub claim: Claim,
@@ -155,18 +152,18 @@ fn check(server: &Server, throttle: &mut Throttle, attempt: &Attempt) -> Verdict
 }
 
 fn deliver(server: &Server, attempt: &Attempt, verdict: Verdict) {
-    let Attempt { worker, place, serial, .. } = *attempt;
-    let brought = Brought::Verdict(verdict);
-    server.mailboxes[worker].deliver(Delivery { place, serial, brought });
+    let to = attempt.from;
+    let message = Message::Login(verdict);
+    server.mailboxes[to.worker].deliver(Delivery { to, message });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn attempt(place: usize) -> Attempt {
+    fn attempt(slot: usize) -> Attempt {
         let (address, claim) = (Address::Unix, Claim::default());
-        Attempt { worker: 0, place, serial: 0, address, claim }
+        Attempt { from: ConnectionId { slot, ..ConnectionId::default() }, address, claim }
     }
 
     /// 150 clients that claimed passwords of a megabyte took 90 MiB beside `-m`.
@@ -185,11 +182,11 @@ mod tests {
     #[test]
     fn a_full_queue_takes_no_more_and_a_closed_one_gives_none() {
         let logins = Logins::default();
-        for place in 0..WAITING_MAX {
-            assert!(logins.push(attempt(place)).is_ok());
+        for slot in 0..WAITING_MAX {
+            assert!(logins.push(attempt(slot)).is_ok());
         }
-        assert_eq!(logins.push(attempt(999)).map_err(|back| back.place), Err(999));
-        assert_eq!(logins.next().map(|first| first.place), Some(0));
+        assert_eq!(logins.push(attempt(999)).map_err(|back| back.from.slot), Err(999));
+        assert_eq!(logins.next().map(|first| first.from.slot), Some(0));
         assert!(logins.push(attempt(999)).is_ok());
         logins.close();
         assert!(logins.next().is_none());
@@ -199,7 +196,7 @@ mod tests {
     fn who_waits_for_an_attempt_gets_it_or_the_end() {
         let logins = Logins::default();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| [(); 3].map(|()| logins.next().map(|it| it.place)));
+            let waiting = scope.spawn(|| [(); 3].map(|()| logins.next().map(|it| it.from.slot)));
             assert!(logins.push(attempt(1)).is_ok() && logins.push(attempt(2)).is_ok());
             while !lock(&logins.queue).attempts.is_empty() {
                 std::thread::yield_now();

@@ -40,7 +40,7 @@ use ::io::moment::{Stopwatch, unix_time};
 use larder::image_format::{self, OpenError};
 use larder::{Cache, ImageHead, ImageSaved, ImageSource, Restored};
 
-use crate::ending::Failed;
+use crate::exit::Failed;
 use temporary::{Left, Temporary};
 
 /// The memory file of a server.

@@ -33,9 +33,10 @@ use ::io::net::Stream;
 use stdx::sync::lock;
 
 use crate::connection::Close;
+use crate::connection_id::ConnectionId;
 use crate::counters::Counters;
 use crate::output::{OUTPUT_BYTES_MAX, write_some};
-use crate::worker::{Brought, Delivery, Mailbox};
+use crate::worker::{Delivery, Mailbox, Message};
 
 pub use room::Room;
 
@@ -75,17 +76,6 @@ struct List {
     waiting: BTreeMap<u64, Arc<Mutex<Waiting>>>,
 }
 
-/// Which connection it is.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Owner {
-    /// Its worker.
-    pub worker: usize,
-    /// Which of its worker's connections.
-    pub place: usize,
-    /// Which of those that had this place.
-    pub serial: u64,
-}
-
 /// A connection's parked output.
 #[derive(Debug)]
 struct Waiting {
@@ -93,7 +83,7 @@ struct Waiting {
     written: usize,
     /// What else its connection has that counts, and that only its worker can give back.
     beside_bytes: usize,
-    owner: Owner,
+    owner: ConnectionId,
     /// When the socket last took something, by [`ParkedLimit::clock`].
     progressed: Duration,
     /// When it was last tried. What counts is how long after `progressed` it still took nothing: a
@@ -245,7 +235,7 @@ impl ParkedLimit {
             };
             if waiting.owner.worker == worker {
                 has_any = true;
-                due.extend(waiting.is_quiet(now, TRY_AFTER).then_some(waiting.owner.place));
+                due.extend(waiting.is_quiet(now, TRY_AFTER).then_some(waiting.owner.slot));
             }
         }
         (due, has_any)
@@ -313,10 +303,9 @@ impl ParkedLimit {
         self.have_closed(owner, Close::StalledDump);
     }
 
-    fn have_closed(&self, owner: Owner, close: Close) {
-        let Owner { worker, place, serial } = owner;
-        if let Some(mailbox) = self.mailboxes.get(worker) {
-            mailbox.deliver(Delivery { place, serial, brought: Brought::End(close) });
+    fn have_closed(&self, to: ConnectionId, close: Close) {
+        if let Some(mailbox) = self.mailboxes.get(to.worker) {
+            mailbox.deliver(Delivery { to, message: Message::Close(close) });
         }
     }
 }
@@ -344,7 +333,7 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub struct Parked {
     slot: Option<Slot>,
-    owner: Owner,
+    owner: ConnectionId,
     /// What its stream keeps meanwhile.
     held_bytes: usize,
     /// Bytes of input that wait, for the output or for the rest of a command.
@@ -368,12 +357,12 @@ impl Parked {
     }
 
     /// Whose it is.
-    pub fn owner(&self) -> Owner {
+    pub fn owner(&self) -> ConnectionId {
         self.owner
     }
 
     /// Says whose it is.
-    pub fn set_owner(&mut self, owner: Owner) {
+    pub fn set_owner(&mut self, owner: ConnectionId) {
         self.owner = owner;
     }
 

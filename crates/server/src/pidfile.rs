@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
-use crate::{locked_file, say};
+use crate::{locked_file, stdio};
 
 /// A number takes no more, with whatever stands around it.
 const TEXT_BYTES_MAX: u64 = 64;
@@ -54,7 +54,7 @@ impl PidFile {
         {
             // A number that a process left behind may by now be anybody's.
             let path = path.display();
-            say::aside(format_args!(
+            stdio::err(format_args!(
                 "larder: {path} names process {id}, which runs; --pidfile overwrites it"
             ));
         }

@@ -13,11 +13,11 @@
 //!
 //! The distance between two samples is drawn anew each time, so that clients whose requests come
 //! in a rhythm are not always caught at the same beat. The keys of a request that was drawn, which
-//! may be none that is timed, are among those that [`Lens`] tells of, beside all that happens to
+//! may be none that is timed, are among those that [`KeyObserver`] tells of, beside all that happens to
 //! the keys that it samples. What waits for flash is executed twice and drawn once: if it was at
 //! first it is again, outside the count, and if it was not it is not counted a second time.
 //!
-//! [`Turner`](crate::turn::Turner) is compiled for each [`Sampling`], so that [`Unsampled`] leaves
+//! [`TurnExecutor`](crate::turn::Turner) is compiled for each [`Sampling`], so that [`Unsampled`] leaves
 //! no trace in it. What only it calls for each request or batch, and so was inlined when there was
 //! one of it, says so (`inline(always)`): otherwise some ten instructions of calls come back.
 
@@ -32,10 +32,10 @@ use stdx::random::Xorshift;
 use crate::commands::redis::Call;
 use crate::commands::{Again, Flow};
 use crate::counters::Counters;
-use crate::insight::{Before, Ended, Lens};
-use crate::lists::List;
+use crate::insight::{Before, Executed, KeyObserver};
 use crate::output::Output;
 use crate::plan::{Action, Step};
+use crate::worker_lists::List;
 
 /// Requests for each sample, on average; a power of two.
 pub const REQUESTS_PER_SAMPLE: u32 = 256;
@@ -196,7 +196,7 @@ pub trait Sampling {
     ) -> Self::Begun<'b>;
 
     /// After it.
-    fn end(&mut self, begun: Self::Begun<'_>, ended: &Ended<'_>, serial: u64);
+    fn end(&mut self, begun: Self::Begun<'_>, ended: &Executed<'_>, serial: u64);
 
     /// A value that had arrived in pieces was stored, or was not.
     fn complete(&mut self, action: &Action<'_>, session: &Session<'_>, cache: &Cache);
@@ -219,7 +219,7 @@ impl Sampling for Unsampled {
     fn begin<'b>(&mut self, _: &Step<'b>, _: &Session<'_>, _: &Counters, _: &Output<'_, '_>) {}
 
     #[inline(always)]
-    fn end(&mut self, (): (), _: &Ended<'_>, _: u64) {}
+    fn end(&mut self, (): (), _: &Executed<'_>, _: u64) {}
 
     #[inline(always)]
     fn complete(&mut self, _: &Action<'_>, _: &Session<'_>, _: &Cache) {}
@@ -232,7 +232,7 @@ impl Sampling for Unsampled {
 #[derive(Debug)]
 pub struct Sampler<'c> {
     samples: &'c List<Sample>,
-    lens: Lens<'c>,
+    lens: KeyObserver<'c>,
     random: Xorshift,
     /// Requests until the next that is drawn.
     countdown: u32,
@@ -285,7 +285,7 @@ pub struct Noted<'b> {
 
 impl<'c> Sampler<'c> {
     /// For a worker's list, and what it tells of keys.
-    pub fn new(samples: &'c List<Sample>, lens: Lens<'c>, worker: usize) -> Self {
+    pub fn new(samples: &'c List<Sample>, lens: KeyObserver<'c>, worker: usize) -> Self {
         let random = Xorshift::seeded(worker as u64 + 1);
         let (waiting, resumed) = (VecDeque::with_capacity(WAITING_MAX), None);
         Self { samples, lens, random, countdown: REQUESTS_PER_SAMPLE, waiting, resumed }
@@ -309,7 +309,7 @@ impl<'c> Sampler<'c> {
     /// After it.
     #[cold]
     #[inline(never)]
-    fn look(&mut self, noted: &Noted<'_>, ended: &Ended<'_>, serial: u64) {
+    fn look(&mut self, noted: &Noted<'_>, ended: &Executed<'_>, serial: u64) {
         if noted.is_drawn && matches!(ended.outcome, Err(Again::Fetch)) {
             let keys = keys(ended.counters);
             let begun = noted.timed.as_ref();
@@ -364,8 +364,8 @@ impl<'c> Sampler<'c> {
     }
 
     #[cold]
-    fn settle(&mut self, timed: &Timed, ended: &Ended<'_>) {
-        let Ended { step, outcome, session, counters, .. } = *ended;
+    fn settle(&mut self, timed: &Timed, ended: &Executed<'_>) {
+        let Executed { step, outcome, session, counters, .. } = *ended;
         if !matches!(outcome, Ok(Flow::Next)) {
             return;
         }
@@ -451,7 +451,7 @@ impl Sampling for Sampler<'_> {
     }
 
     #[inline(always)]
-    fn end(&mut self, noted: Option<Noted<'_>>, ended: &Ended<'_>, serial: u64) {
+    fn end(&mut self, noted: Option<Noted<'_>>, ended: &Executed<'_>, serial: u64) {
         if let Some(noted) = noted {
             self.look(&noted, ended, serial);
         }
@@ -481,8 +481,8 @@ mod tests {
     use super::*;
     use crate::commands::Outcome;
     use crate::insight::Insight;
-    use crate::lists::Lists;
     use crate::plan::Plan;
+    use crate::worker_lists::Lists;
 
     /// A worker's sampler, with what it looks at.
     struct World {
@@ -504,7 +504,11 @@ mod tests {
 
         fn sampler(&self) -> Sampler<'_> {
             let samples = self.samples.of(0).expect("there is one worker");
-            Sampler::new(samples, Lens::new(&self.insight, 0).expect("there is one worker"), 0)
+            Sampler::new(
+                samples,
+                KeyObserver::new(&self.insight, 0).expect("there is one worker"),
+                0,
+            )
         }
 
         /// Looks on while the next of a text's request is executed, as far as so many keys.
@@ -530,7 +534,7 @@ mod tests {
             rest.by_ref().take(keys).for_each(drop);
             get.keys = rest.rest();
             step.hash_at += keys;
-            let ended = Ended::of(step, &outcome, &session, &self.counters, &hashes, &out);
+            let ended = Executed::of(step, &outcome, &session, &self.counters, &hashes, &out);
             sampler.end(begun, &ended, 7);
         }
 

@@ -20,20 +20,20 @@ use crate::counters::{CounterSets, Sums};
 use crate::dump::Dumps;
 use crate::insight::Insight;
 use crate::listen::PLAIN_PREFIX;
-use crate::lists::Lists;
-use crate::live::Live;
+use crate::live_options::Live;
 use crate::logins::Logins;
 use crate::memory_file::Found;
 use crate::namespaces::Namespaces;
 use crate::options::Options;
 use crate::parked::ParkedLimit;
 use crate::sampling::Sample;
-use crate::say;
+use crate::stdio;
 use crate::tls::Tls;
 use crate::unfinished::UnfinishedLimit;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::Mailbox;
+use crate::worker_lists::Lists;
 
 /// The server: the cache and everything beside it that more than one thread uses.
 pub struct Server {
@@ -146,7 +146,7 @@ impl Server {
     /// Writes a line to standard error if `verbosity` is at least `level`, and if there is room.
     pub fn log(&self, level: u32, text: &str) {
         if self.verbosity.load(Ordering::Relaxed) >= level {
-            say::at_once(format_args!("larder: {text}"));
+            stdio::err_at_once(format_args!("larder: {text}"));
         }
     }
 }

@@ -48,12 +48,11 @@ use crate::admin::{self, AdminThread};
 use crate::commands::redis::Listings;
 use crate::counters::{CounterSets, Sums};
 use crate::dump::Dumps;
-use crate::ending::Failed;
+use crate::exit::Failed;
 use crate::flash_file;
-use crate::insight::{Insight, Lens};
-use crate::listen::{self, Door};
-use crate::lists::Lists;
-use crate::live::Live;
+use crate::insight::{Insight, KeyObserver};
+use crate::listen::{self, Endpoint};
+use crate::live_options::Live;
 use crate::logins::{self, Logins};
 use crate::machine;
 use crate::memory_file::{Found, MemoryFile, Written};
@@ -64,14 +63,15 @@ use crate::parked::ParkedLimit;
 use crate::pidfile::PidFile;
 use crate::reload::reload;
 use crate::sampling::{SAMPLES_MAX, Sampler, Unsampled};
-use crate::say;
 use crate::server::{Connections, Phase, PhaseCell, Server};
 use crate::stats::column_pages;
+use crate::stdio;
 use crate::tls::Tls;
 use crate::unfinished::UnfinishedLimit;
 use crate::users::Users;
 use crate::watch::{EvictionLog, Watchers};
 use crate::worker::{Mailbox, Worker};
+use crate::worker_lists::Lists;
 
 /// Descriptors beside those of connections, listeners and threads: standard streams, queues, files.
 pub const RESERVED_FILES: u64 = 64;
@@ -98,15 +98,15 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     process::survive_file_limit().map_err(failed)?;
     let options = settings.options.clone();
     let supervisor = Supervisor::of_the_environment()?;
-    say::aside(format_args!("larder: {}", options.summary()));
+    stdio::err(format_args!("larder: {}", options.summary()));
     for warning in options.warnings.iter().chain(&machine::beyond(&options)) {
-        say::aside(format_args!("larder: {warning}"));
+        stdio::err(format_args!("larder: {warning}"));
     }
-    let doors = listen::bind(&options)?;
+    let endpoints = listen::bind(&options)?;
     // Who the server becomes may not be allowed to read the key.
     let tls = Tls::load(&options)?;
     let admin = admin::bind(&options)?;
-    prepare_process(&options, doors.len())?;
+    prepare_process(&options, endpoints.len())?;
     let pidfile = options.pidfile.as_deref().map(PidFile::open).transpose()?;
     let memory_file = options.memory_file.as_deref().map(MemoryFile::open).transpose()?;
     let polls =
@@ -114,7 +114,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     let accept_poll = Poll::new().map_err(failed)?;
     let head = memory_file.as_ref().map(MemoryFile::head);
     let users = options.auth_file.as_deref().map(Users::load).transpose()?;
-    let mut server = build(options, head, &doors, &polls, &accept_poll)?;
+    let mut server = build(options, head, &endpoints, &polls, &accept_poll)?;
     server.users = users;
     server.tls = tls;
     server.config.clone_from(&settings.file);
@@ -126,8 +126,8 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
             admin.start(scope)?;
         }
         restore(&server, memory_file.as_ref(), &supervisor)?;
-        listen::listen(&doors, &server.options)?;
-        let acceptor = Acceptor::new(&server, doors, accept_poll).map_err(failed)?;
+        listen::listen(&endpoints, &server.options)?;
+        let acceptor = Acceptor::new(&server, endpoints, accept_poll).map_err(failed)?;
         announce(&server, &admin);
         settle_process(&server.options)?;
         announce_columns(&server);
@@ -220,7 +220,7 @@ impl Heard {
 
 /// A worker's life. Where nobody asks for latencies its code has no place to take them.
 fn work(server: &Server, number: usize, poll: Poll) {
-    match server.samples.of(number).zip(Lens::new(&server.insight, number)) {
+    match server.samples.of(number).zip(KeyObserver::new(&server.insight, number)) {
         Some((samples, lens)) => {
             Worker::new(server, number, poll, Sampler::new(samples, lens, number)).run();
         }
@@ -421,14 +421,14 @@ fn prepare_process(options: &Options, listeners: usize) -> Result<(), String> {
     }
     match &options.user {
         Some(name) if !process::is_root() => {
-            say::aside(format_args!("larder: -u {name} has no effect: root did not start it"));
+            stdio::err(format_args!("larder: -u {name} has no effect: root did not start it"));
             Ok(())
         }
         None if !process::is_root() => Ok(()),
         Some(name) => become_user(name, options)
             .map_err(|error| format!("cannot become {name} for --user: {error}")),
         None => {
-            say::aside("larder: it runs as root; -u names a user to become, who may do less");
+            stdio::err("larder: it runs as root; -u names a user to become, who may do less");
             Ok(())
         }
     }
@@ -455,7 +455,7 @@ fn settle_process(options: &Options) -> Result<(), String> {
     {
         let limit = process::lock_limit().map(|bytes| bytes >> 20);
         let limit = limit.map_or(String::new(), |it| format!("; ulimit -l is {it} megabytes"));
-        say::aside(format_args!(
+        stdio::err(format_args!(
             "larder: -k has no effect, memory cannot be locked: {error}{limit}"
         ));
     }
@@ -466,7 +466,7 @@ fn settle_process(options: &Options) -> Result<(), String> {
 fn say_how_far_it_may_grow(cache: &Cache, options: &Options) {
     if options.verbosity > 0 {
         let megabytes = cache.memory_bytes_max() >> 20;
-        say::aside(format_args!("larder: cache_memlimit takes up to {megabytes} megabytes"));
+        stdio::err(format_args!("larder: cache_memlimit takes up to {megabytes} megabytes"));
     }
 }
 
@@ -475,7 +475,7 @@ fn say_how_far_it_may_grow(cache: &Cache, options: &Options) {
 fn build(
     options: Options,
     memory_file: Option<Option<ImageHead>>,
-    doors: &[Door],
+    endpoints: &[Endpoint],
     polls: &[Poll],
     accept_poll: &Poll,
 ) -> Result<Server, Failed> {
@@ -500,7 +500,7 @@ fn build(
     let limit_bytes = cache.limit_bytes();
     if limit_bytes > memory_bytes {
         let (asked, used) = (options.memory_megabytes, limit_bytes >> 10);
-        say::aside(format_args!(
+        stdio::err(format_args!(
             "larder: -m {asked} is too little for any cache; {used} KiB are used"
         ));
     }
@@ -536,7 +536,7 @@ fn build(
         samples: Lists::new(sampled, SAMPLES_MAX),
         insight: Insight::new(sampled, memory_bytes),
         started: Stopwatch::start(),
-        listening: doors.iter().map(|door| door.listener.name()).collect(),
+        listening: endpoints.iter().map(|endpoint| endpoint.listener.name()).collect(),
         clock,
         live: Live::new(&options),
         options,
@@ -668,7 +668,7 @@ fn announce_columns(server: &Server) {
         "coloured" => "small pages by the colours of their frames",
         _ => "small pages whose frames are refused, by offsets that tell no sets of the cache",
     };
-    say::aside(format_args!("larder: columns are of {by}"));
+    stdio::err(format_args!("larder: columns are of {by}"));
 }
 
 /// The cache's background work.
@@ -705,7 +705,7 @@ pub mod tests {
     /// What a server is made of, with one worker, at a port of its own at which nobody listens yet.
     pub struct Parts {
         pub server: Server,
-        pub doors: Vec<Door>,
+        pub endpoints: Vec<Endpoint>,
         pub poll: Poll,
         pub accept_poll: Poll,
     }
@@ -713,12 +713,12 @@ pub mod tests {
     impl Parts {
         pub fn new(options: Options) -> Self {
             let options = Options { port: 0, threads: 1, ..options };
-            let doors = listen::bind(&options).expect("a free port");
+            let endpoints = listen::bind(&options).expect("a free port");
             let poll = Poll::new().expect("a queue");
             let accept_poll = Poll::new().expect("a queue");
             let polls = std::slice::from_ref(&poll);
-            let server = build(options, None, &doors, polls, &accept_poll).expect("a cache");
-            Self { server, doors, poll, accept_poll }
+            let server = build(options, None, &endpoints, polls, &accept_poll).expect("a cache");
+            Self { server, endpoints, poll, accept_poll }
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use protocol::reply;
 use stdx::sync::lock;
 
-use crate::live::is_allowed;
+use crate::live_options::is_allowed;
 use crate::server::Server;
 
 pub use settings::column_pages;

@@ -14,7 +14,7 @@ use protocol::reply;
 use stdx::sync::lock;
 
 use crate::bounded_file;
-use crate::ending::Failed;
+use crate::exit::Failed;
 use crate::options::{Options, TlsOptions};
 use crate::server::Server;
 

@@ -30,7 +30,7 @@ use tokio::runtime::Runtime;
 
 use self::screen::View;
 use self::secure::Trust;
-use crate::say;
+use crate::stdio;
 
 /// Where the admin port is unless something else is said: the port of memcached's exporter.
 const ADDRESS_DEFAULT: &str = "127.0.0.1:9150";
@@ -124,7 +124,7 @@ pub fn run(options: &TopOptions) -> Result<(), String> {
     view.remember(&source.ask("/api/history")?);
     view.take(source.ask("/api/stats")?);
     if options.is_once {
-        return say::out(&drawn(&view, ONCE_SIZE));
+        return stdio::out(&drawn(&view, ONCE_SIZE));
     }
     if !io::stdout().is_terminal() {
         return Err("no terminal to show it in; --once prints it".to_owned());

@@ -41,7 +41,7 @@ use crate::commands::{self, Again, Context, Flow, Outcome};
 use crate::connection::{Close, Connection, Incoming, State};
 use crate::counters::Counters;
 use crate::dump;
-use crate::insight::Ended;
+use crate::insight::Executed;
 use crate::logins::Claim;
 use crate::output::{self, OUTPUT_BYTES_MAX, Output, TURN_BYTES_MAX};
 use crate::plan::{Action, BATCH_KEYS_MAX, End, Place, Plan, Step, recycle};
@@ -87,7 +87,7 @@ pub enum After {
 }
 
 /// What a worker's connections take turns with.
-pub struct Turner<'c, S> {
+pub struct TurnExecutor<'c, S> {
     server: &'c Server,
     counters: &'c Counters,
     worker: usize,
@@ -137,7 +137,7 @@ enum Ran {
     Until(Place),
 }
 
-impl<'c, S: Sampling> Turner<'c, S> {
+impl<'c, S: Sampling> TurnExecutor<'c, S> {
     /// For one worker.
     pub fn new(server: &'c Server, worker: usize, sampling: S) -> Self {
         Self {
@@ -168,7 +168,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
         after
     }
 
-    /// From here on connections may share a session, until [`Turner::end_together`].
+    /// From here on connections may share a session, until [`TurnExecutor::end_together`].
     pub fn begin_together(&mut self) {
         self.kept = Kept { is_wanted: true, ..Kept::default() };
     }
@@ -480,7 +480,7 @@ impl<'c, S: Sampling> Turner<'c, S> {
     fn submit(&self, connection: &mut Connection<'c>, claim: Claim) {
         connection.fetching = 1;
         connection.is_claiming = true;
-        let attempt = connection.attempt(self.worker, claim);
+        let attempt = connection.attempt(claim);
         self.server.logins.submit(self.server, attempt);
     }
 
@@ -531,8 +531,9 @@ impl<'c, S: Sampling> Turner<'c, S> {
                 let client = client.as_deref_mut();
                 let flow = execute((&context, &session), client, step, &mut ahead, &mut out);
                 out.charge(session.take_copied_bytes());
-                let ended = Ended::of(step, &flow, &session, self.counters, ahead.hashes(), &out);
-                self.sampling.end(begun, &ended, connection.serial);
+                let ended =
+                    Executed::of(step, &flow, &session, self.counters, ahead.hashes(), &out);
+                self.sampling.end(begun, &ended, connection.id.serial);
                 let again = flow.as_ref().err().copied();
                 is_over = again.is_some() || session.is_long();
                 waits = again == Some(Again::Session);
@@ -653,7 +654,7 @@ fn action_of(line: &[u8], wire: Wire, dialect: Dialect) -> Action<'_> {
 fn deliver<S: Sampling>(connection: &mut Connection<'_>, session: &Session<'_>, sampling: &mut S) {
     if !connection.fetched.is_empty() {
         session.deliver(connection.fetched.drain(..));
-        sampling.resume(connection.serial);
+        sampling.resume(connection.id.serial);
     }
 }
 

@@ -20,9 +20,9 @@ use larder::Draft;
 use stdx::sync::lock;
 
 use crate::connection::{Close, Info};
-use crate::parked::Owner;
+use crate::connection_id::ConnectionId;
 use crate::server::Server;
-use crate::worker::{Brought, Delivery, Mailbox};
+use crate::worker::{Delivery, Mailbox, Message};
 
 /// A client that has sent nothing of its value for so many seconds makes room for others. A lost
 /// segment is sent again sooner.
@@ -69,7 +69,7 @@ struct List {
 /// Who sends one, and what it has.
 #[derive(Debug)]
 struct Sender {
-    owner: Owner,
+    owner: ConnectionId,
     info: Arc<Info>,
     /// Bytes that its value has or will have, unless it is short.
     claim: usize,
@@ -170,17 +170,17 @@ impl UnfinishedLimit {
         if self.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
             return;
         }
-        let stalled: Vec<(u64, Owner)> = {
+        let stalled: Vec<(u64, ConnectionId)> = {
             let mut list = lock(&self.list);
             let stalled = list.senders.iter().filter(|(_, sender)| sender.is_stalled(now_s));
             let stalled: Vec<u64> = stalled.map(|(number, _)| *number).collect();
             let owner_of = |number| Some((number, list.remove(number)?.owner));
             stalled.into_iter().filter_map(owner_of).collect()
         };
-        for (number, Owner { worker, place, serial }) in stalled {
-            if let Some(mailbox) = self.mailboxes.get(worker) {
-                let brought = Brought::End(Close::Unfinished { number });
-                mailbox.deliver(Delivery { place, serial, brought });
+        for (number, to) in stalled {
+            if let Some(mailbox) = self.mailboxes.get(to.worker) {
+                let message = Message::Close(Close::Unfinished { number });
+                mailbox.deliver(Delivery { to, message });
             }
         }
     }
@@ -201,7 +201,12 @@ impl<'s> Unfinished<'s> {
     /// are whole.
     #[cold]
     #[inline(never)]
-    pub fn new(server: &'s Server, owner: Owner, info: &Arc<Info>, draft: &Draft<'_>) -> Self {
+    pub fn new(
+        server: &'s Server,
+        owner: ConnectionId,
+        info: &Arc<Info>,
+        draft: &Draft<'_>,
+    ) -> Self {
         let quota = server.cache.quota_of(draft.key()).map(|(index, _)| index);
         let (info, grown) = (Arc::clone(info), (server.now(), 0));
         let number = {

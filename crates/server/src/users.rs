@@ -27,7 +27,7 @@ use stdx::sync::lock;
 use subtle::ConstantTimeEq;
 
 use crate::bounded_file;
-use crate::ending::Failed;
+use crate::exit::Failed;
 use crate::rights::Rights;
 
 /// After so many wrong passwords a connection is closed.

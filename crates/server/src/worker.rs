@@ -24,17 +24,18 @@ use std::time::Duration;
 
 use ::io::moment::Stopwatch;
 use ::io::poll::{Events, Interest, Poll, SourceFd, Token, Waker};
-use larder::Arrived as Fetched;
+use larder::ReadResult;
 use stdx::sync::lock;
 
 use crate::ahead::ReadAhead;
 use crate::connection::{Arrival, Close, Connection, State};
+use crate::connection_id::ConnectionId;
 use crate::logins::Verdict;
-use crate::parked::{Owner, ParkedLimit, TRY_AFTER};
+use crate::parked::{ParkedLimit, TRY_AFTER};
 use crate::rights::Rights;
 use crate::sampling::Sampling;
 use crate::server::Server;
-use crate::turn::{After, Turner};
+use crate::turn::{After, TurnExecutor};
 use crate::watch::{CONNEVENTS, key_text};
 
 /// The waker's place among the tokens; connections have the numbers from 0 on.
@@ -70,23 +71,21 @@ const LOGIN_PATIENCE_S: u32 = 60;
 /// What a connection has waited for.
 #[derive(Debug)]
 pub struct Delivery {
-    /// Which of its worker's connections.
-    pub place: usize,
-    /// Which of those that had this place.
-    pub serial: u64,
+    /// The connection that waited for it.
+    pub to: ConnectionId,
     /// What has come.
-    pub brought: Brought,
+    pub message: Message,
 }
 
 /// What others do for a connection.
 #[derive(Debug)]
-pub enum Brought {
+pub enum Message {
     /// Something was read from flash.
-    Fetched(Fetched),
+    FlashRead(ReadResult),
     /// Who its client says it is was checked.
-    Verdict(Verdict),
+    Login(Verdict),
     /// Others needed what was kept for it: it has to be closed.
-    End(Close),
+    Close(Close),
 }
 
 /// Where a worker's new connections lie until it takes them, and what its connections wait for. It
@@ -171,7 +170,7 @@ pub struct Worker<'c, S> {
     short_of_room: VecDeque<usize>,
     /// What has come for connections and was not taken yet.
     deliveries: VecDeque<Delivery>,
-    turner: Turner<'c, S>,
+    turner: TurnExecutor<'c, S>,
     ahead: ReadAhead,
     /// Connections so far.
     serial: u64,
@@ -205,7 +204,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             watchers: Vec::new(),
             short_of_room: VecDeque::new(),
             deliveries: VecDeque::new(),
-            turner: Turner::new(server, number, sampling),
+            turner: TurnExecutor::new(server, number, sampling),
             ahead: ReadAhead::new(),
             serial: 0,
             now_s: server.now(),
@@ -308,9 +307,9 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 is_woken = true;
                 continue;
             }
-            let place = event.token().0;
+            let slot = event.token().0;
             // The ring's event is nobody's: what was read is taken at the end of the turn.
-            let Some(Some(connection)) = self.connections.get_mut(place) else {
+            let Some(Some(connection)) = self.connections.get_mut(slot) else {
                 continue;
             };
             if event.is_readable() {
@@ -322,12 +321,12 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 connection.is_hung_up = true;
             }
             if !ReadAhead::suits(connection) {
-                self.turn(place);
+                self.turn(slot);
                 continue;
             }
             let counters = self.server.counters.of(self.number);
-            if let Err(close) = self.ahead.read(place, connection, counters) {
-                self.close(place, close);
+            if let Err(close) = self.ahead.read(slot, connection, counters) {
+                self.close(slot, close);
             }
             if !self.ahead.has_room() {
                 self.take_ahead();
@@ -346,24 +345,24 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let mut closed = Vec::new();
         self.turner.begin_together();
         for read in &mut batch.reads {
-            if let Some(Some(connection)) = self.connections.get_mut(read.place) {
+            if let Some(Some(connection)) = self.connections.get_mut(read.slot) {
                 let input = &batch.input[read.bytes.clone()];
                 match self.turner.execute_ahead(connection, input, &mut batch.replies) {
                     Ok(reply_bytes) => read.reply_bytes = reply_bytes,
-                    Err(close) => closed.push((read.place, close)),
+                    Err(close) => closed.push((read.slot, close)),
                 }
             }
         }
         self.turner.end_together();
-        closed.into_iter().for_each(|(place, close)| self.close(place, close));
+        closed.into_iter().for_each(|(slot, close)| self.close(slot, close));
         self.turner.begin_own_reads();
         let mut replies = &batch.replies[..];
         for read in &batch.reads {
             let (own, others) = replies.split_at(read.reply_bytes);
             replies = others;
-            if let Some(Some(connection)) = self.connections.get_mut(read.place) {
+            if let Some(Some(connection)) = self.connections.get_mut(read.slot) {
                 let after = self.turner.end_ahead(connection, own, read.is_ended);
-                self.end_turn(read.place, after);
+                self.end_turn(read.slot, after);
             }
         }
         self.ahead.put_back(batch);
@@ -378,27 +377,27 @@ impl<'c, S: Sampling> Worker<'c, S> {
 
     /// A turn for the first of these.
     fn take_queued(&mut self) {
-        let Some(place) = self.queue.pop_front() else { return };
-        if let Some(Some(connection)) = self.connections.get_mut(place) {
+        let Some(slot) = self.queue.pop_front() else { return };
+        if let Some(Some(connection)) = self.connections.get_mut(slot) {
             connection.is_queued = false;
-            self.turn(place);
+            self.turn(slot);
         }
     }
 
-    fn turn(&mut self, place: usize) {
-        let Some(Some(connection)) = self.connections.get_mut(place) else {
+    fn turn(&mut self, slot: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(slot) else {
             return;
         };
         if self.is_ending {
             stop::prepare(connection);
         }
         let after = self.turner.turn(connection);
-        self.end_turn(place, after);
+        self.end_turn(slot, after);
     }
 
     /// Does what a turn came to.
-    fn end_turn(&mut self, place: usize, after: Result<After, Close>) {
-        let Some(Some(connection)) = self.connections.get_mut(place) else {
+    fn end_turn(&mut self, slot: usize, after: Result<After, Close>) {
+        let Some(Some(connection)) = self.connections.get_mut(slot) else {
             return;
         };
         self.has_parked |= !connection.parked.is_empty();
@@ -406,36 +405,36 @@ impl<'c, S: Sampling> Worker<'c, S> {
             // Who is nobody any more has as long to say who it is as who has just come.
             self.unsettled = self.unsettled.max(1);
         }
-        if matches!(connection.state, State::Watch(_)) && !self.watchers.contains(&place) {
-            self.watchers.push(place);
+        if matches!(connection.state, State::Watch(_)) && !self.watchers.contains(&slot) {
+            self.watchers.push(slot);
         }
-        if connection.short_of_room.is_some() && !self.short_of_room.contains(&place) {
-            self.short_of_room.push_back(place);
+        if connection.short_of_room.is_some() && !self.short_of_room.contains(&slot) {
+            self.short_of_room.push_back(slot);
         }
         match after {
             Ok(After::Wait) => {
                 if self.is_ending && stop::is_done(connection) {
-                    self.close(place, Close::Shutdown);
+                    self.close(slot, Close::Shutdown);
                 }
             }
             Ok(After::Again) => {
                 if !connection.is_queued {
                     connection.is_queued = true;
-                    self.queue.push_back(place);
+                    self.queue.push_back(slot);
                     self.server.counters.of(self.number).conn_yields.one();
                 }
             }
-            Err(close) => self.close(place, close),
+            Err(close) => self.close(slot, close),
         }
     }
 
     /// Watchers whose logs may have grown.
     fn turn_watchers(&mut self) {
         // Those who still are come back by their turns.
-        for place in mem::take(&mut self.watchers) {
-            let connection = self.connections.get(place).and_then(Option::as_ref);
+        for slot in mem::take(&mut self.watchers) {
+            let connection = self.connections.get(slot).and_then(Option::as_ref);
             if connection.is_some_and(|it| matches!(it.state, State::Watch(_))) {
-                self.turn(place);
+                self.turn(slot);
             }
         }
     }
@@ -445,25 +444,25 @@ impl<'c, S: Sampling> Worker<'c, S> {
     #[cold]
     fn take_deliveries(&mut self) {
         for _ in 0..DELIVERIES_MAX.min(self.deliveries.len()) {
-            let Some(Delivery { place, serial, brought }) = self.deliveries.pop_front() else {
+            let Some(Delivery { to, message }) = self.deliveries.pop_front() else {
                 break;
             };
-            if let Brought::Verdict(verdict) = brought {
+            if let Message::Login(verdict) = message {
                 self.count_login(verdict);
             }
-            let waiting = self.connections.get_mut(place).and_then(Option::as_mut);
-            let Some(connection) = waiting.filter(|waiting| waiting.serial == serial) else {
+            let waiting = self.connections.get_mut(to.slot).and_then(Option::as_mut);
+            let Some(connection) = waiting.filter(|waiting| waiting.id == to) else {
                 continue;
             };
-            match brought {
-                Brought::Fetched(fetched) => connection.fetched.push(fetched),
-                Brought::Verdict(verdict) => connection.judge(verdict),
+            match message {
+                Message::FlashRead(fetched) => connection.fetched.push(fetched),
+                Message::Login(verdict) => connection.judge(verdict),
                 // Meanwhile it may have come whole.
-                Brought::End(Close::Unfinished { number }) if !connection.lacks_value(number) => {
+                Message::Close(Close::Unfinished { number }) if !connection.lacks_value(number) => {
                     continue;
                 }
-                Brought::End(close) => {
-                    self.close(place, close);
+                Message::Close(close) => {
+                    self.close(to.slot, close);
                     continue;
                 }
             }
@@ -474,7 +473,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 connection.info.active_s.store(self.now_s, Ordering::Relaxed);
                 // What waits was read before; only the end of the input is read once more.
                 connection.is_readable |= connection.is_hung_up;
-                self.turn(place);
+                self.turn(to.slot);
             }
         }
     }
@@ -489,7 +488,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
     fn take_arrivals(&mut self) {
         let arrivals = mem::take(&mut *lock(&self.server.mailboxes[self.number].arrivals));
         for arrival in arrivals {
-            let place = self.vacant.pop().unwrap_or_else(|| {
+            let slot = self.vacant.pop().unwrap_or_else(|| {
                 self.connections.push(None);
                 self.connections.len() - 1
             });
@@ -499,26 +498,26 @@ impl<'c, S: Sampling> Worker<'c, S> {
             connection.arrived_s = self.now_s;
             let is_settled = connection.stream.tls().is_none() && rights != Rights::None;
             self.unsettled += usize::from(!is_settled);
-            (connection.place, connection.serial) = (place, self.serial);
-            connection.parked.set_owner(Owner { worker: self.number, place, serial: self.serial });
+            connection.id = ConnectionId { worker: self.number, slot, serial: self.serial };
+            connection.parked.set_owner(connection.id);
             if let Some(client) = &mut connection.redis {
                 // No two connections have one, whichever worker they are with.
                 client.id = self.serial * self.server.mailboxes.len() as u64 + self.number as u64;
             }
             let interest = Interest::READABLE | Interest::WRITABLE;
             let stream = &mut connection.stream;
-            let registered = self.poll.registry().register(stream, Token(place), interest);
-            self.connections[place] = Some(connection);
+            let registered = self.poll.registry().register(stream, Token(slot), interest);
+            self.connections[slot] = Some(connection);
             match registered {
-                Ok(()) => self.log_event(place, "conn_new", ""),
-                Err(error) => self.close(place, error.into()),
+                Ok(()) => self.log_event(slot, "conn_new", ""),
+                Err(error) => self.close(slot, error.into()),
             }
         }
     }
 
     /// Tells the watchers of connections.
-    fn log_event(&self, place: usize, event: &str, reason: &str) {
-        let Some(Some(connection)) = self.connections.get(place) else {
+    fn log_event(&self, slot: usize, event: &str, reason: &str) {
+        let Some(Some(connection)) = self.connections.get(slot) else {
             return;
         };
         if !self.server.watchers.want(CONNEVENTS) {
@@ -535,14 +534,14 @@ impl<'c, S: Sampling> Worker<'c, S> {
         self.server.watchers.log(CONNEVENTS, &self.server.mailboxes, &text);
     }
 
-    fn close(&mut self, place: usize, close: Close) {
-        self.end_tls(place, close);
+    fn close(&mut self, slot: usize, close: Close) {
+        self.end_tls(slot, close);
         let reason = format!(" reason={}", close.word());
-        self.log_event(place, "conn_close", &reason);
-        let Some(mut connection) = self.connections[place].take() else {
+        self.log_event(slot, "conn_close", &reason);
+        let Some(mut connection) = self.connections[slot].take() else {
             return;
         };
-        self.vacant.push(place);
+        self.vacant.push(slot);
         let counters = self.server.counters.of(self.number);
         match close {
             Close::Idle => counters.idle_kicks.one(),
@@ -581,8 +580,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
 
     /// Says what TLS has to say when a connection ends: to the client, and to who looks after the
     /// server.
-    fn end_tls(&mut self, place: usize, close: Close) {
-        let Some(Some(connection)) = self.connections.get_mut(place) else { return };
+    fn end_tls(&mut self, slot: usize, close: Close) {
+        let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
         let Some(tls) = connection.stream.tls() else { return };
         tls.say_goodbye();
         let counters = self.server.counters.of(self.number);
@@ -595,7 +594,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         };
         let address = &connection.info.address;
         self.server.log(1, &format!("TLS with {address} failed: {text}"));
-        self.log_event(place, "tls_error", &format!(" error={}", key_text(text.as_bytes())));
+        self.log_event(slot, "tls_error", &format!(" error={}", key_text(text.as_bytes())));
     }
 
     /// Tries sockets with parked output that have taken nothing for a while.
@@ -606,7 +605,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         self.tried = Stopwatch::start();
         let (due, has_any) = self.server.parked.to_be_tried(self.number);
         self.has_parked = has_any;
-        due.into_iter().for_each(|place| self.turn(place));
+        due.into_iter().for_each(|slot| self.turn(slot));
     }
 
     /// Lets those go on that wait for room, as long as there is some: in turn, so that one who
@@ -617,14 +616,14 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
         self.tried_room = Stopwatch::start();
         for _ in 0..self.short_of_room.len() {
-            let Some(&place) = self.short_of_room.front() else { break };
+            let Some(&slot) = self.short_of_room.front() else { break };
             let waits = |worker: &Self| {
-                let connection = worker.connections.get(place).and_then(Option::as_ref);
+                let connection = worker.connections.get(slot).and_then(Option::as_ref);
                 connection.and_then(|connection| connection.short_of_room)
             };
             let waited = waits(self);
             if waited.is_some() {
-                self.turn(place);
+                self.turn(slot);
             }
             match waits(self) {
                 None => _ = self.short_of_room.pop_front(),
@@ -648,8 +647,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
         if timeout_s == 0 {
             return;
         }
-        for place in 0..self.connections.len() {
-            let Some(connection) = &self.connections[place] else {
+        for slot in 0..self.connections.len() {
+            let Some(connection) = &self.connections[slot] else {
                 continue;
             };
             let is_idle = if connection.parked.is_empty() {
@@ -664,7 +663,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 connection.parked.is_stalled(Duration::from_secs(timeout_s))
             };
             if is_idle {
-                self.close(place, Close::Idle);
+                self.close(slot, Close::Idle);
             }
         }
     }
@@ -672,17 +671,17 @@ impl<'c, S: Sampling> Worker<'c, S> {
     /// Closes connections whose TLS handshake, or login, takes too long, however busy they are.
     fn kick_unsettled(&mut self) {
         self.unsettled = 0;
-        for place in 0..self.connections.len() {
-            let Some(connection) = &mut self.connections[place] else { continue };
+        for slot in 0..self.connections.len() {
+            let Some(connection) = &mut self.connections[slot] else { continue };
             let is_shaking = connection.stream.tls().is_some_and(|tls| tls.is_shaking_hands());
-            let stranger_s = connection.stranger.look(connection.rights(), self.now_s);
+            let stranger_s = connection.unauthenticated.look(connection.rights(), self.now_s);
             let waited_s = self.now_s.saturating_sub(connection.arrived_s);
             // Who waits for its password to be checked has done what it can.
             let is_late = stranger_s.is_some_and(|seconds| seconds > LOGIN_PATIENCE_S);
             if is_shaking && waited_s > HANDSHAKE_PATIENCE_S {
-                self.close(place, Close::Handshake);
+                self.close(slot, Close::Handshake);
             } else if is_late && connection.fetching == 0 {
-                self.close(place, Close::Login);
+                self.close(slot, Close::Login);
             } else {
                 self.unsettled += usize::from(is_shaking || stranger_s.is_some());
             }

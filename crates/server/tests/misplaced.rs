@@ -181,9 +181,9 @@ fn a_server_whose_log_is_full_goes_on() {
         let who = format!("eve{round} x");
         let login = format!("set a 0 0 {}\r\n{who}\r\n", who.len());
         loop {
-            let mut stranger = connect();
-            stranger.send(login.as_bytes());
-            if stranger.read_to("\r\n") == "STORED\r\n" {
+            let mut unauthenticated = connect();
+            unauthenticated.send(login.as_bytes());
+            if unauthenticated.read_to("\r\n") == "STORED\r\n" {
                 break;
             }
             assert!(began.elapsed() < Duration::from_secs(120), "the file is not read again");

@@ -681,22 +681,23 @@ fn with_users_a_client_has_to_say_who_it_is() {
     // What little a stranger may send is Redis' limit, and holds for nobody else.
     let long = "x".repeat(16 << 10);
     let auth = array(&[b"auth", long.as_bytes()]);
-    let mut stranger = Client::connect(address);
-    stranger.send(&auth);
-    stranger.expect(WRONG.as_bytes());
+    let mut unauthenticated = Client::connect(address);
+    unauthenticated.send(&auth);
+    unauthenticated.expect(WRONG.as_bytes());
     let mut many: Vec<&[u8]> = vec![b"a"; 21];
     many[0] = b"exists";
     let many = array(&many);
-    stranger.send(&[&array(&[b"auth", b"bob", b"secret"])[..], &many].concat());
-    stranger.expect(b"+OK\r\n:20\r\n");
-    stranger.send(&[&array(&[b"set", b"b", &auth]), &b"reset\r\nping\r\n*11\r\n"[..]].concat());
-    stranger.expect(format!("+OK\r\n+RESET\r\n{NOBODY}").as_bytes());
-    stranger.expect(b"-ERR Protocol error: unauthenticated multibulk length\r\n");
-    stranger.expect_end();
-    let mut stranger = Client::connect(address);
+    unauthenticated.send(&[&array(&[b"auth", b"bob", b"secret"])[..], &many].concat());
+    unauthenticated.expect(b"+OK\r\n:20\r\n");
+    unauthenticated
+        .send(&[&array(&[b"set", b"b", &auth]), &b"reset\r\nping\r\n*11\r\n"[..]].concat());
+    unauthenticated.expect(format!("+OK\r\n+RESET\r\n{NOBODY}").as_bytes());
+    unauthenticated.expect(b"-ERR Protocol error: unauthenticated multibulk length\r\n");
+    unauthenticated.expect_end();
+    let mut unauthenticated = Client::connect(address);
     let length = "-ERR Protocol error: unauthenticated bulk length\r\n";
-    stranger.ask("*2\r\n$4\r\nauth\r\n$16385\r\n", length);
-    stranger.expect_end();
+    unauthenticated.ask("*2\r\n$4\r\nauth\r\n$16385\r\n", length);
+    unauthenticated.expect_end();
     let mut guesser = Client::connect(address);
     guesser.send(b"auth a\r\nauth ava b\r\nhello 2 auth ava c\r\nauth open\r\nping\r\n");
     guesser.expect(WRONG.repeat(3).as_bytes());
@@ -730,9 +731,9 @@ fn strangers_do_not_have_others_closed() {
     let mut strangers: Vec<_> = (0..130).map(|_| Client::connect(address)).collect();
     strangers[0].send(part);
     text.wait_for_stat("output_parked_bytes", |bytes| bytes >= part.len() as u64);
-    for stranger in &mut strangers[1..] {
+    for unauthenticated in &mut strangers[1..] {
         // Most of them are closed, perhaps before they have said all of it.
-        let _ = std::io::Write::write_all(&mut stranger.stream, part);
+        let _ = std::io::Write::write_all(&mut unauthenticated.stream, part);
     }
     text.wait_for_stat("curr_connections", |count| count < 50);
     bob.send(begin);

@@ -51,7 +51,7 @@ impl Policy for CostClock {
                 self.ring.pop_back(RING).expect("what fits alone fits once the rest is gone");
             self.passes += 1;
             let (mark, cost) = (&mut self.marks[object as usize], self.costs[object as usize]);
-            if let Verdict::Spare(spared) = self.decisions.pass(*mark, u32::from(cost)) {
+            if let Verdict::Keep(spared) = self.decisions.pass(*mark, u32::from(cost)) {
                 *mark = spared;
                 self.ring.push_front(RING, object, weight);
             }

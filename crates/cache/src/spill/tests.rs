@@ -332,7 +332,7 @@ impl ::io::Clock for Moving {
 fn who_purges_the_index_lets_others_have_the_core_between_its_tables() {
     let cache = filled(Arc::new(Moving::default()));
     cache.flush(None);
-    let (mut purging, mut turn) = (None, Turn::default());
+    let (mut purging, mut turn) = (None, TimeSlice::default());
     assert!(cache.flash_items() > 1000 && cache.maintain_flash(&mut purging, &mut turn));
     assert_eq!(cache.flash_items(), 0);
     // From one look at the clock to the next.
@@ -355,7 +355,7 @@ fn a_large_index_is_purged_over_several_turns_and_nothing_comes_in_before_its_en
         cache.spill(&cache.epochs.pin(), &record, cache.hash(key), || true)
     };
     cache.flush(None);
-    let (mut purging, mut turn, mut turns) = (None, Turn::default(), 0);
+    let (mut purging, mut turn, mut turns) = (None, TimeSlice::default(), 0);
     for flushes in 1..=2 {
         // The second flush comes while the first is being purged, and has a purge of its own.
         while tier.purged.load(Ordering::Relaxed) < flushes {
@@ -384,13 +384,13 @@ fn a_large_index_is_purged_over_several_turns_and_nothing_comes_in_before_its_en
 #[test]
 fn words_that_lead_to_some_places_leave_the_index_and_are_not_counted() {
     let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
-    let (before, links) = (cache.flash_items(), Links::new(&cache));
+    let (before, access) = (cache.flash_items(), FlashIndexAccess::new(&cache));
     // By a bit of the hash: half of them.
     let is_gone = |place: Place| place.0 >> 10 & 1 == 1;
-    let removed = ::flash::Links::remove_where(&links, &is_gone);
+    let removed = ::flash::Links::remove_where(&access, &is_gone);
     assert!(removed > before / 4 && removed < before, "{removed} of {before}");
     assert_eq!(cache.flash_items(), before - removed);
-    assert_eq!(::flash::Links::remove_where(&links, &is_gone), 0);
+    assert_eq!(::flash::Links::remove_where(&access, &is_gone), 0);
     cache.flush(None);
     while cache.maintain() {}
     assert_eq!(cache.flash_items(), 0);

@@ -160,7 +160,7 @@ impl Links for FakeIndex {
             return Inserted::Outdated;
         }
         if state.hopeless.contains(&hash) {
-            return Inserted::Hopeless;
+            return Inserted::Unplaceable;
         }
         if let Some(room) = &mut state.room {
             let Some(left) = room.checked_sub(1) else { return Inserted::Full };

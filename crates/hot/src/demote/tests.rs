@@ -9,16 +9,13 @@ use memory::{Arena, Epochs, SizeClasses};
 use super::*;
 use crate::mark::{FETCHED, SENT};
 use crate::order::hammer::Map;
-use crate::{ChunkLayout, Draft, Fields, Replacement, Unlinked};
+use crate::{ChunkLayout, Draft, Fields, Policy, Unlinked};
 
 const ITEMS: u32 = 40;
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 100 };
 const EXPIRY: u32 = 1000;
-const POLICIES: &[Replacement] = if cfg!(miri) {
-    &[Replacement::Clock]
-} else {
-    &[Replacement::Clock, Replacement::Lru, Replacement::GdWheel]
-};
+const POLICIES: &[Policy] =
+    if cfg!(miri) { &[Policy::Clock] } else { &[Policy::Clock, Policy::Lru, Policy::GdWheel] };
 
 type Change = fn(ItemRef<'_>);
 
@@ -66,7 +63,7 @@ impl<'t> Busy<'t> {
     }
 }
 
-impl Links for Busy<'_> {
+impl CacheHooks for Busy<'_> {
     fn now(&self) -> u32 {
         self.map.now()
     }
@@ -101,11 +98,11 @@ impl Links for Busy<'_> {
         self.is_background
     }
 
-    fn hands_down(&self) -> bool {
+    fn store_demotes(&self) -> bool {
         !self.is_background
     }
 
-    fn hand_down(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+    fn demote_for_store(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
         self.take(guard, item.key(), place, State::of(item))
     }
 
@@ -129,11 +126,11 @@ impl Links for Busy<'_> {
 }
 
 /// A zone with items that may be touched where they are, and their class.
-fn filled(replacement: Replacement, map: &Map) -> (Hot, ClassId) {
+fn filled(policy: Policy, map: &Map) -> (Hot, ClassId) {
     let arena = Arc::new(Arena::new(0, 1 << 20, 8).expect("addresses are there"));
-    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
+    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, policy.side_bits());
     let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
-    let hot = Hot::new(arena, epochs, sizes, layout, replacement, 50, |_| 1);
+    let hot = Hot::new(arena, epochs, sizes, layout, policy, 50, |_| 1);
     let mut last = Place(0);
     for number in 0..ITEMS {
         let (fields, key) = (Fields { expiry: EXPIRY, ..Fields::default() }, number.to_le_bytes());
@@ -157,20 +154,20 @@ fn has(map: &Map, key: &[u8]) -> bool {
 #[test]
 fn what_changes_while_it_is_copied_stays_and_others_go_for_it() {
     const CHANGED: usize = 3;
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         for (change, is_background) in
             [(READ, true), (WON, true), (TOUCHED, true), (TOUCHED, false), (READ, false)]
         {
             let map = Map::default();
-            let (hot, id) = filled(replacement, &map);
-            let links = Busy { is_background, ..Busy::new(&hot, &map, change, CHANGED) };
-            let left = hot.push_out(id, Wish::new(2 * CHANGED), &links);
-            assert!(left >= CHANGED, "{replacement:?}: {left}");
-            let offered = links.offered.take();
+            let (hot, id) = filled(policy, &map);
+            let hooks = Busy { is_background, ..Busy::new(&hot, &map, change, CHANGED) };
+            let left = hot.push_out(id, Wish::new(2 * CHANGED), &hooks);
+            assert!(left >= CHANGED, "{policy:?}: {left}");
+            let offered = hooks.offered.take();
             let (changed, refused) = offered.split_at(CHANGED);
-            assert!(changed.iter().all(|key| has(&map, key)), "{replacement:?}");
+            assert!(changed.iter().all(|key| has(&map, key)), "{policy:?}");
             assert!(!refused.is_empty() && refused.iter().all(|key| !has(&map, key)));
-            assert_eq!(lock(&map.places).len(), ITEMS as usize - left, "{replacement:?}");
+            assert_eq!(lock(&map.places).len(), ITEMS as usize - left, "{policy:?}");
         }
     }
 }
@@ -180,7 +177,7 @@ fn what_changes_while_it_is_copied_stays_and_others_go_for_it() {
 #[test]
 fn an_item_with_other_milliseconds_is_another() {
     let map = Map::default();
-    let (hot, _) = filled(Replacement::Clock, &map);
+    let (hot, _) = filled(Policy::Clock, &map);
     let guard = hot.epochs.pin();
     let state = |early_ms| {
         let fields = Fields { expiry: EXPIRY, early_ms, ..Fields::default() };
@@ -196,20 +193,20 @@ fn an_item_with_other_milliseconds_is_another() {
 
 #[test]
 fn a_round_ends_and_a_store_gets_room_though_everything_changes_all_the_time() {
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         let map = Map::default();
-        let (hot, id) = filled(replacement, &map);
-        let mut links = Busy::new(&hot, &map, TOUCHED, usize::MAX);
-        assert_eq!(hot.demote(id, Wish::new(1), &links), 0, "{replacement:?}");
-        assert!(links.offered.borrow().len() >= ITEMS as usize, "{replacement:?}");
+        let (hot, id) = filled(policy, &map);
+        let mut hooks = Busy::new(&hot, &map, TOUCHED, usize::MAX);
+        assert_eq!(hot.demote(id, Wish::new(1), &hooks), 0, "{policy:?}");
+        assert!(hooks.offered.borrow().len() >= ITEMS as usize, "{policy:?}");
         assert_eq!(lock(&map.places).len(), ITEMS as usize);
         // Nothing that came up is out of its order for good.
-        links.is_background = false;
-        assert!(hot.push_out(id, Wish::new(1), &links) > 0, "{replacement:?}");
-        links.changes.set(0);
-        links.is_background = true;
-        hot.demote(id, Wish::new(ITEMS as usize), &links);
-        assert!(lock(&map.places).is_empty(), "{replacement:?}");
+        hooks.is_background = false;
+        assert!(hot.push_out(id, Wish::new(1), &hooks) > 0, "{policy:?}");
+        hooks.changes.set(0);
+        hooks.is_background = true;
+        hot.demote(id, Wish::new(ITEMS as usize), &hooks);
+        assert!(lock(&map.places).is_empty(), "{policy:?}");
     }
 }
 
@@ -217,14 +214,14 @@ fn a_round_ends_and_a_store_gets_room_though_everything_changes_all_the_time() {
 #[test]
 fn what_changes_in_a_slab_that_leaves_is_offered_again() {
     let map = Map::default();
-    let (hot, id) = filled(Replacement::Clock, &map);
-    let links = Busy { takes: true, ..Busy::new(&hot, &map, TOUCHED, 1) };
+    let (hot, id) = filled(Policy::Clock, &map);
+    let hooks = Busy { takes: true, ..Busy::new(&hot, &map, TOUCHED, 1) };
     let (key, place) = {
         let places = lock(&map.places);
         let (key, &place) = places.iter().next().expect("there are items");
         (key.clone(), place)
     };
-    hot.offer(id, place, &links);
-    assert_eq!(*links.offered.borrow(), [key.clone(), key.clone()]);
+    hot.offer(id, place, &hooks);
+    assert_eq!(*hooks.offered.borrow(), [key.clone(), key.clone()]);
     assert!(!has(&map, &key));
 }

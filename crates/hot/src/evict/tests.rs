@@ -10,7 +10,7 @@ use memory::{Arena, Epochs, SizeClasses};
 use super::*;
 use crate::mark::hit_mark;
 use crate::order::hammer::Map;
-use crate::{ChunkLayout, Fields, Replacement};
+use crate::{ChunkLayout, Fields, Policy};
 
 /// An index from which nothing may be evicted, in which one item is gone, and how many items were
 /// looked at.
@@ -21,7 +21,7 @@ struct Kept {
     looks: AtomicUsize,
 }
 
-impl Links for Kept {
+impl CacheHooks for Kept {
     fn now(&self) -> u32 {
         self.map.now()
     }
@@ -31,7 +31,7 @@ impl Links for Kept {
     }
 
     fn mutations(&self) -> u64 {
-        Links::mutations(&self.map)
+        CacheHooks::mutations(&self.map)
     }
 
     fn age(&self, item: ItemRef<'_>) -> u64 {
@@ -61,13 +61,9 @@ const OTHER_BYTES: usize = 500;
 const LONG_BYTES: usize = 20_000;
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 /// Policies with a hand, and with an order. Miri has no time for more than one zone a test.
-const POLICIES: &[Replacement] = if cfg!(miri) {
-    &[Replacement::Clock]
-} else {
-    &[Replacement::Clock, Replacement::CostClock, Replacement::Lru]
-};
-const ALL: [Replacement; 4] =
-    [Replacement::Clock, Replacement::CostClock, Replacement::Lru, Replacement::GdWheel];
+const POLICIES: &[Policy] =
+    if cfg!(miri) { &[Policy::Clock] } else { &[Policy::Clock, Policy::CostClock, Policy::Lru] };
+const ALL: [Policy; 4] = [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel];
 /// Sessions in which a store is tried. A server gives up after 64.
 const TRIES_MAX: usize = 8;
 
@@ -98,23 +94,23 @@ fn is_recent(hot: &Hot, place: Place) -> bool {
 }
 
 /// A zone whose memory is full of items of one class, which class, and how many there are.
-fn full(replacement: Replacement, map: &Map) -> (Hot, ClassId, u32) {
-    full_of(VALUE_BYTES, replacement, map)
+fn full(policy: Policy, map: &Map) -> (Hot, ClassId, u32) {
+    full_of(VALUE_BYTES, policy, map)
 }
 
 /// A zone with nothing in it, and its largest class.
-fn zone(replacement: Replacement) -> (Hot, ClassId) {
+fn zone(policy: Policy) -> (Hot, ClassId) {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
-    let side_bits = replacement.side_bits();
+    let side_bits = policy.side_bits();
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
     let largest = ClassId(sizes.count() as u8 - 1);
-    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, LAYOUT, replacement, 50, |_| 1);
+    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, LAYOUT, policy, 50, |_| 1);
     (hot, largest)
 }
 
 /// The same of items with values of so many bytes, the first chunk of which is of that class.
-fn full_of(bytes: usize, replacement: Replacement, map: &Map) -> (Hot, ClassId, u32) {
-    let (hot, largest) = zone(replacement);
+fn full_of(bytes: usize, policy: Policy, map: &Map) -> (Hot, ClassId, u32) {
+    let (hot, largest) = zone(policy);
     for number in 0.. {
         let place = map.store(&hot, number, bytes).expect("the memory is not full");
         let id = hot.class_at(place);
@@ -129,9 +125,9 @@ fn full_of(bytes: usize, replacement: Replacement, map: &Map) -> (Hot, ClassId, 
 
 /// Has the slab that the hand comes to leave a class that has all of the memory, and stores one
 /// item more.
-fn store_while_a_slab_leaves(replacement: Replacement, hands_down: bool) {
-    let map = Map::handing_down(hands_down);
-    let (hot, id, number) = full(replacement, &map);
+fn store_while_a_slab_leaves(policy: Policy, store_demotes: bool) {
+    let map = Map::handing_down(store_demotes);
+    let (hot, id, number) = full(policy, &map);
     {
         let mut class = lock(hot.class(id));
         let next = class.oldest_slab(hot.zone(), map.mutations.load(Relaxed));
@@ -148,15 +144,15 @@ fn store_while_a_slab_leaves(replacement: Replacement, hands_down: bool) {
             false
         }
     });
-    assert!(tries.is_some(), "{replacement:?}, hands down: {hands_down}");
-    assert_eq!(in_slab(&hot, &map, closed), before, "{replacement:?}, hands down: {hands_down}");
+    assert!(tries.is_some(), "{policy:?}, hands down: {store_demotes}");
+    assert_eq!(in_slab(&hot, &map, closed), before, "{policy:?}, hands down: {store_demotes}");
 }
 
 #[test]
 fn a_store_does_not_fail_for_a_slab_that_leaves_its_class() {
-    for replacement in [Replacement::Clock, Replacement::CostClock, Replacement::Lru] {
-        for hands_down in [false, true] {
-            store_while_a_slab_leaves(replacement, hands_down);
+    for policy in [Policy::Clock, Policy::CostClock, Policy::Lru] {
+        for store_demotes in [false, true] {
+            store_while_a_slab_leaves(policy, store_demotes);
         }
     }
 }
@@ -165,9 +161,9 @@ fn a_store_does_not_fail_for_a_slab_that_leaves_its_class() {
 #[test]
 #[cfg_attr(miri, ignore = "a class of many items")]
 fn where_nothing_may_be_evicted_a_hand_looks_at_some_and_goes_on_next_time() {
-    for replacement in [Replacement::Clock, Replacement::CostClock, Replacement::Lru] {
+    for policy in [Policy::Clock, Policy::CostClock, Policy::Lru] {
         let mut kept = Kept::default();
-        let (hot, id, items) = full(replacement, &kept.map);
+        let (hot, id, items) = full(policy, &kept.map);
         assert!(items as usize > 4 * STEPS_MAX);
         // The hand comes to what was stored last in the end.
         kept.gone = items - 1;
@@ -177,9 +173,9 @@ fn where_nothing_may_be_evicted_a_hand_looks_at_some_and_goes_on_next_time() {
             evicted += hot.evict(id, 1, &kept);
             let looks = kept.looks.load(Relaxed);
             // The one that goes is looked at once more.
-            assert!(looks <= STEPS_MAX + 1, "{replacement:?}: {looks}");
+            assert!(looks <= STEPS_MAX + 1, "{policy:?}: {looks}");
         }
-        assert_eq!(evicted, 1, "{replacement:?}");
+        assert_eq!(evicted, 1, "{policy:?}");
     }
 }
 
@@ -187,7 +183,7 @@ fn where_nothing_may_be_evicted_a_hand_looks_at_some_and_goes_on_next_time() {
 #[test]
 fn how_long_an_item_stays_is_known_whatever_is_reset() {
     let map = Map::default();
-    let (hot, id, _) = full(Replacement::Lru, &map);
+    let (hot, id, _) = full(Policy::Lru, &map);
     assert_eq!(hot.stay_mutations(id, &map), u64::MAX);
     assert_eq!(hot.evict(id, 1, &map), 1);
     let stay = hot.stay_mutations(id, &map);
@@ -201,7 +197,7 @@ fn how_long_an_item_stays_is_known_whatever_is_reset() {
 #[cfg_attr(miri, ignore = "a class of many items")]
 fn how_long_an_item_stays_is_told_without_the_lock_of_its_class_where_a_hand_knows() {
     let map = Map::default();
-    let (hot, id, items) = full(Replacement::Clock, &map);
+    let (hot, id, items) = full(Policy::Clock, &map);
     assert_eq!(hot.stay_mutations(id, &map), u64::MAX);
     assert_eq!(hot.evict(id, 1, &map), 1);
     std::thread::scope(|scope| {
@@ -218,9 +214,9 @@ fn how_long_an_item_stays_is_told_without_the_lock_of_its_class_where_a_hand_kno
 /// Where unfinished values have all chunks, a hand finds nothing however often it goes round.
 #[test]
 fn a_hand_gives_up_after_a_round_that_is_not_choosy() {
-    for replacement in [Replacement::Clock, Replacement::CostClock, Replacement::Lru] {
+    for policy in [Policy::Clock, Policy::CostClock, Policy::Lru] {
         let map = Map::default();
-        let (hot, id, _) = full(replacement, &map);
+        let (hot, id, _) = full(policy, &map);
         let class = lock(hot.class(id));
         assert!(
             Wish::new(1).steps_max(&class, &map) <= STEPS_MAX + class.chunks() + class.slabs.len()
@@ -235,7 +231,7 @@ struct Watching<'h> {
     moves: AtomicUsize,
 }
 
-impl Links for Watching<'_> {
+impl CacheHooks for Watching<'_> {
     fn now(&self) -> u32 {
         self.map.now()
     }
@@ -245,7 +241,7 @@ impl Links for Watching<'_> {
     }
 
     fn mutations(&self) -> u64 {
-        Links::mutations(self.map)
+        CacheHooks::mutations(self.map)
     }
 
     fn age(&self, item: ItemRef<'_>) -> u64 {
@@ -270,13 +266,13 @@ impl Links for Watching<'_> {
 #[test]
 fn an_eviction_holds_the_epoch_back_for_no_more_than_a_group() {
     const GROUPS: usize = 5;
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         let map = Map::default();
-        let (hot, id, _) = full(replacement, &map);
-        let links = Watching { map: &map, hot: &hot, moves: AtomicUsize::new(0) };
-        assert_eq!(hot.evict(id, GROUPS * GROUP, &links), GROUPS * GROUP);
-        let moves = links.moves.into_inner();
-        assert!(moves >= GROUPS, "{replacement:?}: the epoch moved {moves} times");
+        let (hot, id, _) = full(policy, &map);
+        let hooks = Watching { map: &map, hot: &hot, moves: AtomicUsize::new(0) };
+        assert_eq!(hot.evict(id, GROUPS * GROUP, &hooks), GROUPS * GROUP);
+        let moves = hooks.moves.into_inner();
+        assert!(moves >= GROUPS, "{policy:?}: the epoch moved {moves} times");
     }
 }
 
@@ -284,9 +280,9 @@ fn an_eviction_holds_the_epoch_back_for_no_more_than_a_group() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn a_hand_passes_over_a_slab_that_leaves_until_it_stays() {
-    for replacement in ALL {
+    for policy in ALL {
         let map = Map::default();
-        let (hot, id, _) = full(replacement, &map);
+        let (hot, id, _) = full(policy, &map);
         let next = {
             let mut class = lock(hot.class(id));
             let next = class.oldest_slab(hot.zone(), 0).expect("the class has slabs");
@@ -297,14 +293,14 @@ fn a_hand_passes_over_a_slab_that_leaves_until_it_stays() {
         assert!(before > 0);
         while hot.evict(id, GROUP, &map) > 0 {}
         let left = (in_slab(&hot, &map, next), lock(&map.places).len());
-        assert_eq!(left, (before, before), "{replacement:?}");
+        assert_eq!(left, (before, before), "{policy:?}");
         {
             let mut class = lock(hot.class(id));
             class.closed.clear();
             class.stop_draining(hot.zone(), next);
         }
         while hot.evict(id, GROUP, &map) > 0 {}
-        assert_eq!(lock(&map.places).len(), 0, "{replacement:?}");
+        assert_eq!(lock(&map.places).len(), 0, "{policy:?}");
     }
 }
 
@@ -313,9 +309,9 @@ fn a_hand_passes_over_a_slab_that_leaves_until_it_stays() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         let map = Map::default();
-        let (hot, id, number) = full(replacement, &map);
+        let (hot, id, number) = full(policy, &map);
         let reader = hot.epochs.pin();
         let refused = (0..10).map(|_| {
             assert_eq!(store(&hot, &map, number), Err(Shortage::Pinned));
@@ -326,7 +322,7 @@ fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
         assert!(evicted[0] > 0 && evicted[9] <= 2 * evicted[0], "{evicted:?}");
         drop(reader);
         assert!(hot.epochs.try_reach(hot.epochs.latest_tag()));
-        assert!(store(&hot, &map, number).is_ok(), "{replacement:?}");
+        assert!(store(&hot, &map, number).is_ok(), "{policy:?}");
     }
 }
 
@@ -335,9 +331,9 @@ fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn a_size_without_memory_gets_a_slab_while_others_store() {
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         let map = Map::default();
-        let (hot, id, number) = full(replacement, &map);
+        let (hot, id, number) = full(policy, &map);
         // The slab that is spared for the index.
         assert!(map.store(&hot, number, OTHER_BYTES).is_ok());
         let tries = (1..=TRIES_MAX).find(|_| {
@@ -345,9 +341,9 @@ fn a_size_without_memory_gets_a_slab_while_others_store() {
             assert!(hot.evict(id, 1, &map) > 0);
             map.store(&hot, number + 1, 2 * OTHER_BYTES).is_ok()
         });
-        assert!(tries.is_some(), "{replacement:?}");
+        assert!(tries.is_some(), "{policy:?}");
         let lost = lock(hot.class(id)).counters.slabs_lost;
-        assert_eq!(lost, 1, "{replacement:?}, {tries:?} tries: no more than it needs");
+        assert_eq!(lost, 1, "{policy:?}, {tries:?} tries: no more than it needs");
     }
 }
 
@@ -355,9 +351,9 @@ fn a_size_without_memory_gets_a_slab_while_others_store() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn a_class_with_nothing_but_closed_slabs_opens_one() {
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         let map = Map::default();
-        let (hot, id, number) = full(replacement, &map);
+        let (hot, id, number) = full(policy, &map);
         assert!(hot.arena.take(0).is_some(), "the index has the slab that is spared for it");
         {
             let mut class = lock(hot.class(id));
@@ -369,7 +365,7 @@ fn a_class_with_nothing_but_closed_slabs_opens_one() {
             assert_eq!(class.staying(), 0);
         }
         let tries = (1..=TRIES_MAX).find(|_| store(&hot, &map, number).is_ok());
-        assert!(tries.is_some(), "{replacement:?}");
+        assert!(tries.is_some(), "{policy:?}");
     }
 }
 
@@ -377,9 +373,9 @@ fn a_class_with_nothing_but_closed_slabs_opens_one() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn what_is_published_in_a_slab_that_was_emptied_is_evicted_like_the_rest() {
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         let map = Map::default();
-        let (hot, id, number) = full(replacement, &map);
+        let (hot, id, number) = full(policy, &map);
         let (fields, key) = (Fields::default(), number.to_le_bytes());
         let layout = hot.layout(&fields, key.len(), VALUE_BYTES);
         assert!(hot.evict(id, 1, &map) > 0 && hot.epochs.try_reach(hot.epochs.latest_tag()));
@@ -389,7 +385,7 @@ fn what_is_published_in_a_slab_that_was_emptied_is_evicted_like_the_rest() {
         assert!(lock(&map.places).is_empty() && hot.slab_at(draft.place()).is_draining());
         let place = draft.publish(1, 0, 0);
         lock(&map.places).insert(key.to_vec(), place);
-        assert!(hot.evict(id, 1, &map) > 0, "{replacement:?}");
+        assert!(hot.evict(id, 1, &map) > 0, "{policy:?}");
         assert!(lock(&map.places).is_empty());
     }
 }
@@ -398,7 +394,7 @@ fn what_is_published_in_a_slab_that_was_emptied_is_evicted_like_the_rest() {
 #[test]
 fn a_reserve_that_is_low_is_filled_as_far_as_it_goes() {
     let map = Map::default();
-    let (hot, id, _) = full(Replacement::Clock, &map);
+    let (hot, id, _) = full(Policy::Clock, &map);
     let have = || {
         let class = lock(hot.class(id));
         (class.free + class.in_limbo(), class.reserve_target())
@@ -421,9 +417,9 @@ fn a_reserve_that_is_low_is_filled_as_far_as_it_goes() {
 /// them. The store that asked had to take a chunk of another class, or was refused.
 #[test]
 fn what_is_young_and_was_read_goes_if_there_is_nothing_else() {
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         let map = Map::default();
-        let (hot, id, _) = full_of(4000, replacement, &map);
+        let (hot, id, _) = full_of(4000, policy, &map);
         assert!(3 * lock(hot.class(id)).chunks() < STEPS_MAX, "it is always choosy");
         let now = map.mutations.fetch_add(1 << 20, Relaxed) + (1 << 20);
         let guard = hot.epochs.pin();
@@ -435,16 +431,16 @@ fn what_is_young_and_was_read_goes_if_there_is_nothing_else() {
             mark.store(hit_mark(mark.load(Relaxed), 0), Relaxed);
         }
         drop(guard);
-        assert!(hot.evict(id, 1, &map) > 0, "{replacement:?}");
+        assert!(hot.evict(id, 1, &map) > 0, "{policy:?}");
     }
 }
 
 /// Whoever stores calls the background while there are free chunks, or it comes too late.
 #[test]
 fn the_background_is_called_before_a_store_has_to_evict() {
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         let map = Map::default();
-        let (hot, id, first) = full_of(4000, replacement, &map);
+        let (hot, id, first) = full_of(4000, policy, &map);
         let target = lock(hot.class(id)).reserve_target();
         assert!(target > 4);
         hot.evict(id, target, &map);
@@ -462,7 +458,7 @@ fn the_background_is_called_before_a_store_has_to_evict() {
             let mut places = lock(&map.places);
             places.insert(key.to_vec(), draft.publish(sequence as u32, 0, 0));
         }
-        assert_eq!(map.evicted.load(Relaxed), before, "{replacement:?}");
+        assert_eq!(map.evicted.load(Relaxed), before, "{policy:?}");
     }
 }
 
@@ -470,9 +466,9 @@ fn the_background_is_called_before_a_store_has_to_evict() {
 /// rest, and evicted itself.
 #[test]
 fn the_background_is_called_though_somebody_else_took_the_chunk_at_which_it_is() {
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         let map = Map::default();
-        let (hot, id, number) = full_of(4000, replacement, &map);
+        let (hot, id, number) = full_of(4000, policy, &map);
         let target = lock(hot.class(id)).reserve_target();
         hot.evict(id, target, &map);
         hot.sweep();
@@ -485,7 +481,7 @@ fn the_background_is_called_though_somebody_else_took_the_chunk_at_which_it_is()
         }
         hot.pressed.store(0, Relaxed);
         map.store(&hot, number, 4000).expect("there is a free chunk");
-        assert!(hot.is_memory_pressed(), "{replacement:?}");
+        assert!(hot.is_memory_pressed(), "{policy:?}");
     }
 }
 
@@ -493,7 +489,7 @@ fn the_background_is_called_though_somebody_else_took_the_chunk_at_which_it_is()
 #[test]
 fn a_slab_of_which_the_last_chunks_are_at_hand_is_empty() {
     let map = Map::default();
-    let (hot, id, _) = full(Replacement::Lru, &map);
+    let (hot, id, _) = full(Policy::Lru, &map);
     let slab = lock(hot.class(id)).slabs[0];
     let guard = hot.epochs.pin();
     let mut gone = Vec::new();
@@ -516,9 +512,9 @@ fn a_slab_of_which_the_last_chunks_are_at_hand_is_empty() {
 /// before a thread that slept until it was let go is awake.
 #[test]
 fn a_store_that_waits_for_a_class_goes_before_further_victims() {
-    for &replacement in POLICIES {
+    for &policy in POLICIES {
         let map = Map::default();
-        let (hot, id, _) = full(replacement, &map);
+        let (hot, id, _) = full(policy, &map);
         let victims_of_a_group = |class: &mut Class| {
             let (mut victims, mut wish) = ([Victim::NONE; GROUP], Wish::new(GROUP));
             let guard = hot.epochs.pin();
@@ -528,12 +524,12 @@ fn a_store_that_waits_for_a_class_goes_before_further_victims() {
         };
         std::thread::scope(|scope| {
             let mut class = lock(hot.class(id));
-            assert_eq!(victims_of_a_group(&mut class), GROUP, "{replacement:?}, nobody waits");
+            assert_eq!(victims_of_a_group(&mut class), GROUP, "{policy:?}, nobody waits");
             let store = scope.spawn(|| hot.class_for_store(id).chunks());
             while hot.waiting_for(id) == 0 {
                 std::thread::yield_now();
             }
-            assert_eq!(victims_of_a_group(&mut class), VICTIMS_AT_LEAST, "{replacement:?}");
+            assert_eq!(victims_of_a_group(&mut class), VICTIMS_AT_LEAST, "{policy:?}");
             // It is not waited for for ever: the lock is held here.
             hot.make_way(id);
             assert_eq!(hot.waiting_for(id), 1);
@@ -548,9 +544,9 @@ fn a_store_that_waits_for_a_class_goes_before_further_victims() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn what_was_read_makes_its_slab_stay_and_stays_with_it() {
-    for replacement in ALL {
+    for policy in ALL {
         let map = Map::default();
-        let (hot, id, number) = full(replacement, &map);
+        let (hot, id, number) = full(policy, &map);
         let first: Vec<Vec<u8>> = lock(&map.places).keys().cloned().collect();
         let places: Vec<Place> = lock(&map.places).values().copied().collect();
         places.into_iter().for_each(|place| read(&hot, place));
@@ -558,10 +554,10 @@ fn what_was_read_makes_its_slab_stay_and_stays_with_it() {
         // In the slab that is spared for the index.
         let other = hot.class_at(map.store(&hot, number, OTHER_BYTES).expect("a slab is left"));
         lock(hot.class(id)).stores = false;
-        assert!(!hot.seek_slab(other, true, &map), "{replacement:?}: nothing in the slabs is old");
+        assert!(!hot.seek_slab(other, true, &map), "{policy:?}: nothing in the slabs is old");
         let places = lock(&map.places);
         let lost = first.iter().filter(|&key| !places.contains_key(key)).count();
-        assert_eq!(lost, 0, "{replacement:?}: of {}", first.len());
+        assert_eq!(lost, 0, "{policy:?}: of {}", first.len());
     }
 }
 
@@ -569,22 +565,22 @@ fn what_was_read_makes_its_slab_stay_and_stays_with_it() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn a_value_in_pieces_loses_what_spares_it_in_the_class_of_its_pieces_alone() {
-    for replacement in ALL {
+    for policy in ALL {
         let map = Map::default();
-        let (hot, id, items) = full_of(LONG_BYTES, replacement, &map);
+        let (hot, id, items) = full_of(LONG_BYTES, policy, &map);
         let places: Vec<Place> = lock(&map.places).values().copied().collect();
         // None of the newest: these stay where there are others.
         let unread = lock(&map.places)[&(items / 2).to_le_bytes()[..]];
         places.iter().filter(|&&place| place != unread).for_each(|&place| read(&hot, place));
         // The first round is that of what is young.
         let evicted = (0..2).map(|_| hot.evict(id, 1, &map)).find(|&chunks| chunks > 0);
-        assert!(evicted.is_some(), "{replacement:?}");
+        assert!(evicted.is_some(), "{policy:?}");
         let left: Vec<Place> = lock(&map.places).values().copied().collect();
-        assert_eq!(left.len(), places.len() - 1, "{replacement:?}");
-        assert!(!left.contains(&unread), "{replacement:?}");
-        assert!(left.iter().all(|&place| is_recent(&hot, place)), "{replacement:?}");
+        assert_eq!(left.len(), places.len() - 1, "{policy:?}");
+        assert!(!left.contains(&unread), "{policy:?}");
+        assert!(left.iter().all(|&place| is_recent(&hot, place)), "{policy:?}");
         // If it is all that there is, it goes all the same.
-        assert!(hot.evict(id, 1, &map) > 0, "{replacement:?}");
+        assert!(hot.evict(id, 1, &map) > 0, "{policy:?}");
     }
 }
 
@@ -593,9 +589,9 @@ fn a_value_in_pieces_loses_what_spares_it_in_the_class_of_its_pieces_alone() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn what_has_no_chunk_does_not_keep_others_from_being_rescued() {
-    for replacement in ALL {
+    for policy in ALL {
         let map = Map::default();
-        let (hot, pieces) = zone(replacement);
+        let (hot, pieces) = zone(policy);
         let long = map.store(&hot, 0, LONG_BYTES).expect("there is room");
         let id = hot.class_at(long);
         let small = 1..=100;
@@ -622,7 +618,7 @@ fn what_has_no_chunk_does_not_keep_others_from_being_rescued() {
         let rescues = hot.rescues(id, slab, &map);
         let read = lock(&map.places).values().filter(|&&place| is_recent(&hot, place)).count();
         hot.rescue(id, rescues, &map);
-        assert_eq!(lock(hot.class(id)).counters.rescued, read as u64 - 1, "{replacement:?}");
+        assert_eq!(lock(hot.class(id)).counters.rescued, read as u64 - 1, "{policy:?}");
         drop(held);
     }
 }
@@ -632,9 +628,9 @@ fn what_has_no_chunk_does_not_keep_others_from_being_rescued() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn the_only_slab_of_a_class_stays_whole_while_some_of_it_is_read() {
-    for replacement in ALL {
+    for policy in ALL {
         let map = Map::default();
-        let (hot, _) = zone(replacement);
+        let (hot, _) = zone(policy);
         let places: Vec<Place> =
             (0..100).map(|number| map.store(&hot, number, OTHER_BYTES).expect("room")).collect();
         let id = hot.class_at(places[0]);
@@ -647,6 +643,6 @@ fn the_only_slab_of_a_class_stays_whole_while_some_of_it_is_read() {
         let first = lock(&map.places).len() as u32;
         (first..2 * first + 20_000).for_each(fill);
         let class = lock(hot.class(id));
-        assert_eq!((class.slabs.len(), class.counters.evicted), (1, 0), "{replacement:?}");
+        assert_eq!((class.slabs.len(), class.counters.evicted), (1, 0), "{policy:?}");
     }
 }

@@ -12,7 +12,7 @@ use policy::cost_clock::CostClock;
 
 use super::*;
 use crate::order::hammer::Map;
-use crate::{ChunkLayout, Draft, Fields, PRESSED_CLASS, Replacement, Shortage};
+use crate::{ChunkLayout, Draft, Fields, PRESSED_CLASS, Policy, Shortage};
 
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
@@ -22,17 +22,17 @@ const SHARE: usize = if cfg!(miri) { 2 } else { 64 };
 const TRIES_MAX: usize = 64;
 
 /// A zone with one magazine for all threads, which has one in so many chunks of a class.
-fn zone_with(replacement: Replacement, share: usize) -> Hot {
-    zone_of(1, replacement, share)
+fn zone_with(policy: Policy, share: usize) -> Hot {
+    zone_of(1, policy, share)
 }
 
 /// The same with magazines for so many threads.
-fn zone_of(threads: usize, replacement: Replacement, share: usize) -> Hot {
+fn zone_of(threads: usize, policy: Policy, share: usize) -> Hot {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
-    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
+    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, policy.side_bits());
     let epochs = Arc::new(Epochs::new());
     let layout = ChunkLayout::Inline;
-    Hot::new(arena, epochs, sizes, layout, replacement, 50, |_| 1).with_magazines(threads, share)
+    Hot::new(arena, epochs, sizes, layout, policy, 50, |_| 1).with_magazines(threads, share)
 }
 
 fn draft<'h>(hot: &'h Hot, map: &Map, number: u32, bytes: usize) -> Result<Draft<'h>, Shortage> {
@@ -77,7 +77,7 @@ fn parked(hot: &Hot, id: ClassId) -> (Vec<Place>, usize, usize) {
 /// `stats` said of one item that there were 17.
 #[test]
 fn what_waits_in_magazines_holds_no_item() {
-    let (hot, map) = (zone_with(Replacement::Clock, SHARE), Map::default());
+    let (hot, map) = (zone_with(Policy::Clock, SHARE), Map::default());
     let id = store_two(&hot, &map);
     assert!(!parked(&hot, id).0.is_empty(), "the magazine is stocked");
     let of_class = || {
@@ -94,7 +94,7 @@ fn what_waits_in_magazines_holds_no_item() {
 #[test]
 fn no_chunk_of_a_slab_that_leaves_is_handed_out_and_it_leaves_with_the_last() {
     for by_maintenance in [false, true] {
-        let (hot, map) = (zone_with(Replacement::Clock, SHARE), Map::default());
+        let (hot, map) = (zone_with(Policy::Clock, SHARE), Map::default());
         let id = store_two(&hot, &map);
         let (free, ..) = parked(&hot, id);
         let (slab, _) = hot.arena.locate(free[0]);
@@ -125,7 +125,7 @@ fn no_chunk_of_a_slab_that_leaves_is_handed_out_and_it_leaves_with_the_last() {
 #[test]
 fn what_has_left_before_the_order_was_told_is_not_entered() {
     for comes_back in [false, true] {
-        let (hot, map) = (zone_with(Replacement::Lru, SHARE), Map::default());
+        let (hot, map) = (zone_with(Policy::Lru, SHARE), Map::default());
         // Two come from the class, what follows out of the magazine.
         let id = store_two(&hot, &map);
         let place = store(&hot, &map, 2);
@@ -142,7 +142,7 @@ fn what_has_left_before_the_order_was_told_is_not_entered() {
         // The one that is entered too late is free.
         unentered(place);
         hot.collect(id);
-        let is_in = |class: &Class| class.keeper.order().expect("LRU").has(hot.zone(), place);
+        let is_in = |class: &Class| class.policy.order().expect("LRU").has(hot.zone(), place);
         assert!(!is_in(&lock(hot.class(id))), "it is free");
         {
             let mut class = lock(hot.class(id));
@@ -165,8 +165,8 @@ fn what_has_left_before_the_order_was_told_is_not_entered() {
         unentered(place);
         hot.collect(id);
         let mut class = lock(hot.class(id));
-        assert!(class.keeper.order().expect("LRU").is_empty(), "comes back: {comes_back}");
-        class.keeper.enter_waiting(zone);
+        assert!(class.policy.order().expect("LRU").is_empty(), "comes back: {comes_back}");
+        class.policy.enter_waiting(zone);
     }
 }
 
@@ -174,17 +174,17 @@ fn what_has_left_before_the_order_was_told_is_not_entered() {
 /// items were the next to go, until their thread came by the class.
 #[test]
 fn what_is_yet_to_be_entered_does_not_come_first_in_a_slab_that_stays() {
-    for replacement in [Replacement::Lru, Replacement::GdWheel] {
-        let (hot, map) = (zone_with(replacement, SHARE), Map::default());
+    for policy in [Policy::Lru, Policy::GdWheel] {
+        let (hot, map) = (zone_with(policy, SHARE), Map::default());
         let id = store_two(&hot, &map);
         let place = store(&hot, &map, 2);
         assert_eq!(parked(&hot, id).2, 1, "the order knows nothing of it");
         let first = *lock(&map.places).get(&0_u32.to_le_bytes()[..]).expect("it is there");
         let (slab, _) = hot.arena.locate(place);
         let ahead = |class: &mut Class| {
-            class.keeper.enter_waiting(hot.zone());
+            class.policy.enter_waiting(hot.zone());
             let mut ahead = [Place(0); 4];
-            let count = class.keeper.order().expect("there is one").ahead(hot.zone(), &mut ahead);
+            let count = class.policy.order().expect("there is one").ahead(hot.zone(), &mut ahead);
             ahead[..count].to_vec()
         };
         // What is there comes up while it leaves.
@@ -196,12 +196,12 @@ fn what_is_yet_to_be_entered_does_not_come_first_in_a_slab_that_stays() {
         drop(class);
         assert_eq!(hot.evict(id, 2, &map), 0, "nothing else has room for a store");
         let mut class = lock(hot.class(id));
-        assert!(ahead(&mut class).is_empty(), "{replacement:?}");
+        assert!(ahead(&mut class).is_empty(), "{policy:?}");
         class.stop_draining(hot.zone(), slab);
-        assert_eq!(ahead(&mut class), before, "{replacement:?}");
+        assert_eq!(ahead(&mut class), before, "{policy:?}");
         drop(class);
         hot.collect(id);
-        assert_eq!(ahead(&mut lock(hot.class(id))).last(), Some(&place), "{replacement:?}");
+        assert_eq!(ahead(&mut lock(hot.class(id))).last(), Some(&place), "{policy:?}");
     }
 }
 
@@ -209,7 +209,7 @@ fn what_is_yet_to_be_entered_does_not_come_first_in_a_slab_that_stays() {
 #[test]
 fn a_magazine_leaves_the_class_what_is_its() {
     for share in [SHARE, 1 << 14, 1 << 20] {
-        let (hot, map) = (zone_with(Replacement::Clock, share), Map::default());
+        let (hot, map) = (zone_with(Policy::Clock, share), Map::default());
         let id = hot.class_at(store(&hot, &map, 0));
         for number in 1.. {
             let (free, retired, _) = parked(&hot, id);
@@ -229,7 +229,7 @@ fn a_magazine_leaves_the_class_what_is_its() {
 /// Costs of what is stored out of a magazine are learned.
 #[test]
 fn the_policy_learns_what_is_stored_out_of_a_magazine() {
-    let (hot, map) = (zone_with(Replacement::CostClock, SHARE), Map::default());
+    let (hot, map) = (zone_with(Policy::CostClock, SHARE), Map::default());
     let mut learned = Vec::new();
     let mut store = |number: u32, us| {
         let (fields, key) =
@@ -241,7 +241,7 @@ fn the_policy_learns_what_is_stored_out_of_a_magazine() {
         let magazine = lock(&hot.magazines.as_ref().expect("some").own(id).magazine);
         learned.push(magazine.credits.stored.len());
         drop(magazine);
-        lock(hot.class(id)).keeper.unit_us().expect("costs are known")
+        lock(hot.class(id)).policy.unit_us().expect("costs are known")
     };
     // The first goes to the class, and so does one in so many of the others.
     let first = store(0, 5000);
@@ -261,7 +261,7 @@ fn the_policy_learns_what_is_stored_out_of_a_magazine() {
 /// What a thread retired goes to the next store before anything is evicted for that.
 #[test]
 fn nothing_is_evicted_where_a_magazine_has_a_retired_chunk() {
-    let (hot, map) = (zone_with(Replacement::Clock, SHARE), Map::default());
+    let (hot, map) = (zone_with(Policy::Clock, SHARE), Map::default());
     let id = store_two(&hot, &map);
     let mut number = 1;
     while !hot.is_full() || lock(hot.class(id)).free > 0 || !parked(&hot, id).0.is_empty() {
@@ -277,7 +277,7 @@ fn nothing_is_evicted_where_a_magazine_has_a_retired_chunk() {
 
 #[test]
 fn a_magazine_that_is_left_alone_is_emptied_in_a_second_or_two_while_a_reserve_is_low() {
-    let (hot, map) = (zone_with(Replacement::Lru, SHARE), Map::default());
+    let (hot, map) = (zone_with(Policy::Lru, SHARE), Map::default());
     let id = store_two(&hot, &map);
     store(&hot, &map, 2);
     remove(&hot, &map, 0);
@@ -294,7 +294,7 @@ fn a_magazine_that_is_left_alone_is_emptied_in_a_second_or_two_while_a_reserve_i
 /// Who publishes what others drafted never fills its magazine, and so never empties it.
 #[test]
 fn who_only_publishes_has_few_chunks_that_are_to_be_entered() {
-    let (hot, map) = (zone_with(Replacement::Lru, SHARE), Map::default());
+    let (hot, map) = (zone_with(Policy::Lru, SHARE), Map::default());
     let id = store_two(&hot, &map);
     let place = *lock(&map.places).values().next().expect("there are two");
     for second in 1..if cfg!(miri) { 30 } else { 100 } {
@@ -310,7 +310,7 @@ fn who_only_publishes_has_few_chunks_that_are_to_be_entered() {
 /// never comes to the class had eight bytes more with each store, for ever.
 #[test]
 fn what_others_publish_is_entered_by_who_drafts() {
-    let (hot, map) = (zone_of(2, Replacement::Lru, SHARE / 2), Map::default());
+    let (hot, map) = (zone_of(2, Policy::Lru, SHARE / 2), Map::default());
     let publisher = thread_number();
     let mut most = 0;
     for number in 0..if cfg!(miri) { 60 } else { 1000 } {
@@ -331,7 +331,7 @@ fn what_others_publish_is_entered_by_who_drafts() {
 /// Nobody is pinned, and what was retired is free once somebody looks.
 #[test]
 fn who_is_not_pinned_is_not_told_that_somebody_is() {
-    let (hot, map) = (zone_with(Replacement::Clock, SHARE), Map::default());
+    let (hot, map) = (zone_with(Policy::Clock, SHARE), Map::default());
     let id = hot.class_at(store(&hot, &map, 0));
     let mut last = 0;
     while !hot.is_full() || lock(hot.class(id)).free > 0 || !parked(&hot, id).0.is_empty() {

@@ -11,7 +11,7 @@ use stdx::sync::lock;
 use super::hammer::Map;
 use super::{Order, WAITING_MAX};
 use crate::class::Zone;
-use crate::{ChunkLayout, Fields, Hot, Replacement, slab};
+use crate::{ChunkLayout, Fields, Hot, Policy, slab};
 
 const CHUNK_BYTES: usize = 40;
 const CHUNKS: usize = WAITING_MAX + 20;
@@ -96,10 +96,10 @@ fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
 fn what_its_draft_did_not_know_an_item_says_once_it_is_stored() {
     for value_bytes in [100, 30_000] {
         let arena = Arc::new(Arena::new(0, 2 << 20, 8).expect("addresses are there"));
-        let replacement = Replacement::GdWheel;
-        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
+        let policy = Policy::GdWheel;
+        let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, policy.side_bits());
         let layout = ChunkLayout::Inline;
-        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, |_| 1);
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, policy, 50, |_| 1);
         let fields = Fields { cost_reserved: true, ..Fields::default() };
         let layout = hot.layout(&fields, 3, value_bytes);
         let mut draft = hot.draft(layout, &fields, b"key", &Map::default()).expect("room");
@@ -111,8 +111,8 @@ fn what_its_draft_did_not_know_an_item_says_once_it_is_stored() {
         let item = unsafe { hot.item(&guard, head) };
         let typical_us = |place: Place| {
             let mut class = lock(hot.class(hot.class_at(place)));
-            class.keeper.enter_waiting(hot.zone());
-            class.keeper.order().expect("the policy keeps one").typical_us()
+            class.policy.enter_waiting(hot.zone());
+            class.policy.order().expect("the policy keeps one").typical_us()
         };
         assert_eq!(typical_us(head), Some(8000.0));
         let part = Cost::from_us(8000 / pieces.max(1) as u32).us();

@@ -16,7 +16,7 @@ use stdx::random::split_mix;
 use stdx::sync::lock;
 
 use crate::mark::hit_mark;
-use crate::{ChunkLayout, Draft, Fields, Hot, ItemRef, Links, Replacement, Shortage, slab};
+use crate::{CacheHooks, ChunkLayout, Draft, Fields, Hot, ItemRef, Policy, Shortage, slab};
 
 use tier::Tiered;
 
@@ -46,13 +46,13 @@ pub(crate) struct Map {
     /// How often somebody asked whether items may move.
     pub(crate) asked: AtomicU64,
     /// Stores move items down. There is nothing below, so they are evicted then.
-    hands_down: bool,
+    store_demotes: bool,
 }
 
 impl Map {
     /// One for which stores move items down, or do not.
-    pub(crate) fn handing_down(hands_down: bool) -> Self {
-        Self { hands_down, ..Self::default() }
+    pub(crate) fn handing_down(store_demotes: bool) -> Self {
+        Self { store_demotes, ..Self::default() }
     }
 
     /// Stores an item as a connection does that has a session open: nothing that becomes free while
@@ -76,7 +76,7 @@ impl Map {
     }
 }
 
-impl Links for Map {
+impl CacheHooks for Map {
     fn now(&self) -> u32 {
         self.now.load(Relaxed)
     }
@@ -103,8 +103,8 @@ impl Links for Map {
         self.evicted.fetch_add(1, Relaxed);
     }
 
-    fn hands_down(&self) -> bool {
-        self.hands_down
+    fn store_demotes(&self) -> bool {
+        self.store_demotes
     }
 
     fn may_move(&self) -> bool {
@@ -149,7 +149,7 @@ impl Random {
 struct Client<'t> {
     hot: &'t Hot,
     map: &'t Map,
-    links: &'t dyn Links,
+    hooks: &'t dyn CacheHooks,
     random: Random,
     /// Keys and values that clients are half-way through, for many steps: they come up meanwhile.
     begun: Vec<(Draft<'t>, Vec<u8>, Vec<u8>)>,
@@ -200,7 +200,7 @@ impl<'t> Client<'t> {
         let value = vec![key[key.len() - 1]; self.value_bytes(number)];
         let layout = self.hot.layout(&fields, key.len(), value.len());
         let attempt = |_| {
-            let draft = self.hot.draft(layout, &fields, key, self.links);
+            let draft = self.hot.draft(layout, &fields, key, self.hooks);
             draft.inspect_err(|_| self.hot.sweep()).ok()
         };
         let Some(mut draft) = (0..ATTEMPTS).find_map(attempt) else {
@@ -273,7 +273,7 @@ fn check(hot: &Hot, is_quiet: bool) -> usize {
         let mut class = lock(class);
         let zone = hot.zone();
         let at_hand: HashSet<Place> = class.at_hand().collect();
-        let order = class.keeper.order();
+        let order = class.policy.order();
         let mut queued = 0;
         for &id in &class.slabs {
             let slab = zone.slab(id);
@@ -294,8 +294,8 @@ fn check(hot: &Hot, is_quiet: bool) -> usize {
                 queued += usize::from(is_in);
             }
         }
-        class.keeper.enter_waiting(zone);
-        if let Some(order) = class.keeper.order() {
+        class.policy.enter_waiting(zone);
+        if let Some(order) = class.policy.order() {
             let places = order.queued(zone);
             let distinct: HashSet<_> = places.iter().collect();
             assert_eq!((places.len(), distinct.len()), (queued, queued), "each is there once");
@@ -310,8 +310,8 @@ fn check(hot: &Hot, is_quiet: bool) -> usize {
 fn out_of_order(hot: &Hot, map: &Map) -> Vec<Place> {
     let is_out = |&place: &Place| {
         let mut class = lock(hot.class(hot.class_at(place)));
-        class.keeper.enter_waiting(hot.zone());
-        class.keeper.order().is_some_and(|order| !order.has(hot.zone(), place))
+        class.policy.enter_waiting(hot.zone());
+        class.policy.order().is_some_and(|order| !order.has(hot.zone(), place))
     };
     lock(&map.places).values().copied().filter(is_out).collect()
 }
@@ -338,14 +338,14 @@ enum Below {
     ByStores,
 }
 
-fn hammer(replacement: Replacement, layout: ChunkLayout, below: Below, magazines: bool, seed: u64) {
+fn hammer(policy: Policy, layout: ChunkLayout, below: Below, magazines: bool, seed: u64) {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let (slabs, slab_bytes) = (arena.limit_slabs(), arena.slab_bytes());
-    let side_bits = replacement.side_bits();
+    let side_bits = policy.side_bits();
     let sizes = few_classes(slab_bytes, side_bits).unwrap_or_else(|| {
         SizeClasses::for_slabs(CHUNK_BYTES_MIN, slabs, slab_bytes, ITEM_BYTES_MAX, side_bits)
     });
-    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, |_| 1);
+    let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, policy, 50, |_| 1);
     let hot = if magazines { hot.with_magazines(THREADS as usize, SHARE) } else { hot };
     let (map, done, offered) = (Map::default(), AtomicBool::new(false), AtomicU64::new(0));
     map.now.store(1_800_000_000, Relaxed);
@@ -354,12 +354,12 @@ fn hammer(replacement: Replacement, layout: ChunkLayout, below: Below, magazines
         let tiered = move |is_background| Tiered { hot, map, is_background, offered };
         let background = scope.spawn(move || {
             let tiered = tiered(true);
-            let links: &dyn Links = if below == Below::ByBackground { &tiered } else { map };
+            let hooks: &dyn CacheHooks = if below == Below::ByBackground { &tiered } else { map };
             for turn in 0_u64.. {
-                hot.maintain(false, links);
+                hot.maintain(false, hooks);
                 hot.sweep();
                 if turn.is_multiple_of(64) {
-                    hot.give_up_slabs(1, links);
+                    hot.give_up_slabs(1, hooks);
                     check(hot, false);
                 }
                 if done.load(Relaxed) {
@@ -373,10 +373,11 @@ fn hammer(replacement: Replacement, layout: ChunkLayout, below: Below, magazines
                 scope.spawn(move || {
                     let random = Random(seed.wrapping_add(thread));
                     let tiered = tiered(false);
-                    let links: &dyn Links = if below == Below::ByStores { &tiered } else { map };
+                    let hooks: &dyn CacheHooks =
+                        if below == Below::ByStores { &tiered } else { map };
                     let is_enough =
                         || below == Below::Nothing || offered.load(Relaxed) > OFFERED_MIN;
-                    Client { hot, map, links, random, begun: Vec::new() }.run(is_enough);
+                    Client { hot, map, hooks, random, begun: Vec::new() }.run(is_enough);
                 })
             })
             .collect();
@@ -415,19 +416,19 @@ fn what_is_in_an_order_is_not_free_and_what_is_not_free_is_in_an_order() {
     let given = std::env::var("LARDER_SEED").ok().and_then(|text| text.parse().ok());
     let seed = given.unwrap_or(fresh);
     let cases = [
-        (Replacement::GdWheel, ChunkLayout::Inline, Below::Nothing, true),
-        (Replacement::GdWheel, ChunkLayout::Split, Below::ByBackground, false),
-        (Replacement::GdWheel, ChunkLayout::Inline, Below::ByStores, true),
-        (Replacement::Lru, ChunkLayout::Inline, Below::ByStores, false),
-        (Replacement::Lru, ChunkLayout::Split, Below::ByBackground, true),
-        (Replacement::CostClock, ChunkLayout::Inline, Below::ByBackground, true),
-        (Replacement::Clock, ChunkLayout::Split, Below::Nothing, true),
+        (Policy::GdWheel, ChunkLayout::Inline, Below::Nothing, true),
+        (Policy::GdWheel, ChunkLayout::Split, Below::ByBackground, false),
+        (Policy::GdWheel, ChunkLayout::Inline, Below::ByStores, true),
+        (Policy::Lru, ChunkLayout::Inline, Below::ByStores, false),
+        (Policy::Lru, ChunkLayout::Split, Below::ByBackground, true),
+        (Policy::CostClock, ChunkLayout::Inline, Below::ByBackground, true),
+        (Policy::Clock, ChunkLayout::Split, Below::Nothing, true),
     ];
     // All at once, so that threads lose their cores in the middle of what they do.
     thread::scope(|scope| {
-        let begin = |(replacement, layout, below, magazines)| {
-            let case = format!("{replacement:?}, {layout:?}, {below:?}, magazines: {magazines}");
-            (case, scope.spawn(move || hammer(replacement, layout, below, magazines, seed)))
+        let begin = |(policy, layout, below, magazines)| {
+            let case = format!("{policy:?}, {layout:?}, {below:?}, magazines: {magazines}");
+            (case, scope.spawn(move || hammer(policy, layout, below, magazines, seed)))
         };
         for (case, run) in cases.map(begin) {
             assert!(run.join().is_ok(), "{case}; LARDER_SEED={seed} repeats it");
@@ -437,17 +438,17 @@ fn what_is_in_an_order_is_not_free_and_what_is_not_free_is_in_an_order() {
 
 #[test]
 fn what_came_up_as_a_draft_goes_in_its_turn_once_it_is_published() {
-    for replacement in [Replacement::GdWheel, Replacement::Lru] {
+    for policy in [Policy::GdWheel, Policy::Lru] {
         let arena = Arc::new(Arena::new(0, 2 << 20, 8).expect("addresses are there"));
-        let side_bits = replacement.side_bits();
+        let side_bits = policy.side_bits();
         let slab_bytes = arena.slab_bytes();
         let sizes = few_classes(slab_bytes, side_bits)
             .unwrap_or_else(|| SizeClasses::new(24, 1.25, slab_bytes, 10_000, side_bits));
         let layout = ChunkLayout::Inline;
-        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, replacement, 50, |_| 1);
+        let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, policy, 50, |_| 1);
         let map = Map::default();
-        let (links, random) = (&map, Random(1));
-        let mut client = Client { hot: &hot, map: &map, links, random, begun: Vec::new() };
+        let (hooks, random) = (&map, Random(1));
+        let mut client = Client { hot: &hot, map: &map, hooks, random, begun: Vec::new() };
         for key in 0..10 {
             let (fields, value) = (Fields::default(), vec![b'k'; 100]);
             let layout = hot.layout(&fields, 8, value.len());

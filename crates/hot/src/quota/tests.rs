@@ -22,8 +22,8 @@ fn labels_lie_between_the_chunks_and_the_links_of_every_class() {
     let limits: &[usize] = if cfg!(miri) { &[1 << 20] } else { &[1 << 20, 1 << 30] };
     for &limit_bytes in limits {
         let arena = Arena::new(0, limit_bytes, 2).expect("a small arena");
-        for replacement in [Replacement::CostClock, Replacement::Lru] {
-            let side_bits = replacement.side_bits() + LABEL_BITS;
+        for policy in [Policy::CostClock, Policy::Lru] {
+            let side_bits = policy.side_bits() + LABEL_BITS;
             for item_bytes_max in [1 << 10, 1 << 20, 1 << 30] {
                 let slab_bytes = arena.slab_bytes();
                 let least = CHUNK_BYTES_MIN;
@@ -37,7 +37,7 @@ fn labels_lie_between_the_chunks_and_the_links_of_every_class() {
                         label.as_ptr() as usize - arena.slab_start(SlabId(1)).as_ptr() as usize
                     };
                     assert!(at(0) >= chunks * bytes && at(chunks - 1) == at(0) + chunks - 1);
-                    let links_bytes = chunks * replacement.side_bits() / 8;
+                    let links_bytes = chunks * policy.side_bits() / 8;
                     assert!(at(chunks - 1) < slab_bytes - links_bytes, "{bytes}");
                 }
             }
@@ -59,17 +59,17 @@ fn a_label_says_which_quota_and_whether_it_is_a_piece() {
 fn zone(limit_bytes: usize) -> Hot {
     let arena = Arc::new(Arena::new(0, 16 << 20, 8).expect("addresses are there"));
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, LABEL_BITS);
-    let (layout, policy) = (ChunkLayout::Inline, Replacement::Clock);
+    let (layout, policy) = (ChunkLayout::Inline, Policy::Clock);
     let hot = Hot::new(arena, Arc::new(Epochs::new()), sizes, layout, policy, 0, |_| 1);
     hot.with_quotas(&[Quota { prefix: (*b"q").into(), limit_bytes }], policy)
 }
 
 /// Stores an item under the quota.
-fn store(hot: &Hot, map: &Map, links: &dyn Links, number: u32) -> Result<Place, Shortage> {
+fn store(hot: &Hot, map: &Map, hooks: &dyn CacheHooks, number: u32) -> Result<Place, Shortage> {
     let (fields, key) = (Fields::default(), format!("q{number:06}").into_bytes());
     let layout = hot.layout(&fields, key.len(), VALUE_BYTES);
     let _session = hot.epochs.pin();
-    let mut draft = hot.draft(layout, &fields, &key, links)?;
+    let mut draft = hot.draft(layout, &fields, &key, hooks)?;
     draft.write(&[7; VALUE_BYTES]);
     let sequence = map.mutations.fetch_add(1, Relaxed) + 1;
     let mut places = lock(&map.places);
@@ -132,7 +132,7 @@ struct Kept<'m> {
     looks: Cell<usize>,
 }
 
-impl Links for Kept<'_> {
+impl CacheHooks for Kept<'_> {
     fn now(&self) -> u32 {
         self.map.now()
     }
@@ -170,14 +170,14 @@ impl Links for Kept<'_> {
 fn a_store_that_is_refused_looks_at_some_items_only() {
     const ITEMS_MIN: usize = 20_000;
     let (hot, map) = (zone(2 * ITEMS_MIN * VALUE_BYTES), Map::default());
-    let links = Kept { map: &map, looks: Cell::new(0) };
-    let stored = (0..).take_while(|&number| store(&hot, &map, &links, number).is_ok()).count();
+    let hooks = Kept { map: &map, looks: Cell::new(0) };
+    let stored = (0..).take_while(|&number| store(&hot, &map, &hooks, number).is_ok()).count();
     assert!(stored > ITEMS_MIN, "{stored}");
     let looks_max = JUDGED_MAX + STEP_CHUNKS as usize;
     for round in 0..10 {
-        links.looks.set(0);
-        assert_eq!(store(&hot, &map, &links, u32::MAX - round).err(), Some(Shortage::Nothing));
-        assert!(links.looks.get() <= looks_max, "{} looks", links.looks.get());
+        hooks.looks.set(0);
+        assert_eq!(store(&hot, &map, &hooks, u32::MAX - round).err(), Some(Shortage::Nothing));
+        assert!(hooks.looks.get() <= looks_max, "{} looks", hooks.looks.get());
     }
 }
 

@@ -8,10 +8,9 @@ use memory::{Arena, Epochs, SizeClasses};
 use super::*;
 use crate::mark::hit_mark;
 use crate::order::hammer::Map;
-use crate::{ChunkLayout, Replacement, Shortage, TEST_ARENA_BYTES};
+use crate::{ChunkLayout, Policy, Shortage, TEST_ARENA_BYTES};
 
-const ALL: [Replacement; 4] =
-    [Replacement::Clock, Replacement::CostClock, Replacement::Lru, Replacement::GdWheel];
+const ALL: [Policy; 4] = [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel];
 /// Slabs that are used.
 const SLABS: usize = 12;
 /// Of the small items, which come first: a slab holds some 20,000.
@@ -27,12 +26,12 @@ const READ: usize = 30;
 const TRIES_MAX: usize = 32;
 
 /// A zone that uses a few slabs of 2 MiB.
-fn zone(replacement: Replacement) -> Hot {
+fn zone(policy: Policy) -> Hot {
     let arena = Arc::new(Arena::new(0, TEST_ARENA_BYTES, 8).expect("addresses are there"));
     assert_eq!(arena.slab_bytes(), memory::arena::SLAB_BYTES_MAX);
-    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
+    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, policy.side_bits());
     let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
-    Hot::new(arena, epochs, sizes, layout, replacement, 50, |slabs| slabs - SLABS)
+    Hot::new(arena, epochs, sizes, layout, policy, 50, |slabs| slabs - SLABS)
 }
 
 /// Reads an item, if it is there.
@@ -49,8 +48,8 @@ fn read(hot: &Hot, map: &Map, number: u32) -> bool {
 #[test]
 #[cfg_attr(miri, ignore = "slabs of 2 MiB")]
 fn what_is_read_all_the_time_is_rescued_however_many_a_slab_has() {
-    for replacement in ALL {
-        let (hot, map) = (zone(replacement), Map::default());
+    for policy in ALL {
+        let (hot, map) = (zone(policy), Map::default());
         let store = |number, bytes| map.store(&hot, number, bytes);
         let small = (0..).find(|&number| {
             store(number, SMALL_BYTES).expect("there is a slab");
@@ -68,14 +67,14 @@ fn what_is_read_all_the_time_is_rescued_however_many_a_slab_has() {
                     false
                 }
             });
-            assert!(tries.is_some(), "{replacement:?}: store {number} is refused");
+            assert!(tries.is_some(), "{policy:?}: store {number} is refused");
             next.by_ref().take(READ).for_each(|&number| _ = read(&hot, &map, number));
         }
         let lost = read_now.iter().filter(|&&number| !read(&hot, &map, number)).count();
         let class = lock(hot.class(hot.sizes.class_for(SMALL_BYTES + 12)));
         let counters = class.counters;
-        assert!(lost * 100 <= read_now.len(), "{replacement:?}: {lost} lost, {counters:?}");
+        assert!(lost * 100 <= read_now.len(), "{policy:?}: {lost} lost, {counters:?}");
         assert!(class.chunks_per_slab > 2 * HOT_EVERY * RESCUES_MAX, "{}", class.chunks_per_slab);
-        assert!(counters.slabs_lost >= 2, "{replacement:?}: {counters:?}");
+        assert!(counters.slabs_lost >= 2, "{policy:?}: {counters:?}");
     }
 }

@@ -9,7 +9,7 @@ use super::Offer;
 use crate::class::Class;
 use crate::evict::Wish;
 use crate::slab::Slab;
-use crate::{Hot, Links};
+use crate::{CacheHooks, Hot};
 
 /// Slabs of one class that may be closed at a time.
 const CLOSED_MAX: usize = 4;
@@ -27,7 +27,7 @@ impl Hot {
         offer: &Offer,
         times: f64,
         looks: &mut usize,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> bool {
         // What waits in magazines would look like drafts.
         self.collect(offer.class);
@@ -41,24 +41,24 @@ impl Hot {
             let is_only = class.staying() == 1;
             // A size that is rare needs no more than its only slab, and would need it back at once.
             if is_only && std::mem::take(&mut class.stores) {
-                class.spare(zone, offer.slab, links.mutations());
+                class.spare(zone, offer.slab, hooks.mutations());
                 return true;
             }
             *looks += 1;
-            let look = self.look(&guard, &mut class, offer.slab, times, links);
+            let look = self.look(&guard, &mut class, offer.slab, times, hooks);
             let was_used = look.was_used_lately();
             if !was_used && !look.has_newest() {
                 return false;
             }
             let renewed = self.judge(&guard, &mut class, offer.slab);
             if was_used || is_only || class.closed.len() == CLOSED_MAX {
-                class.spare(zone, offer.slab, links.mutations());
+                class.spare(zone, offer.slab, hooks.mutations());
             } else {
-                class.close(zone, offer.slab, links.mutations());
+                class.close(zone, offer.slab, hooks.mutations());
             }
             renewed
         };
-        self.judge_next(offer, renewed, links);
+        self.judge_next(offer, renewed, hooks);
         true
     }
 
@@ -67,7 +67,7 @@ impl Hot {
     /// all other slabs would look young beside it. What was read is renewed; what was not goes,
     /// since it is much older than what would go otherwise. Where the class has little else, what
     /// this look `renewed` comes up again, without its mark by now: that is where it ends.
-    pub(super) fn judge_next(&self, offer: &Offer, mut renewed: Renewed, links: &dyn Links) {
+    pub(super) fn judge_next(&self, offer: &Offer, mut renewed: Renewed, hooks: &dyn CacheHooks) {
         let mut left = self.zone().slab(offer.slab).touched() as usize;
         while left > 0 {
             let (looks, unread) = {
@@ -80,7 +80,7 @@ impl Hot {
             }
             left = left.saturating_sub(looks);
             if unread > 0 {
-                self.push_out(offer.class, Wish::of_unread(unread), links);
+                self.push_out(offer.class, Wish::of_unread(unread), hooks);
             }
         }
     }
@@ -96,9 +96,9 @@ impl Hot {
         renewed: &mut Renewed,
     ) -> (usize, usize) {
         let (zone, slab) = (self.zone(), self.zone().slab(slab_id));
-        class.keeper.enter_waiting(zone);
+        class.policy.enter_waiting(zone);
         let mut ahead = [Place(0); NEXT_STEP];
-        let count = class.keeper.order().map_or(0, |order| order.ahead(zone, &mut ahead));
+        let count = class.policy.order().map_or(0, |order| order.ahead(zone, &mut ahead));
         let is_there = |&&place: &&Place| zone.arena.locate(place).0 == slab_id;
         let (mut looks, mut unread) = (0, 0);
         for &place in ahead[..count].iter().take_while(is_there) {
@@ -109,22 +109,22 @@ impl Hot {
             looks += 1;
             let comes_up = self.published(guard, place);
             if comes_up.is_some() && !class.is_for_hand(slab, slab_id) {
-                class.keeper.leave(zone, place);
-                class.keeper.let_out(place);
+                class.policy.leave(zone, place);
+                class.policy.let_out(place);
                 continue;
             }
             match self.judged_here(guard, class.id, place) {
-                Some((item, _)) if !class.keeper.spares(item) => {
+                Some((item, _)) if !class.policy.keeps(item) => {
                     unread += item.layout().pieces().max(1);
                     continue;
                 }
                 Some((item, owner)) if self.has_its_mark(item, owner, place) => {
-                    class.keeper.judge(item);
+                    class.policy.judge(item);
                 }
                 _ => {}
             }
-            class.keeper.leave(zone, place);
-            class.keeper.renew(zone, place);
+            class.policy.leave(zone, place);
+            class.policy.renew(zone, place);
             renewed.note(number);
         }
         (looks, unread)
@@ -139,11 +139,11 @@ impl Hot {
             let place = slab.place(&self.arena, slab_id, number);
             if let Some((item, owner)) = self.published(guard, place)
                 && self.has_its_mark(item, owner, place)
-                && class.keeper.spares(item)
+                && class.policy.keeps(item)
             {
-                class.keeper.judge(item);
-                class.keeper.leave(zone, place);
-                class.keeper.renew(zone, place);
+                class.policy.judge(item);
+                class.policy.leave(zone, place);
+                class.policy.renew(zone, place);
                 renewed.note(number);
             }
         }
@@ -159,10 +159,10 @@ impl Hot {
         class: &mut Class,
         slab_id: SlabId,
         times: f64,
-        links: &dyn Links,
+        hooks: &dyn CacheHooks,
     ) -> Look {
         let slab = self.zone().slab(slab_id);
-        let slab_age = self.slab_age(guard, class, slab_id, links);
+        let slab_age = self.slab_age(guard, class, slab_id, hooks);
         let ages = Ages { slab: slab_age, victims: (slab_age as f64 / times) as u64 };
         let step = look_step(slab);
         let mut look = Look { chunks: class.chunks_per_slab / step, ..Look::default() };
@@ -173,16 +173,16 @@ impl Hot {
                 continue;
             };
             published += 1;
-            if links.is_gone(item) {
+            if hooks.is_gone(item) {
                 continue;
             }
-            let is_spared = class.keeper.spares(item);
-            let order = class.keeper.order();
+            let is_spared = class.policy.keeps(item);
+            let order = class.policy.order();
             let is_dear = order.is_some_and(|order| order.stays(self.zone(), place, times));
             // With its first chunk an item in pieces loses them all; for a piece it is rescued.
             let begins = owner == place && item.layout().is_chained();
             let chunks = if begins { item.layout().total_bytes() / class.cut.bytes } else { 1 };
-            look.add(links.age(item), ages, is_spared || is_dear, chunks);
+            look.add(hooks.age(item), ages, is_spared || is_dear, chunks);
         }
         if step == 1 {
             // What is used and not published is a draft, newer than all else, or in limbo.

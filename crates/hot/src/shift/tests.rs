@@ -9,21 +9,20 @@ use super::*;
 use crate::evict::Wish;
 use crate::mark::hit_mark;
 use crate::order::hammer::{Map, settle};
-use crate::{ChunkLayout, Replacement};
+use crate::{ChunkLayout, Policy};
 
-const ALL: [Replacement; 4] =
-    [Replacement::Clock, Replacement::CostClock, Replacement::Lru, Replacement::GdWheel];
+const ALL: [Policy; 4] = [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel];
 const MEMORY_BYTES: usize = 4 << 20;
 /// Sessions in which a store is tried. A server gives up after 64.
 const ATTEMPTS: usize = 8;
 /// Values of three classes.
 const BYTES: [usize; 3] = [500, 900, 1500];
 
-fn zone(replacement: Replacement) -> Hot {
+fn zone(policy: Policy) -> Hot {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
-    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, replacement.side_bits());
+    let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, policy.side_bits());
     let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
-    Hot::new(arena, epochs, sizes, layout, replacement, 50, |_| 1)
+    Hot::new(arena, epochs, sizes, layout, policy, 50, |_| 1)
 }
 
 /// Stores items until so many slabs are used and their class has no free chunk. Returns the class,
@@ -60,16 +59,16 @@ fn drain_oldest(hot: &Hot, map: &Map, id: ClassId) -> Drained {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn each_class_waits_for_what_is_rescued_and_again_once_a_slab_was_spared() {
-    for replacement in ALL {
-        let (hot, map) = (zone(replacement), Map::default());
+    for policy in ALL {
+        let (hot, map) = (zone(policy), Map::default());
         let (first, of_first) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() / 2);
         let (second, of_second) = fill(&hot, &map, BYTES[1], hot.arena.limit_slabs() - 1);
         of_first.iter().chain(&of_second).step_by(10).for_each(|&place| read(&hot, place));
         let _reader = hot.epochs.pin();
         for round in 0..RESCUE_WAITS_MAX {
-            assert_eq!(drain_oldest(&hot, &map, first), Drained::Waits, "{replacement:?}, {round}");
+            assert_eq!(drain_oldest(&hot, &map, first), Drained::Waits, "{policy:?}, {round}");
         }
-        assert_eq!(drain_oldest(&hot, &map, second), Drained::Waits, "{replacement:?}");
+        assert_eq!(drain_oldest(&hot, &map, second), Drained::Waits, "{policy:?}");
         {
             let mut class = lock(hot.class(first));
             let mutations = map.mutations.load(Relaxed);
@@ -77,9 +76,9 @@ fn each_class_waits_for_what_is_rescued_and_again_once_a_slab_was_spared() {
             class.spare(hot.zone(), oldest, mutations);
         }
         for round in 0..RESCUE_WAITS_MAX {
-            assert_eq!(drain_oldest(&hot, &map, first), Drained::Waits, "{replacement:?}, {round}");
+            assert_eq!(drain_oldest(&hot, &map, first), Drained::Waits, "{policy:?}, {round}");
         }
-        assert_eq!(drain_oldest(&hot, &map, first), Drained::Leaves, "{replacement:?}");
+        assert_eq!(drain_oldest(&hot, &map, first), Drained::Leaves, "{policy:?}");
     }
 }
 
@@ -87,8 +86,8 @@ fn each_class_waits_for_what_is_rescued_and_again_once_a_slab_was_spared() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn an_empty_slab_goes_to_another_class_and_nothing_with_it() {
-    for replacement in ALL {
-        let (hot, map) = (zone(replacement), Map::default());
+    for policy in ALL {
+        let (hot, map) = (zone(policy), Map::default());
         let (older, of_older) = fill(&hot, &map, BYTES[0], 1);
         let guard = hot.epochs.pin();
         lock(&map.places).clear();
@@ -102,10 +101,10 @@ fn an_empty_slab_goes_to_another_class_and_nothing_with_it() {
         lock(hot.class(older)).stores = false;
         let number = of_newer.len() as u32 + 1;
         let tries = (1..=ATTEMPTS).find(|_| map.store(&hot, number, BYTES[1]).is_ok());
-        assert!(tries.is_some(), "{replacement:?}");
+        assert!(tries.is_some(), "{policy:?}");
         let counters = |id| lock(hot.class(id)).counters;
         let counts = (counters(newer).evicted, counters(older).slabs_lost);
-        assert_eq!(counts, (0, 1), "{replacement:?}, {tries:?} tries");
+        assert_eq!(counts, (0, 1), "{policy:?}, {tries:?} tries");
     }
 }
 
@@ -114,8 +113,8 @@ fn an_empty_slab_goes_to_another_class_and_nothing_with_it() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn whoever_must_have_a_slab_gets_an_empty_one_however_young_it_is() {
-    for replacement in ALL {
-        let (hot, map) = (zone(replacement), Map::default());
+    for policy in ALL {
+        let (hot, map) = (zone(policy), Map::default());
         let (of_living, _) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() - 1);
         map.mutations.fetch_add(1 << 20, Relaxed);
         let (of_none, places) = fill(&hot, &map, BYTES[1], hot.arena.limit_slabs());
@@ -129,10 +128,10 @@ fn whoever_must_have_a_slab_gets_an_empty_one_however_young_it_is() {
         places.into_iter().for_each(forget);
         drop(guard);
         settle(&hot);
-        assert!(hot.give_up_slabs(1, &map), "{replacement:?}");
+        assert!(hot.give_up_slabs(1, &map), "{policy:?}");
         let counters = |id| lock(hot.class(id)).counters;
         let counts = (counters(of_living).evicted, counters(of_none).slabs_lost);
-        assert_eq!(counts, (0, 1), "{replacement:?}");
+        assert_eq!(counts, (0, 1), "{policy:?}");
     }
 }
 
@@ -141,8 +140,8 @@ fn whoever_must_have_a_slab_gets_an_empty_one_however_young_it_is() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn what_goes_of_slabs_that_are_spared_makes_room_for_one_to_leave() {
-    for replacement in ALL {
-        let (hot, map) = (zone(replacement), Map::default());
+    for policy in ALL {
+        let (hot, map) = (zone(policy), Map::default());
         let (id, places) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() - 1);
         // 55 % of what is in each slab.
         let is_read = |&(number, _): &(usize, _)| number % 20 < 11;
@@ -150,7 +149,7 @@ fn what_goes_of_slabs_that_are_spared_makes_room_for_one_to_leave() {
         map.mutations.fetch_add(1 << 20, Relaxed);
         let reserve = lock(hot.class(id)).reserve_target();
         let before = hot.push_out(id, Wish::of_unread(reserve), &map);
-        assert!(before >= reserve, "{replacement:?}");
+        assert!(before >= reserve, "{policy:?}");
         settle(&hot);
         let came = (0..ATTEMPTS).any(|_| {
             let comes = hot.give_up_slabs(1, &map);
@@ -160,8 +159,8 @@ fn what_goes_of_slabs_that_are_spared_makes_room_for_one_to_leave() {
         let class = lock(hot.class(id));
         let evicted = class.counters.evicted as usize - before;
         let slab = class.chunks_per_slab;
-        assert!(came && class.counters.slabs_lost == 1, "{replacement:?}");
-        assert!(evicted <= slab + slab / 2, "{replacement:?}: {evicted} of {slab}");
+        assert!(came && class.counters.slabs_lost == 1, "{policy:?}");
+        assert!(evicted <= slab + slab / 2, "{policy:?}: {evicted} of {slab}");
     }
 }
 
@@ -170,8 +169,8 @@ fn what_goes_of_slabs_that_are_spared_makes_room_for_one_to_leave() {
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn who_needs_a_slab_waits_for_what_is_rescued_of_it_first() {
-    for replacement in ALL {
-        let (hot, map) = (zone(replacement), Map::default());
+    for policy in ALL {
+        let (hot, map) = (zone(policy), Map::default());
         let (older, of_older) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() - 2);
         of_older.iter().step_by(10).for_each(|&place| read(&hot, place));
         map.mutations.fetch_add(1 << 20, Relaxed);
@@ -179,12 +178,12 @@ fn who_needs_a_slab_waits_for_what_is_rescued_of_it_first() {
         let read_keys = (0..of_older.len() as u32).step_by(10);
         let number = lock(&map.places).len() as u32;
         let tries = (1..=ATTEMPTS).find(|_| map.store(&hot, number, BYTES[1]).is_ok());
-        assert!(tries.is_some(), "{replacement:?}");
+        assert!(tries.is_some(), "{policy:?}");
         let counters = |id| lock(hot.class(id)).counters;
         let counts = (counters(newer).evicted, counters(older).slabs_lost);
-        assert_eq!(counts, (0, 1), "{replacement:?}, {tries:?} tries");
+        assert_eq!(counts, (0, 1), "{policy:?}, {tries:?} tries");
         let places = lock(&map.places);
         let lost = read_keys.filter(|number| !places.contains_key(&number.to_le_bytes()[..]));
-        assert_eq!(lost.count(), 0, "{replacement:?}");
+        assert_eq!(lost.count(), 0, "{policy:?}");
     }
 }

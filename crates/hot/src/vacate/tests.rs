@@ -7,13 +7,13 @@ use memory::{Arena, Epochs, Place, SizeClasses};
 
 use super::*;
 use crate::order::hammer::Map;
-use crate::{ChunkLayout, Draft, Fields, Replacement};
+use crate::{ChunkLayout, Draft, Fields, Policy};
 
 /// Small items: a slab holds thousands.
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 
-fn zone(policy: Replacement) -> Hot {
+fn zone(policy: Policy) -> Hot {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, policy.side_bits());
     let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
@@ -52,7 +52,7 @@ const TURNS: usize = if cfg!(miri) { 5 } else { 100 };
 /// a client left it waiting for a value.
 #[test]
 fn a_slab_that_a_draft_holds_is_gone_through_when_that_is_published() {
-    for policy in [Replacement::CostClock, Replacement::Lru] {
+    for policy in [Policy::CostClock, Policy::Lru] {
         let (hot, map, key) = (zone(policy), Map::default(), b"late");
         let draft = draft(&hot, &map, key, VALUE_BYTES);
         let (place, id) = (draft.place(), hot.class_at(draft.place()));
@@ -81,7 +81,7 @@ fn a_slab_that_a_draft_holds_is_gone_through_when_that_is_published() {
 #[test]
 fn a_long_value_that_arrives_in_a_slab_that_leaves_moves_as_a_whole() {
     const LONG_BYTES: usize = 20_000;
-    for policy in [Replacement::CostClock, Replacement::Lru] {
+    for policy in [Policy::CostClock, Policy::Lru] {
         let pieces = zone(policy).layout(&Fields::default(), 4, LONG_BYTES).pieces();
         for chunk in 0..=pieces {
             let (hot, map, key) = (zone(policy), Map::default(), b"late");

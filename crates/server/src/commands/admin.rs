@@ -13,7 +13,7 @@ use stdx::sync::lock;
 use super::{Context, Flow, answer, tuning};
 use crate::connection::Close;
 use crate::dump::DumpFormat;
-use crate::live::is_allowed;
+use crate::live_options::is_allowed;
 use crate::output::Output;
 use crate::server::Server;
 use crate::stats::{self, Topic};

@@ -11,6 +11,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use testing::{Authority, VERSIONS, session};
 
 use super::*;
+use crate::connection_id::ConnectionId;
 use crate::turn::READ_BYTES;
 
 fn limit(bytes_max: usize) -> ParkedLimit {
@@ -216,7 +217,7 @@ fn a_worker_has_its_own_output_to_look_after_and_no_input() {
     let limit = limit(10);
     let has_any = || [0, 1].map(|worker| limit.to_be_tried(worker).1);
     let mut parked = Parked::default();
-    parked.set_owner(Owner { worker: 1, ..Owner::default() });
+    parked.set_owner(ConnectionId { worker: 1, ..ConnectionId::default() });
     parked.keep(1, &limit).expect("room");
     assert_eq!(has_any(), [false, false]);
     parked.park(&[b"1"], &limit).expect("room");
@@ -250,16 +251,16 @@ fn of_dumps_the_one_that_takes_nothing_for_longest_ends() {
 #[test]
 fn strangers_leave_most_of_it_to_others() {
     let limit = limit(40);
-    let (mut stranger, mut known) = (Parked::default(), Parked::default());
-    stranger.set_stranger(true);
-    stranger.keep(6, &limit).expect("room");
-    stranger.park(&[b"1234"], &limit).expect("exactly their part");
-    assert!(stranger.keep(7, &limit).is_err());
+    let (mut unauthenticated, mut known) = (Parked::default(), Parked::default());
+    unauthenticated.set_stranger(true);
+    unauthenticated.keep(6, &limit).expect("room");
+    unauthenticated.park(&[b"1234"], &limit).expect("exactly their part");
+    assert!(unauthenticated.keep(7, &limit).is_err());
     known.keep(30, &limit).expect("all that is left");
-    stranger.discard(&limit);
-    assert!(stranger.park(&[b"1"], &limit).is_err(), "it is still one");
-    stranger.set_stranger(false);
-    stranger.park(&[b"1234"], &limit).expect("and now it is none");
+    unauthenticated.discard(&limit);
+    assert!(unauthenticated.park(&[b"1"], &limit).is_err(), "it is still one");
+    unauthenticated.set_stranger(false);
+    unauthenticated.park(&[b"1234"], &limit).expect("and now it is none");
 }
 
 #[test]

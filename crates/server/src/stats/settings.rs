@@ -10,7 +10,7 @@ use larder::FrameCounts;
 use protocol::Wire;
 
 use super::Stats;
-use crate::live::{Live, is_allowed};
+use crate::live_options::{Live, is_allowed};
 use crate::options::{TlsOptions, index_name, layout_name, policy_name};
 use crate::server::Server;
 use crate::watch::DETAIL;

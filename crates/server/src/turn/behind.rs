@@ -14,11 +14,11 @@ use std::mem;
 
 use protocol::resp::Scan;
 
-use super::{DIRECT_BYTES_MAX, READ_BYTES, Turner};
+use super::{DIRECT_BYTES_MAX, READ_BYTES, TurnExecutor};
 use crate::connection::{Close, Connection};
 use crate::sampling::Sampling;
 
-impl<'c, S: Sampling> Turner<'c, S> {
+impl<'c, S: Sampling> TurnExecutor<'c, S> {
     /// Reads behind the part of a long command that is here, and executes what is there when it has
     /// come to the command's end.
     pub(super) fn read_behind(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {

@@ -6,21 +6,21 @@
 use std::sync::Arc;
 
 use ::io::device::ReadRing;
-use larder::Wanted;
+use larder::ReadRequest;
 
-use super::Turner;
+use super::TurnExecutor;
 use crate::connection::Connection;
+use crate::connection_id::ConnectionId;
 use crate::sampling::Sampling;
-use crate::worker::{Brought, Delivery};
+use crate::worker::{Delivery, Message};
 
 /// A connection that waits for flash.
 pub(super) struct Waiting {
-    place: usize,
-    serial: u64,
-    wanted: Vec<Wanted>,
+    to: ConnectionId,
+    wanted: Vec<ReadRequest>,
 }
 
-impl<'c, S: Sampling> Turner<'c, S> {
+impl<'c, S: Sampling> TurnExecutor<'c, S> {
     /// Begins the reads that the last turns wait for, all at once. To be called when the replies of
     /// those who wait for nothing are written: who reads may share this core.
     #[inline]
@@ -63,10 +63,10 @@ impl<'c, S: Sampling> Turner<'c, S> {
     #[cold]
     fn begin_reads_now(&mut self) {
         let mailbox = &self.server.mailboxes[self.worker];
-        let batches = self.reads.drain(..).map(|Waiting { place, serial, wanted }| {
+        let batches = self.reads.drain(..).map(|Waiting { to, wanted }| {
             let mailbox = Arc::clone(mailbox);
             let deliver = move |fetched| {
-                mailbox.deliver(Delivery { place, serial, brought: Brought::Fetched(fetched) });
+                mailbox.deliver(Delivery { to, message: Message::FlashRead(fetched) });
             };
             (wanted, deliver)
         });
@@ -74,13 +74,12 @@ impl<'c, S: Sampling> Turner<'c, S> {
     }
 }
 
-/// A request waits for flash: [`Turner::begin_reads`] has that read.
+/// A request waits for flash: [`TurnExecutor::begin_reads`] has that read.
 pub(super) fn fetch(
     reads: &mut Vec<Waiting>,
     connection: &mut Connection<'_>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<ReadRequest>,
 ) {
     connection.fetching = wanted.len();
-    let (place, serial) = (connection.place, connection.serial);
-    reads.push(Waiting { place, serial, wanted });
+    reads.push(Waiting { to: connection.id, wanted });
 }

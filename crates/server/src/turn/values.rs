@@ -9,14 +9,14 @@ use std::mem;
 use larder::Refusal;
 
 use super::reads::fetch;
-use super::{DIRECT_BYTES_MAX, SESSIONS_MAX, Turner, action_of};
+use super::{DIRECT_BYTES_MAX, SESSIONS_MAX, TurnExecutor, action_of};
 use crate::commands::{self, Again};
 use crate::connection::{Close, Connection, Incoming, State, read_once};
 use crate::output::Output;
 use crate::plan::Plan;
 use crate::sampling::Sampling;
 
-impl<'c, S: Sampling> Turner<'c, S> {
+impl<'c, S: Sampling> TurnExecutor<'c, S> {
     /// Reads into the draft without a detour. A read that fills it leaves the connection readable,
     /// so that another turn follows, which stores it.
     pub(super) fn read_value(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {

@@ -30,9 +30,9 @@ impl<S: Sampling> Worker<'_, S> {
     pub(super) fn stop(mut self, events: &mut Events) {
         let stopped = Stopwatch::start();
         self.give_last_turns(events, &stopped);
-        for place in 0..self.connections.len() {
-            if self.connections[place].is_some() {
-                self.close(place, Close::Shutdown);
+        for slot in 0..self.connections.len() {
+            if self.connections[slot].is_some() {
+                self.close(slot, Close::Shutdown);
             }
         }
     }
@@ -41,11 +41,11 @@ impl<S: Sampling> Worker<'_, S> {
     pub(super) fn give_last_turns(&mut self, events: &mut Events, stopped: &Stopwatch) {
         self.is_ending = true;
         let is_over = || stopped.rest_of(STOP_PATIENCE).is_zero();
-        for place in 0..self.connections.len() {
+        for slot in 0..self.connections.len() {
             if is_over() {
                 return;
             }
-            self.turn(place);
+            self.turn(slot);
         }
         while self.connections.iter().any(Option::is_some) && !is_over() {
             self.turner.begin_reads();
@@ -55,11 +55,11 @@ impl<S: Sampling> Worker<'_, S> {
             };
             self.wait(events, Some(timeout));
             for event in &*events {
-                let place = event.token().0;
-                if let Some(Some(connection)) = self.connections.get(place)
+                let slot = event.token().0;
+                if let Some(Some(connection)) = self.connections.get(slot)
                     && !connection.parked.is_empty()
                 {
-                    self.turn(place);
+                    self.turn(slot);
                 }
             }
             for _ in 0..self.queue.len() {

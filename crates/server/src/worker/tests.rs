@@ -13,7 +13,7 @@ use protocol::Wire;
 use super::*;
 use crate::address::Address;
 use crate::connection::Info;
-use crate::listen::Door;
+use crate::listen::Endpoint;
 use crate::options::Options;
 use crate::output::OUTPUT_BYTES_MAX;
 use crate::parked::Room;
@@ -28,8 +28,8 @@ const BIG_BYTES: usize = 70_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of the first worker, which has yet to take it.
-fn connect(server: &Server, door: &Door, wire: Option<Wire>) -> TcpStream {
-    let listener = &door.listener;
+fn connect(server: &Server, endpoint: &Endpoint, wire: Option<Wire>) -> TcpStream {
+    let listener = &endpoint.listener;
     listener.listen(1).expect("nobody else listens there");
     let name = listener.name();
     let address = name.strip_prefix("tcp:").expect("a port");
@@ -50,8 +50,8 @@ struct Scene<'c> {
 }
 
 impl<'c> Scene<'c> {
-    fn new(server: &'c Server, doors: &[Door], poll: Poll, wire: Option<Wire>) -> Self {
-        let client = connect(server, &doors[0], wire);
+    fn new(server: &'c Server, endpoints: &[Endpoint], poll: Poll, wire: Option<Wire>) -> Self {
+        let client = connect(server, &endpoints[0], wire);
         let worker = Worker::new(server, 0, poll, Unsampled);
         let mut scene = Self { worker, events: Events::with_capacity(EVENTS_MAX), client };
         while scene.worker.connections.is_empty() {
@@ -93,9 +93,9 @@ impl<'c> Scene<'c> {
 
     /// Brings what the connection waits for.
     fn deliver(&mut self) {
-        let Connection { place, serial, .. } = *self.connection();
-        let brought = Brought::Verdict(Verdict::Unchecked);
-        self.worker.server.mailboxes[0].deliver(Delivery { place, serial, brought });
+        let to = self.connection().id;
+        let message = Message::Login(Verdict::Unchecked);
+        self.worker.server.mailboxes[0].deliver(Delivery { to, message });
     }
 
     /// Ends the worker; what the client gets then, and whether it was closed behind that at once.
@@ -118,8 +118,8 @@ impl<'c> Scene<'c> {
 /// It was closed as silent right after the reply that it had waited for, however long that took.
 #[test]
 fn who_was_served_until_now_was_not_silent() {
-    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
-    let mut scene = Scene::new(&server, &doors, poll, None);
+    let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &endpoints, poll, None);
     // Each takes a turn.
     let gives_way = |connection: &Connection<'_>| connection.gives_way;
     scene.ask(&b"cache_memlimit 64\r\n".repeat(5), gives_way);
@@ -142,8 +142,8 @@ fn who_was_served_until_now_was_not_silent() {
 /// command, or a transaction, which is input.
 #[test]
 fn only_output_that_is_parked_is_looked_after() {
-    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
-    let mut scene = Scene::new(&server, &doors, poll, Some(Wire::Redis));
+    let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &endpoints, poll, Some(Wire::Redis));
     scene.ask(b"MULTI\r\nSET a 1\r\n", |connection| {
         connection.redis.as_ref().is_some_and(|client| client.queue.is_some())
     });
@@ -165,9 +165,9 @@ fn users() -> Option<Users> {
 
 #[test]
 fn who_does_not_say_who_it_is_has_a_minute_for_it() {
-    let Parts { mut server, doors, poll, .. } = Parts::new(Options::default());
+    let Parts { mut server, endpoints, poll, .. } = Parts::new(Options::default());
     server.users = users();
-    let mut scene = Scene::new(&server, &doors, poll, None);
+    let mut scene = Scene::new(&server, &endpoints, poll, None);
     let worker = &mut scene.worker;
     for seconds in [0, LOGIN_PATIENCE_S] {
         worker.now_s += seconds;
@@ -183,9 +183,9 @@ fn who_does_not_say_who_it_is_has_a_minute_for_it() {
 /// stay for ever.
 #[test]
 fn who_becomes_nobody_again_is_looked_after() {
-    let Parts { mut server, doors, poll, .. } = Parts::new(Options::default());
+    let Parts { mut server, endpoints, poll, .. } = Parts::new(Options::default());
     server.users = users();
-    let mut scene = Scene::new(&server, &doors, poll, Some(Wire::Redis));
+    let mut scene = Scene::new(&server, &endpoints, poll, Some(Wire::Redis));
     scene.connection().redis.as_mut().expect("it speaks that").rights = Rights::All;
     scene.worker.kick_unsettled();
     assert_eq!(scene.worker.unsettled, 0);
@@ -196,8 +196,8 @@ fn who_becomes_nobody_again_is_looked_after() {
 /// Requests that waited for flash when the server was asked to stop were forgotten.
 #[test]
 fn what_was_read_is_answered_at_the_end_though_it_waits_for_flash() {
-    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
-    let mut scene = Scene::new(&server, &doors, poll, None);
+    let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &endpoints, poll, None);
     let connection = scene.connection();
     (connection.fetching, connection.unread) = (1, b"mn\r\nmn\r\nm".to_vec());
     scene.deliver();
@@ -206,8 +206,8 @@ fn what_was_read_is_answered_at_the_end_though_it_waits_for_flash() {
 
 #[test]
 fn what_stands_behind_parked_output_is_answered_at_the_end() {
-    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
-    let mut scene = Scene::new(&server, &doors, poll, None);
+    let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &endpoints, poll, None);
     let connection = scene.connection();
     connection.parked.park(&[b"parked "], &server.parked).expect("there is room");
     connection.unread = b"mn\r\n".to_vec();
@@ -228,9 +228,9 @@ fn store_big(server: &Server) -> String {
 
 #[test]
 fn what_waits_for_room_is_answered_at_the_end() {
-    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     let reply = store_big(&server);
-    let mut scene = Scene::new(&server, &doors, poll, None);
+    let mut scene = Scene::new(&server, &endpoints, poll, None);
     let room = all_room(&server);
     scene.ask(b"get big\r\n", |connection| connection.short_of_room.is_some());
     let (text, is_closed) = thread::scope(|scope| {
@@ -247,10 +247,10 @@ fn what_waits_for_room_is_answered_at_the_end() {
 /// The time that one had waited was taken for that of whoever came next.
 #[test]
 fn each_waits_for_room_for_ten_seconds_of_its_own() {
-    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     store_big(&server);
-    let mut scene = Scene::new(&server, &doors, poll, None);
-    let mut second = connect(&server, &doors[0], None);
+    let mut scene = Scene::new(&server, &endpoints, poll, None);
+    let mut second = connect(&server, &endpoints[0], None);
     while scene.worker.connections.len() < 2 {
         scene.go_round();
     }
@@ -278,9 +278,9 @@ fn each_waits_for_room_for_ten_seconds_of_its_own() {
 /// connection was closed.
 #[test]
 fn one_answer_without_room_is_one() {
-    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     store_big(&server);
-    let mut scene = Scene::new(&server, &doors, poll, None);
+    let mut scene = Scene::new(&server, &endpoints, poll, None);
     let room = all_room(&server);
     scene.ask(b"get big\r\nget big\r\n", |connection| connection.short_of_room.is_some());
     let long_ago = Instant::now().checked_sub(Duration::from_secs(11));
@@ -295,9 +295,9 @@ fn one_answer_without_room_is_one() {
 /// Its next request took the ten seconds of those who had come after it.
 #[test]
 fn who_was_answered_without_room_waits_behind_the_others() {
-    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
+    let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     store_big(&server);
-    let mut scene = Scene::new(&server, &doors, poll, None);
+    let mut scene = Scene::new(&server, &endpoints, poll, None);
     let room = all_room(&server);
     // More than a batch lies between the two.
     let requests = format!("get big\r\n{}get big\r\n", "mn\r\n".repeat(500));
@@ -315,8 +315,8 @@ fn who_was_answered_without_room_waits_behind_the_others() {
 
 #[test]
 fn at_the_end_nothing_more_is_read_and_no_password_is_waited_for() {
-    let Parts { server, doors, poll, .. } = Parts::new(Options::default());
-    let mut scene = Scene::new(&server, &doors, poll, None);
+    let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
+    let mut scene = Scene::new(&server, &endpoints, poll, None);
     let connection = scene.connection();
     (connection.fetching, connection.is_claiming) = (1, true);
     (connection.is_readable, connection.is_hung_up) = (true, true);

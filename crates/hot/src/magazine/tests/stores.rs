@@ -7,34 +7,34 @@ use std::time::Duration;
 use memory::{Arena, Epochs, SizeClasses};
 
 use super::super::*;
+use crate::class_policy::ClassPolicy;
 use crate::evict::Wish;
-use crate::keeper::Keeper;
 use crate::order::hammer::Map;
-use crate::{ChunkLayout, Fields, ItemRef, Replacement, Shortage};
+use crate::{ChunkLayout, Fields, ItemRef, Policy, Shortage};
 
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 100 };
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 const THREADS: usize = if cfg!(miri) { 8 } else { THREADS_MAX };
-const POLICIES: &[Replacement] = if cfg!(miri) {
-    &[Replacement::Clock, Replacement::GdWheel]
+const POLICIES: &[Policy] = if cfg!(miri) {
+    &[Policy::Clock, Policy::GdWheel]
 } else {
-    &[Replacement::Clock, Replacement::CostClock, Replacement::Lru, Replacement::GdWheel]
+    &[Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel]
 };
 
-fn zone(replacement: Replacement, threads: usize, share: usize) -> Hot {
+fn zone(policy: Policy, threads: usize, share: usize) -> Hot {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
-    let side_bits = replacement.side_bits();
+    let side_bits = policy.side_bits();
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, side_bits);
     let (epochs, layout) = (Arc::new(Epochs::new()), ChunkLayout::Inline);
-    Hot::new(arena, epochs, sizes, layout, replacement, 50, |_| 1).with_magazines(threads, share)
+    Hot::new(arena, epochs, sizes, layout, policy, 50, |_| 1).with_magazines(threads, share)
 }
 
 /// Stores an item with a cost, and retires the one that it replaces.
-fn store(hot: &Hot, map: &Map, links: &dyn Links, number: u32) -> Result<Place, Shortage> {
+fn store(hot: &Hot, map: &Map, hooks: &dyn CacheHooks, number: u32) -> Result<Place, Shortage> {
     let (fields, key) =
         (Fields { cost: Cost::from_us(70), ..Fields::default() }, number.to_le_bytes());
     let layout = hot.layout(&fields, key.len(), VALUE_BYTES);
-    let mut draft = hot.draft(layout, &fields, &key, links)?;
+    let mut draft = hot.draft(layout, &fields, &key, hooks)?;
     draft.write(&[7; VALUE_BYTES]);
     let guard = hot.epochs.pin();
     let (place, replaced) = {
@@ -51,7 +51,7 @@ fn store(hot: &Hot, map: &Map, links: &dyn Links, number: u32) -> Result<Place, 
 /// Memory that is full stays so: nothing may be evicted.
 struct Kept<'m>(&'m Map);
 
-impl Links for Kept<'_> {
+impl CacheHooks for Kept<'_> {
     fn now(&self) -> u32 {
         self.0.now()
     }
@@ -61,7 +61,7 @@ impl Links for Kept<'_> {
     }
 
     fn mutations(&self) -> u64 {
-        Links::mutations(self.0)
+        CacheHooks::mutations(self.0)
     }
 
     fn age(&self, item: ItemRef<'_>) -> u64 {
@@ -83,8 +83,8 @@ impl Links for Kept<'_> {
 
 #[test]
 fn stores_go_to_their_class_for_several_chunks_at_once() {
-    for &replacement in POLICIES {
-        let (hot, map) = (zone(replacement, 1, 1), Map::default());
+    for &policy in POLICIES {
+        let (hot, map) = (zone(policy, 1, 1), Map::default());
         // With the first the class says how many a magazine may have; the second takes as many.
         let place = (0..2).map(|number| store(&hot, &map, &map, number)).last();
         let id = hot.class_at(place.expect("two are stored").expect("there is room"));
@@ -98,7 +98,7 @@ fn stores_go_to_their_class_for_several_chunks_at_once() {
             });
             let outcome = ended.recv_timeout(Duration::from_secs(60));
             drop(class);
-            assert!(outcome.is_ok(), "{replacement:?}: a store waits for the lock of its class");
+            assert!(outcome.is_ok(), "{policy:?}: a store waits for the lock of its class");
         });
         assert_eq!(lock(&map.places).len(), CHUNKS_MAX - 1);
     }
@@ -106,39 +106,39 @@ fn stores_go_to_their_class_for_several_chunks_at_once() {
 
 /// Four threads that take two chunks each leave others in their magazines. All of them hold items
 /// before one is evicted, or a store refused.
-fn fill(replacement: Replacement, may_evict: bool) {
-    let (hot, map) = (zone(replacement, THREADS, 1), Map::default());
+fn fill(policy: Policy, may_evict: bool) {
+    let (hot, map) = (zone(policy, THREADS, 1), Map::default());
     let kept = Kept(&map);
-    let links: &(dyn Links + Sync) = if may_evict { &map } else { &kept };
+    let hooks: &(dyn CacheHooks + Sync) = if may_evict { &map } else { &kept };
     let mut stored = 0;
     for _ in 0..4 {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..2 {
-                    store(&hot, &map, links, stored).expect("there is room");
+                    store(&hot, &map, hooks, stored).expect("there is room");
                     stored += 1;
                 }
             });
         });
     }
     while !hot.is_full() {
-        store(&hot, &map, links, stored).expect("there is room");
+        store(&hot, &map, hooks, stored).expect("there is room");
         stored += 1;
     }
     let chunks: usize = hot.stats().iter().map(|it| it.slabs * it.chunks_per_slab).sum();
     while (stored as usize) < chunks {
-        store(&hot, &map, links, stored).expect("there is room");
+        store(&hot, &map, hooks, stored).expect("there is room");
         stored += 1;
     }
     let found = lock(&map.places).len();
-    assert_eq!(found, stored as usize, "{replacement:?}, evicts: {may_evict}");
-    assert!(may_evict || store(&hot, &map, links, stored).is_err());
+    assert_eq!(found, stored as usize, "{policy:?}, evicts: {may_evict}");
+    assert!(may_evict || store(&hot, &map, hooks, stored).is_err());
 }
 
 #[test]
 fn what_waits_in_magazines_of_other_threads_is_stored_in_before_anything_goes() {
-    for &replacement in POLICIES {
-        [false, true].into_iter().for_each(|may_evict| fill(replacement, may_evict));
+    for &policy in POLICIES {
+        [false, true].into_iter().for_each(|may_evict| fill(policy, may_evict));
     }
 }
 
@@ -149,17 +149,17 @@ fn what_waits_in_magazines_of_other_threads_is_stored_in_before_anything_goes() 
 fn what_comes_up_before_the_index_leads_to_it_stays_in_its_order() {
     let small = VALUE_BYTES;
     let chained = if cfg!(miri) { 20_000 } else { 30_000 };
-    for replacement in [Replacement::Lru, Replacement::GdWheel] {
+    for policy in [Policy::Lru, Policy::GdWheel] {
         for (value_bytes, demotes) in [(small, true), (chained, true), (small, false)] {
-            comes_up_unlinked(replacement, value_bytes, demotes);
+            comes_up_unlinked(policy, value_bytes, demotes);
         }
     }
 }
 
-fn comes_up_unlinked(replacement: Replacement, value_bytes: usize, demotes: bool) {
+fn comes_up_unlinked(policy: Policy, value_bytes: usize, demotes: bool) {
     const ITEMS: u32 = if cfg!(miri) { 10 } else { 40 };
     let map = Map::default();
-    let hot = zone(replacement, 1, 1 << 20);
+    let hot = zone(policy, 1, 1 << 20);
     let (fields, key) = (Fields::default(), u32::MAX.to_le_bytes());
     let layout = hot.layout(&fields, key.len(), value_bytes);
     let mut draft = hot.draft(layout, &fields, &key, &map).expect("there is memory");
@@ -183,6 +183,6 @@ fn comes_up_unlinked(replacement: Replacement, value_bytes: usize, demotes: bool
     assert!(gone > 0);
     lock(&map.places).insert(key.to_vec(), place);
     let class = lock(hot.class(id));
-    let Keeper::Order(order) = &class.keeper else { panic!("the policy keeps an order") };
-    assert!(order.has(hot.zone(), judged), "{replacement:?}, {value_bytes} bytes");
+    let ClassPolicy::Order(order) = &class.policy else { panic!("the policy keeps an order") };
+    assert!(order.has(hot.zone(), judged), "{policy:?}, {value_bytes} bytes");
 }

@@ -8,7 +8,7 @@ use memory::{ClassId, Guard, Place};
 use stdx::sync::lock;
 
 use super::Map;
-use crate::{Draft, Hot, ItemRef, Links};
+use crate::{CacheHooks, Draft, Hot, ItemRef};
 
 /// One item in so many is not taken.
 const REFUSED_SHARE: u64 = 4;
@@ -47,7 +47,7 @@ impl Tiered<'_> {
     }
 }
 
-impl Links for Tiered<'_> {
+impl CacheHooks for Tiered<'_> {
     fn now(&self) -> u32 {
         self.map.now()
     }
@@ -84,11 +84,11 @@ impl Links for Tiered<'_> {
         self.is_background
     }
 
-    fn hands_down(&self) -> bool {
+    fn store_demotes(&self) -> bool {
         !self.is_background
     }
 
-    fn hand_down(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+    fn demote_for_store(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
         self.take_over(guard, item.key(), place)
     }
 

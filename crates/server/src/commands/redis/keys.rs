@@ -5,7 +5,7 @@ use protocol::resp::reply;
 
 use super::{Done, Ended, SYNTAX, Task};
 use crate::commands::admin::{self, Unflushed};
-use crate::live::is_allowed;
+use crate::live_options::is_allowed;
 use crate::namespaces::Act;
 use crate::output::Output;
 use crate::watch::{self, DELETIONS};

@@ -26,7 +26,7 @@ use stdx::sync::lock;
 
 use super::kept::KeptBytes;
 use super::{Again, Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task};
-use crate::live::is_allowed;
+use crate::live_options::is_allowed;
 use crate::output::{OUTPUT_BYTES_MAX, Output};
 
 /// Keys that a call returns about as many of, unless it says how many.

@@ -1,17 +1,17 @@
-//! What the hot zone has to be told about its items: see [`hot::Links`].
+//! What the hot zone has to be told about its items: see [`hot::CacheHooks`].
 
 use std::sync::atomic::Ordering;
 
 use hot::mark::{FETCHED, idle_seconds};
-use hot::{Draft, ItemRef, Links, Unlinked};
+use hot::{CacheHooks, Draft, ItemRef, Unlinked};
 use memory::{ClassId, Guard, Place};
 
-use crate::admit::Left;
 use crate::cache::Cache;
+use crate::compressed_admission::Left;
 use crate::flash_tier::FlashTier;
 use crate::types::{Evicted, expiry_of};
 
-impl Links for Cache {
+impl CacheHooks for Cache {
     fn now(&self) -> u32 {
         Cache::now(self)
     }
@@ -38,28 +38,28 @@ impl Links for Cache {
 
     /// A store evicts what the background did not come to, with or without a tier below.
     fn evicted(&self, item: ItemRef<'_>, class: ClassId) {
-        if let Some(below) = &self.below {
-            below.counters.throttled.fetch_add(1, Ordering::Relaxed);
+        if let Some(compressed) = &self.compressed {
+            compressed.counters.throttled.fetch_add(1, Ordering::Relaxed);
         }
         self.count_purging();
         self.remember(self.hash(item.key()), Left::Otherwise);
         self.tell_evicted(item, class);
     }
 
-    fn leaves_demoting(&self) -> bool {
-        self.below.is_some() || self.flash.is_some()
+    fn background_demotes(&self) -> bool {
+        self.compressed.is_some() || self.flash.is_some()
     }
 
-    fn hands_down(&self) -> bool {
+    fn store_demotes(&self) -> bool {
         self.flash.as_deref().is_some_and(FlashTier::takes_all_at_once)
     }
 
-    fn hands_down_wanted(&self) -> bool {
+    fn store_demotes_wanted(&self) -> bool {
         self.flash.as_deref().is_some_and(FlashTier::takes_at_once)
     }
 
-    fn hand_down(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
-        Cache::hand_down(self, guard, item, place)
+    fn demote_for_store(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
+        Cache::demote_for_store(self, guard, item, place)
     }
 
     fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {

@@ -22,7 +22,7 @@ use crate::order::{LINK_BYTES, Order};
 
 /// A replacement policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Replacement {
+pub enum Policy {
     /// CLOCK: recency alone.
     Clock,
     /// CLOCK that knows what items cost to make again.
@@ -38,7 +38,7 @@ pub enum Replacement {
     Lru,
 }
 
-impl Replacement {
+impl Policy {
     /// Bits that a slab has to keep beside each chunk.
     pub fn side_bits(self) -> usize {
         if self.keeps_order() { 8 * LINK_BYTES } else { 0 }
@@ -72,7 +72,7 @@ impl Replacement {
 /// would be, it takes every store under the other policies more instructions.
 #[derive(Debug)]
 #[repr(u8)]
-pub(crate) enum Keeper {
+pub(crate) enum ClassPolicy {
     Clock,
     CostClock(CostClock),
     Order(Order),
@@ -82,21 +82,21 @@ pub(crate) enum Keeper {
 pub(crate) const UNCHARGED: u8 = u8::MAX;
 const _: () = assert!(UNCHARGED > CREDIT_MAX);
 
-impl Keeper {
+impl ClassPolicy {
     /// The policy of a class whose places are so many bytes apart, with costs in units of so many
     /// microseconds where they are counted in units.
     pub(crate) fn new(
-        replacement: Replacement,
+        policy: Policy,
         cost_unit_us: u32,
         stride: usize,
         chunks_per_slab: usize,
     ) -> Self {
         let order = |unit_us| Order::new(unit_us, stride, chunks_per_slab);
-        match replacement {
-            Replacement::Clock => Self::Clock,
-            Replacement::CostClock => Self::CostClock(CostClock::default()),
-            Replacement::GdWheel => Self::Order(order(Some(cost_unit_us))),
-            Replacement::Lru => Self::Order(order(None)),
+        match policy {
+            Policy::Clock => Self::Clock,
+            Policy::CostClock => Self::CostClock(CostClock::default()),
+            Policy::GdWheel => Self::Order(order(Some(cost_unit_us))),
+            Policy::Lru => Self::Order(order(None)),
         }
     }
 
@@ -212,7 +212,7 @@ impl Keeper {
                 let joined = had << 1 | (mark & RECENT);
                 match policy.pass(joined, cost_us) {
                     Verdict::Evict => return true,
-                    Verdict::Spare(left) => {
+                    Verdict::Keep(left) => {
                         credit.store(credit_of(left), Ordering::Relaxed);
                         left & RECENT
                     }
@@ -220,7 +220,7 @@ impl Keeper {
             }
             _ => match clock::pass(mark) {
                 Verdict::Evict => return true,
-                Verdict::Spare(left) => left & RECENT,
+                Verdict::Keep(left) => left & RECENT,
             },
         };
         let spared = (mark & !RECENT) | recent;
@@ -249,7 +249,7 @@ impl Keeper {
     }
 
     /// Whether the policy would spare the item.
-    pub(crate) fn spares(&self, item: ItemRef<'_>) -> bool {
+    pub(crate) fn keeps(&self, item: ItemRef<'_>) -> bool {
         let is_recent = item.mark().load(Ordering::Relaxed) & RECENT != 0;
         let has_credit = match self {
             Self::Clock | Self::Order(_) => false,

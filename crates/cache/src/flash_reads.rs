@@ -1,7 +1,7 @@
 //! Reads from flash for requests that wait, and how many bytes of them may be in memory at a time.
 //!
 //! ```text
-//!   batch --room?--> submitted --> is read --> Arrived --> a session --> dropped
+//!   batch --room?--> submitted --> is read --> ReadResult --> a session --> dropped
 //!     | no               ^                                                 |
 //!     +--> queue --------+------------ its bytes come free ----------------+
 //! ```
@@ -14,13 +14,13 @@
 //! ([`Held`]). Who finds no room waits in the order of arrival, behind whoever came before.
 //!
 //! Nobody waits for himself: a batch gets all its bytes at once or has none, sessions ask for no
-//! more than there can be ([`Fetches::bytes_max`]), and a batch that is larger all the same gets
+//! more than there can be ([`FlashReads::bytes_max`]), and a batch that is larger all the same gets
 //! its turn alone. What has arrived is dropped with the session it is delivered to, which ends
 //! before its next batch is asked for or at once after it, and a connection that waits for its
 //! socket keeps nothing.
 //!
 //! Reads that wait take memory of their own, a hundred bytes each, and a session may ask for 64. So
-//! while [`READS_MAX`] wait, one asks for a single read ([`Fetches::is_crowded`]), and for the rest
+//! while [`READS_MAX`] wait, one asks for a single read ([`FlashReads::is_crowded`]), and for the rest
 //! when it has come: beyond that number there are one of each connection, and what the workers were
 //! about to ask for when it was reached.
 
@@ -42,7 +42,7 @@ const READS_MAX: usize = 4096;
 const READS_MIN: usize = 4096;
 
 /// The reads of one tier.
-pub(crate) struct Fetches {
+pub(crate) struct FlashReads {
     device: Arc<dyn Device>,
     /// How to read, if that is not left to what the kernel allows.
     method: Option<ReadMethod>,
@@ -83,7 +83,7 @@ pub(crate) struct Fetch {
 
 /// Bytes of memory that a read has, until this is dropped.
 pub(crate) struct Held {
-    fetches: Arc<Fetches>,
+    fetches: Arc<FlashReads>,
     bytes: usize,
 }
 
@@ -120,7 +120,7 @@ impl Room {
     }
 }
 
-impl Fetches {
+impl FlashReads {
     /// Reads from a device, by this method or by what there is, and then by so many threads. For a
     /// cache with this memory limit, which may rise to the second.
     pub(crate) fn new(
@@ -281,15 +281,15 @@ mod tests {
     /// Two segments.
     const PAGES_MAX: usize = 32;
 
-    fn fetches(faults: Faults) -> Arc<Fetches> {
+    fn fetches(faults: Faults) -> Arc<FlashReads> {
         let device = Arc::new(FakeDevice::new(1000, 1, faults));
-        Arc::new(Fetches::new(device, None, 2, (0, 1 << 30), SEGMENT_BYTES))
+        Arc::new(FlashReads::new(device, None, 2, (0, 1 << 30), SEGMENT_BYTES))
     }
 
     type Read = (Option<Pages>, Held);
 
     /// Submits a batch of reads of so many pages each.
-    fn submit(fetches: &Arc<Fetches>, pages: &[usize]) -> Receiver<Read> {
+    fn submit(fetches: &Arc<FlashReads>, pages: &[usize]) -> Receiver<Read> {
         let (sender, receiver) = channel();
         let fetch = |&pages: &usize| {
             let sender = sender.clone();
@@ -300,7 +300,7 @@ mod tests {
         receiver
     }
 
-    fn counts(fetches: &Fetches) -> (usize, usize) {
+    fn counts(fetches: &FlashReads) -> (usize, usize) {
         let counts = fetches.counts();
         assert!(counts.peak_bytes >= counts.used_bytes);
         (counts.used_bytes / PAGE_BYTES, counts.waiting)
@@ -311,7 +311,7 @@ mod tests {
         let device: Arc<dyn Device> = Arc::new(FakeDevice::new(1, 1, Faults::default()));
         let of = |memory_bytes| {
             let memory_bytes = (memory_bytes, memory_bytes);
-            Fetches::new(Arc::clone(&device), None, 1, memory_bytes, 1 << 20)
+            FlashReads::new(Arc::clone(&device), None, 1, memory_bytes, 1 << 20)
         };
         assert_eq!(of(0).bytes_max(), 2 << 20);
         assert_eq!(of(64 << 20).bytes_max(), 2 << 20);

@@ -9,7 +9,7 @@
 //! - The background moves an item down in one step under the same lock: the copy below, which was
 //!   born dead, is revealed, and the key leaves the index, if the item is still the one that was
 //!   copied.
-//! - What changes an item below brings it up first ([`Session::raise`]), so that every command
+//! - What changes an item below brings it up first ([`Session::promote`]), so that every command
 //!   works on hot items only; only reads are served from below.
 //!
 //! A reader looks into the index and then below. Between the two an item may come up: the reader
@@ -34,14 +34,14 @@ use policy::split::Rule;
 use stdx::sync::lock;
 
 use crate::adapt::Ghosts;
-use crate::admit::Left;
 use crate::cache::Cache;
+use crate::compressed_admission::Left;
 use crate::item::Item;
+use crate::pending_reads::OnReadFailure;
 use crate::places::{Fate, Found, Present};
 use crate::session::Session;
 use crate::stats::CompressedStats;
-use crate::types::{Refusal, expiry_below};
-use crate::wanted::Unread;
+use crate::types::{Refusal, row_expiry};
 
 /// Bytes of values from below that a session should hold at most: then it had better end.
 const ROWS_BYTES_MAX: usize = 1 << 20;
@@ -54,7 +54,7 @@ const TIMED_SHARE: u64 = 16;
 const TICK_MUTATIONS_LOG2: u32 = 6;
 
 /// The compressed zone and what its readers share.
-pub(crate) struct Below {
+pub(crate) struct CompressedTier {
     pub(crate) zone: Zone,
     /// Readers that no session has at the moment: as many as had one at the same time.
     readers: Mutex<Vec<Reader>>,
@@ -119,7 +119,7 @@ pub(crate) struct Row<'s> {
 }
 
 /// What is to come up.
-pub(crate) struct Copy<'r> {
+pub(crate) struct PromotedItem<'r> {
     pub(crate) row: &'r Row<'r>,
     pub(crate) hash: Hash,
     /// Bits of its mark beside the fresh ones.
@@ -147,7 +147,7 @@ enum Read<'s> {
 
 /// Where an item was that somebody wants in the hot zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Raised {
+pub(crate) enum Promoted {
     /// In the compressed zone.
     Compressed,
     /// On flash.
@@ -157,9 +157,9 @@ pub(crate) enum Raised {
     Nowhere,
 }
 
-/// What a session reads with, lent by [`Below`] when it is first needed.
-pub(crate) struct Lower<'c> {
-    below: Option<&'c Below>,
+/// What a session reads with, lent by [`CompressedTier`] when it is first needed.
+pub(crate) struct TierReads<'c> {
+    compressed: Option<&'c CompressedTier>,
     reader: RefCell<Option<Reader>>,
     rows: Bump,
     hot_hits: Cell<u64>,
@@ -177,7 +177,7 @@ impl Counters {
     }
 }
 
-impl Below {
+impl CompressedTier {
     /// With nothing in it yet.
     pub(crate) fn new(zone: Zone, rule: Rule, threads: usize) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -246,10 +246,10 @@ impl Below {
     }
 }
 
-impl<'c> Lower<'c> {
+impl<'c> TierReads<'c> {
     pub(crate) fn new(cache: &'c Cache) -> Self {
         Self {
-            below: cache.below.as_deref(),
+            compressed: cache.compressed.as_deref(),
             reader: RefCell::default(),
             rows: Bump::new(),
             hot_hits: Cell::new(0),
@@ -268,29 +268,34 @@ impl<'c> Lower<'c> {
     }
 
     /// Runs something with the session's reader.
-    fn with_reader<R>(&self, below: &Below, work: impl FnOnce(&mut Reader) -> R) -> R {
+    fn with_reader<R>(
+        &self,
+        compressed: &CompressedTier,
+        work: impl FnOnce(&mut Reader) -> R,
+    ) -> R {
         let mut lent = self.reader.borrow_mut();
-        let reader = lent.get_or_insert_with(|| lock(&below.readers).pop().unwrap_or_default());
+        let reader =
+            lent.get_or_insert_with(|| lock(&compressed.readers).pop().unwrap_or_default());
         work(reader)
     }
 }
 
-impl Drop for Lower<'_> {
+impl Drop for TierReads<'_> {
     fn drop(&mut self) {
-        let Some(below) = self.below else {
+        let Some(compressed) = self.compressed else {
             return;
         };
-        below.counters.hot_hits.fetch_add(self.hot_hits.get(), Ordering::Relaxed);
+        compressed.counters.hot_hits.fetch_add(self.hot_hits.get(), Ordering::Relaxed);
         if let Some(mut reader) = self.reader.take() {
-            below.counters.add(reader.take_counts());
-            below.give_back(reader);
+            compressed.counters.add(reader.take_counts());
+            compressed.give_back(reader);
         }
     }
 }
 
-impl std::fmt::Debug for Lower<'_> {
+impl std::fmt::Debug for TierReads<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lower").field("row_bytes", &self.rows.allocated_bytes()).finish()
+        f.debug_struct("TierReads").field("row_bytes", &self.rows.allocated_bytes()).finish()
     }
 }
 
@@ -310,55 +315,55 @@ impl Session<'_> {
     /// Whether there is a tier below.
     #[inline]
     pub(crate) fn has_lower(&self) -> bool {
-        self.lower.below.is_some() || self.cache.flash.is_some()
+        self.lower.compressed.is_some() || self.cache.flash.is_some()
     }
 
     /// The key's item for a reader whom the index did not help. If it has one of these bits in its
     /// mark, which send the reader elsewhere, it is not counted and stays where it is.
     #[inline(never)]
-    pub(crate) fn get_below(&self, key: &[u8], hash: Hash, elsewhere: u8) -> Option<Item<'_>> {
-        let below = self.lower.below?;
+    pub(crate) fn get_compressed(&self, key: &[u8], hash: Hash, elsewhere: u8) -> Option<Item<'_>> {
+        let compressed = self.lower.compressed?;
         // By the hash as well: between two hits there may be any number of misses.
-        let hits = below.counters.hits.load(Ordering::Relaxed);
+        let hits = compressed.counters.hits.load(Ordering::Relaxed);
         let is_timed = hash.0.wrapping_add(hits).is_multiple_of(TIMED_SHARE);
         let began_us = if is_timed { self.cache.clock.thread_cpu_us() } else { 0 };
         let flushes = self.cache.moment.flush.settled_count();
-        let Some((row, hit)) = self.seek_below(below, key, hash, Trace::Leave) else {
-            let Some(found) = self.find_risen(key, hash) else {
-                self.note_miss_below(hash);
+        let Some((row, hit)) = self.seek_compressed(compressed, key, hash, Trace::Leave) else {
+            let Some(found) = self.find_promoted(key, hash) else {
+                self.note_miss_compressed(hash);
                 return None;
             };
             return Some(Item::hot(self.cache, found, self.mark_hit(found)));
         };
         if row.mark & elsewhere != 0 {
-            return Some(Item::below(self.cache, row));
+            return Some(Item::compressed(self.cache, row));
         }
-        below.counters.hits.fetch_add(1, Ordering::Relaxed);
+        compressed.counters.hits.fetch_add(1, Ordering::Relaxed);
         if is_timed {
             let us = self.cache.clock.thread_cpu_us().saturating_sub(began_us);
-            below.counters.read_us.fetch_add(us * TIMED_SHARE, Ordering::Relaxed);
+            compressed.counters.read_us.fetch_add(us * TIMED_SHARE, Ordering::Relaxed);
         }
         if self.cache.deserves_promotion(row, &hit) {
             // What finds no memory stays where it is.
-            let _ = self.raise_row(below, hash, row, row.mark | FETCHED, &hit, flushes);
+            let _ = self.promote_row(compressed, hash, row, row.mark | FETCHED, &hit, flushes);
         }
-        Some(Item::below(self.cache, row))
+        Some(Item::compressed(self.cache, row))
     }
 
     /// The key's item for a reader whom the index did not help, without a trace; a copy if it is
     /// below.
-    pub(crate) fn peek_below(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
-        let read = self.read_below(self.lower.below?, key, hash, Trace::None);
+    pub(crate) fn peek_compressed(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
+        let read = self.read_compressed(self.lower.compressed?, key, hash, Trace::None);
         if let Some(Read::Alive(row, _)) = read {
-            return Some(Item::below(self.cache, row));
+            return Some(Item::compressed(self.cache, row));
         }
-        let found = self.find_risen(key, hash)?;
+        let found = self.find_promoted(key, hash)?;
         Some(Item::hot(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
     }
 
     /// The key's item in the hot zone, for a reader who has not found it below: it may have come up
     /// since the index was looked at.
-    fn find_risen(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
+    fn find_promoted(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
         let found = self.find_present(key, hash);
         if found.is_some() || !self.met_dead() {
             return found;
@@ -383,43 +388,48 @@ impl Session<'_> {
     /// so what becomes of one on flash that cannot be read. One that has become too large for the
     /// hot zone goes: with a lower limit of an item, or of a quota, it could be read for ever, and
     /// not be changed.
-    pub(crate) fn raise(&self, key: &[u8], hash: Hash, unread: Unread) -> Result<Raised, Refusal> {
+    pub(crate) fn promote(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        unread: OnReadFailure,
+    ) -> Result<Promoted, Refusal> {
         // Before the item is looked at: a flush from here on must be noticed.
         let flushes = self.cache.moment.flush.settled_count();
-        if let Some(below) = self.lower.below
-            && let Some((row, hit)) = self.seek_below(below, key, hash, Trace::None)
+        if let Some(compressed) = self.lower.compressed
+            && let Some((row, hit)) = self.seek_compressed(compressed, key, hash, Trace::None)
         {
-            match self.raise_row(below, hash, row, row.mark, &hit, flushes) {
-                Err(Refusal::TooLarge) => _ = self.drop_row(below, hash, key, &hit),
-                raised => raised?,
+            match self.promote_row(compressed, hash, row, row.mark, &hit, flushes) {
+                Err(Refusal::TooLarge) => _ = self.drop_row(compressed, hash, key, &hit),
+                promoted => promoted?,
             }
-            return Ok(Raised::Compressed);
+            return Ok(Promoted::Compressed);
         }
-        if self.cache.flash.is_some() && self.raise_on_flash(key, hash, flushes, unread)? {
-            return Ok(Raised::Flash);
+        if self.cache.flash.is_some() && self.promote_from_flash(key, hash, flushes, unread)? {
+            return Ok(Promoted::Flash);
         }
         if !self.has_lower() {
-            return Ok(Raised::Nowhere);
+            return Ok(Promoted::Nowhere);
         }
         if self.find_present(key, hash).is_some() {
-            return Ok(Raised::Already);
+            return Ok(Promoted::Already);
         }
         // A reader waits for who may be bringing it up only where he has met a sign of that, as in
-        // [`Self::find_risen`]. Who is told that there was nothing to change must not find it
+        // [`Self::find_promoted`]. Who is told that there was nothing to change must not find it
         // afterwards: he waits in any case, for the sign goes where a block is built anew.
-        let waits = unread == Unread::Goes || self.met_dead();
+        let waits = unread == OnReadFailure::Goes || self.met_dead();
         let is_above = waits && self.is_hot_decided(key, hash);
-        Ok(if is_above { Raised::Already } else { Raised::Nowhere })
+        Ok(if is_above { Promoted::Already } else { Promoted::Nowhere })
     }
 
     /// Counts what a reader was served who has it in the hot zone, by where it was before.
     #[inline]
-    pub(crate) fn count_served(&self, raised: Option<Raised>) {
-        match (raised, self.lower.below, &self.cache.flash) {
-            (Some(Raised::Compressed), Some(below), _) => {
-                below.counters.hits.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_served(&self, promoted: Option<Promoted>) {
+        match (promoted, self.lower.compressed, &self.cache.flash) {
+            (Some(Promoted::Compressed), Some(compressed), _) => {
+                compressed.counters.hits.fetch_add(1, Ordering::Relaxed);
             }
-            (Some(Raised::Flash), _, Some(tier)) => {
+            (Some(Promoted::Flash), _, Some(tier)) => {
                 tier.counters.hits.fetch_add(1, Ordering::Relaxed);
             }
             _ => self.lower.count_hot(),
@@ -427,9 +437,9 @@ impl Session<'_> {
     }
 
     /// Takes note for the zone's size that a reader found nothing in memory.
-    pub(crate) fn note_miss_below(&self, hash: Hash) {
-        if let Some(below) = self.lower.below {
-            below.ghosts.miss(hash.0);
+    pub(crate) fn note_miss_compressed(&self, hash: Hash) {
+        if let Some(compressed) = self.lower.compressed {
+            compressed.ghosts.miss(hash.0);
             self.cache.missed(hash);
         }
     }
@@ -437,73 +447,74 @@ impl Session<'_> {
     /// Marks the key's item below dead. Only under the lock of the key's index table. Returns
     /// whether there was one that readers would have got.
     #[inline]
-    pub(crate) fn forget_below(&self, key: &[u8], hash: Hash) -> bool {
-        let Some(below) = self.lower.below else {
+    pub(crate) fn forget_compressed(&self, key: &[u8], hash: Hash) -> bool {
+        let Some(compressed) = self.lower.compressed else {
             return false;
         };
-        let removed = |reader: &mut _| below.zone.remove(&self.guard, hash.0, key, reader);
-        let fields = self.lower.with_reader(below, removed);
-        fields.is_some_and(|fields| !self.cache.is_gone_below(key, &fields))
+        let removed = |reader: &mut _| compressed.zone.remove(&self.guard, hash.0, key, reader);
+        let fields = self.lower.with_reader(compressed, removed);
+        fields.is_some_and(|fields| !self.cache.is_compressed_gone(key, &fields))
     }
 
     /// Visits the items of the zone's next leaves. Returns `false` at the end.
-    pub(crate) fn dump_below(
+    pub(crate) fn dump_compressed(
         &self,
         cursor: &mut compressed::Cursor,
         leaves_max: usize,
         mut visit: impl FnMut(&Item<'_>),
     ) -> bool {
-        let Some(below) = self.lower.below else {
+        let Some(compressed) = self.lower.compressed else {
             return false;
         };
         let now = self.cache.now();
-        self.lower.with_reader(below, |reader| {
-            below.zone.walk(&self.guard, cursor, leaves_max, now, reader, |record, _| {
-                if self.cache.is_gone_below(record.key, &record.fields) {
+        self.lower.with_reader(compressed, |reader| {
+            compressed.zone.walk(&self.guard, cursor, leaves_max, now, reader, |record, _| {
+                if self.cache.is_compressed_gone(record.key, &record.fields) {
                     return;
                 }
                 let fields = hot_fields(&record.fields);
                 let mark = record.fields.mark;
                 let row = Row { key: record.key, value: record.value, fields, mark };
-                visit(&Item::below(self.cache, &row));
+                visit(&Item::compressed(self.cache, &row));
             })
         })
     }
 
     /// Whether the key's item is below. Asked under the lock of the key's index table: no value is
     /// decoded for it that does not lie among others.
-    pub(crate) fn is_below(&self, key: &[u8], hash: Hash) -> bool {
-        let Some(below) = self.lower.below else {
+    pub(crate) fn is_compressed(&self, key: &[u8], hash: Hash) -> bool {
+        let Some(compressed) = self.lower.compressed else {
             return false;
         };
         let now = self.cache.now();
-        self.lower.with_reader(below, |reader| {
-            let fields = below.zone.fields_of(&self.guard, hash.0, key, now, reader);
-            fields.is_some_and(|fields| !self.cache.is_gone_below(key, &fields))
+        self.lower.with_reader(compressed, |reader| {
+            let fields = compressed.zone.fields_of(&self.guard, hash.0, key, now, reader);
+            fields.is_some_and(|fields| !self.cache.is_compressed_gone(key, &fields))
         })
     }
 
-    /// What the key's item in the compressed zone costs to make again. Asked as [`Self::is_below`].
-    pub(crate) fn cost_below(&self, key: &[u8], hash: Hash) -> Option<Cost> {
-        let below = self.lower.below?;
+    /// What the key's item in the compressed zone costs to make again. Asked as [`Self::is_compressed`].
+    pub(crate) fn compressed_cost(&self, key: &[u8], hash: Hash) -> Option<Cost> {
+        let compressed = self.lower.compressed?;
         let now = self.cache.now();
-        let fields = |reader: &mut _| below.zone.fields_of(&self.guard, hash.0, key, now, reader);
-        self.lower.with_reader(below, fields).map(|fields| fields.cost)
+        let fields =
+            |reader: &mut _| compressed.zone.fields_of(&self.guard, hash.0, key, now, reader);
+        self.lower.with_reader(compressed, fields).map(|fields| fields.cost)
     }
 
     /// A copy of the key's item below, and where it was, for a request. One that is over is
     /// counted, and goes.
-    fn seek_below(
+    fn seek_compressed(
         &self,
-        below: &Below,
+        compressed: &CompressedTier,
         key: &[u8],
         hash: Hash,
         trace: Trace,
     ) -> Option<(&Row<'_>, Hit<'_>)> {
-        let (row, hit) = match self.read_below(below, key, hash, trace)? {
+        let (row, hit) = match self.read_compressed(compressed, key, hash, trace)? {
             Read::Alive(row, hit) => (row, hit),
             Read::Over(hit) => {
-                if self.drop_row(below, hash, key, &hit) {
+                if self.drop_row(compressed, hash, key, &hit) {
                     self.cache.count_over();
                 }
                 return None;
@@ -513,19 +524,30 @@ impl Session<'_> {
     }
 
     /// What the zone has of a key.
-    fn read_below(&self, below: &Below, key: &[u8], hash: Hash, trace: Trace) -> Option<Read<'_>> {
+    fn read_compressed(
+        &self,
+        compressed: &CompressedTier,
+        key: &[u8],
+        hash: Hash,
+        trace: Trace,
+    ) -> Option<Read<'_>> {
         let (cache, guard, rows) = (self.cache, &self.guard, &self.lower.rows);
-        self.lower.with_reader(below, |reader| {
+        self.lower.with_reader(compressed, |reader| {
             let hit = match trace {
-                Trace::Leave => {
-                    below.zone.find(guard, hash.0, key, WHENEVER, cache.tick_of_now(), reader)?
-                }
-                Trace::None => below.zone.peek(guard, hash.0, key, WHENEVER, reader)?,
+                Trace::Leave => compressed.zone.find(
+                    guard,
+                    hash.0,
+                    key,
+                    WHENEVER,
+                    cache.tick_of_now(),
+                    reader,
+                )?,
+                Trace::None => compressed.zone.peek(guard, hash.0, key, WHENEVER, reader)?,
             };
-            if cache.is_flushed_below(key) {
+            if cache.is_compressed_flushed(key) {
                 return None;
             }
-            if cache.is_over(expiry_below(&hit.fields)) {
+            if cache.is_over(row_expiry(&hit.fields)) {
                 return Some(Read::Over(hit));
             }
             let row: &Row<'_> = rows.alloc(Row {
@@ -540,18 +562,18 @@ impl Session<'_> {
 
     /// Moves a row up, with these bits of its mark, if it is still alive and nothing was flushed
     /// since before it was read.
-    fn raise_row(
+    fn promote_row(
         &self,
-        below: &Below,
+        compressed: &CompressedTier,
         hash: Hash,
         row: &Row<'_>,
         mark_bits: u8,
         hit: &Hit<'_>,
         flushes: u64,
     ) -> Result<(), Refusal> {
-        let copy = Copy { row, hash, mark_bits, from: None, flushes };
-        let raised = self.enter_copy(&copy, |_| below.zone.remove_hit(hit))?;
-        below.counters.promoted.fetch_add(u64::from(raised), Ordering::Relaxed);
+        let copy = PromotedItem { row, hash, mark_bits, from: None, flushes };
+        let promoted = self.enter_copy(&copy, |_| compressed.zone.remove_hit(hit))?;
+        compressed.counters.promoted.fetch_add(u64::from(promoted), Ordering::Relaxed);
         self.cache.remember(hash, Left::Otherwise);
         Ok(())
     }
@@ -559,10 +581,11 @@ impl Session<'_> {
     /// Lets go of a row that is over, or that the hot zone cannot take at all: whoever wants it
     /// would come by it again and again. Returns whether it was there still.
     #[cold]
-    fn drop_row(&self, below: &Below, hash: Hash, key: &[u8], hit: &Hit<'_>) -> bool {
+    fn drop_row(&self, compressed: &CompressedTier, hash: Hash, key: &[u8], hit: &Hit<'_>) -> bool {
         let is_key = |item: ItemRef<'_>| item.has_key(key);
-        self.cache
-            .update_or_note(&self.guard, hash, is_key, |_| (Fate::Keep, below.zone.remove_hit(hit)))
+        self.cache.update_or_note(&self.guard, hash, is_key, |_| {
+            (Fate::Keep, compressed.zone.remove_hit(hit))
+        })
     }
 
     /// Enters a copy of an item that was read in a lower tier into the hot zone, if the key has
@@ -570,7 +593,7 @@ impl Session<'_> {
     /// under the key's lock, takes it from where it was. Returns whether it did.
     pub(crate) fn enter_copy(
         &self,
-        copy: &Copy<'_>,
+        copy: &PromotedItem<'_>,
         leaves: impl FnOnce(Present<'_>) -> bool,
     ) -> Result<bool, Refusal> {
         let (cache, row) = (self.cache, copy.row);
@@ -580,7 +603,7 @@ impl Session<'_> {
         // of the index.
         let mut pending = Some(draft.hot);
         let is_key = |item: ItemRef<'_>| item.has_key(row.key);
-        let entered = cache.raise(&self.guard, copy.hash, is_key, copy.from, |present| {
+        let entered = cache.promote(&self.guard, copy.hash, is_key, copy.from, |present| {
             let sequence = cache.next_sequence();
             // After the number was taken: a flush that is not noticed here has a higher one.
             let goes = present.hot.is_none()
@@ -608,7 +631,7 @@ impl Cache {
     fn refusal_of(&self, full: index::Full) -> Refusal {
         match full {
             index::Full::NoMemory if self.make_room_for_index() => Refusal::SessionTooLong,
-            index::Full::NoMemory | index::Full::Hopeless => Refusal::NoMemory,
+            index::Full::NoMemory | index::Full::Unplaceable => Refusal::NoMemory,
         }
     }
 
@@ -619,8 +642,8 @@ impl Cache {
     }
 
     /// Whether readers no longer get an item that was found in the compressed zone.
-    fn is_gone_below(&self, key: &[u8], fields: &compressed::Fields) -> bool {
-        self.is_over(expiry_below(fields)) || self.is_flushed_below(key)
+    fn is_compressed_gone(&self, key: &[u8], fields: &compressed::Fields) -> bool {
+        self.is_over(row_expiry(fields)) || self.is_compressed_flushed(key)
     }
 
     /// Whether an item below is read again so soon that it would still be in the hot zone if it had
@@ -662,11 +685,11 @@ mod tests {
     use crate::types::{Expiry, Fetch};
 
     /// A cache, and an item that is in the compressed zone alone.
-    fn with_one_below(memory_bytes: usize, key: &[u8], value: &[u8]) -> Cache {
+    fn with_one_compressed(memory_bytes: usize, key: &[u8], value: &[u8]) -> Cache {
         let builder = Cache::builder().memory_bytes(memory_bytes).compress(true);
         let cache = builder.build().expect("a small cache");
         cache.maintain();
-        let zone = &cache.below.as_ref().expect("it has a zone").zone;
+        let zone = &cache.compressed.as_ref().expect("it has a zone").zone;
         let record = compressed::Record { key, value, fields: compressed::Fields::default() };
         let (hash, writer) = (cache.hash(key).0, &mut compressed::Writer::new(zone));
         zone.insert(hash, &record, cache.now(), writer, |_, newcomer| newcomer.reveal())
@@ -691,18 +714,18 @@ mod tests {
             },
         ];
         for look in looks {
-            let cache = with_one_below(64 << 20, b"k", b"v");
+            let cache = with_one_compressed(64 << 20, b"k", b"v");
             let (session, hash) = (cache.session(), cache.hash(b"k"));
-            let below = session.lower.below.expect("it has a zone");
+            let compressed = session.lower.compressed.expect("it has a zone");
             let (row, hit) =
-                session.seek_below(below, b"k", hash, Trace::None).expect("it is there");
+                session.seek_compressed(compressed, b"k", hash, Trace::None).expect("it is there");
             let flushes = cache.moment.flush.settled_count();
-            let copy = Copy { row, hash, mark_bits: row.mark, from: None, flushes };
+            let copy = PromotedItem { row, hash, mark_bits: row.mark, from: None, flushes };
             let (tell, told) = mpsc::channel();
             let found = thread::scope(|scope| {
                 let mut early = None;
                 let leaves = |_: Present<'_>| {
-                    let leaves = below.zone.remove_hit(&hit);
+                    let leaves = compressed.zone.remove_hit(&hit);
                     let cache = &cache;
                     scope.spawn(move || tell.send(look(&cache.session(), b"k", hash)));
                     // Who waits for this lock does not answer.
@@ -727,7 +750,7 @@ mod tests {
                 session.fetch(key, hash, &Fetch::default()).is_ok_and(|(it, _)| it.is_some())
             },
         ];
-        let cache = with_one_below(64 << 20, b"k", b"v");
+        let cache = with_one_compressed(64 << 20, b"k", b"v");
         let hash = cache.hash(b"absent");
         let lookups = || cache.stats().compressed.map(|zone| zone.lookups).expect("it has a zone");
         for look in looks {
@@ -753,18 +776,18 @@ mod tests {
     #[test]
     fn a_reader_that_no_session_has_keeps_little() {
         let value = vec![7; 1 << 20];
-        let cache = with_one_below(1 << 30, b"k", &value);
+        let cache = with_one_compressed(1 << 30, b"k", &value);
         assert!(cache.get(b"k") == Some(value));
-        let below = cache.below.as_ref().expect("it has a zone");
-        assert!(below.with_any_reader(|reader| reader.memory_bytes()) < 512 << 10);
+        let compressed = cache.compressed.as_ref().expect("it has a zone");
+        assert!(compressed.with_any_reader(|reader| reader.memory_bytes()) < 512 << 10);
     }
 
     #[test]
     fn what_readers_find_damaged_is_counted() {
         let builder = Cache::builder().memory_bytes(64 << 20).compress(true);
         let cache = builder.build().expect("a small cache");
-        let below = cache.below.as_ref().expect("it has a zone");
-        below.counters.add(ReaderCounts { damaged: 3, ..ReaderCounts::default() });
+        let compressed = cache.compressed.as_ref().expect("it has a zone");
+        compressed.counters.add(ReaderCounts { damaged: 3, ..ReaderCounts::default() });
         assert_eq!(cache.stats().compressed.map(|zone| zone.damaged), Some(3));
     }
 
@@ -778,6 +801,6 @@ mod tests {
             cache.set(&number.to_be_bytes(), &[7; 500], Expiry::NEVER).expect("others give way");
         }
         assert_eq!(cache.refusal_of(full), Refusal::SessionTooLong);
-        assert_eq!(cache.refusal_of(index::Full::Hopeless), Refusal::NoMemory);
+        assert_eq!(cache.refusal_of(index::Full::Unplaceable), Refusal::NoMemory);
     }
 }

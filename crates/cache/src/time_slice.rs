@@ -16,13 +16,13 @@ const TURN_US: u64 = 100;
 
 /// The turn that the background is in.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct TimeSlice {
     began_us: u64,
     /// How long it has waited for the next turn since somebody asked.
     waited_us: u64,
 }
 
-impl Turn {
+impl TimeSlice {
     /// Lets others have the core if the turn was long. Called without any lock that they could
     /// wait for, and by a thread that is not pinned.
     pub(crate) fn end_if_long(&mut self, clock: &dyn Clock) {
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_turn_ends_when_it_was_long_and_another_begins_behind_the_wait() {
-        let (clock, mut turn) = (Moving::default(), Turn::default());
+        let (clock, mut turn) = (Moving::default(), TimeSlice::default());
         let mut waited_us = || {
             turn.end_if_long(&clock);
             turn.take_waited_us()

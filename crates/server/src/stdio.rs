@@ -76,12 +76,12 @@ fn write_what_fits(target: &mut (impl Write + AsFd), bytes: &[u8], patience: Dur
 }
 
 /// Writes a line to standard error, before anybody is served or after; it may wait a moment.
-pub fn aside(line: impl Display) {
+pub fn err(line: impl Display) {
     write(line, PATIENCE);
 }
 
 /// Writes a line to standard error if there is room for it.
-pub fn at_once(line: impl Display) {
+pub fn err_at_once(line: impl Display) {
     write(line, Duration::ZERO);
 }
 

@@ -11,21 +11,21 @@ use hot::mark::FETCHED;
 use index::Hash;
 use stdx::sync::lock;
 
-use crate::below::{Copy, Row, hot_fields};
 use crate::cache::Cache;
+use crate::compressed_tier::{PromotedItem, Row, hot_fields};
 use crate::dump::Dumped;
-use crate::fetches::{Fetch, Held};
-use crate::flash_tier::{FlashTier, Links};
+use crate::flash_reads::{Fetch, Held};
+use crate::flash_tier::{FlashIndexAccess, FlashTier};
 use crate::item::Item;
 use crate::session::Session;
-use crate::types::{Lookup, Refusal, expiry_below};
+use crate::types::{Lookup, Refusal, row_expiry};
 
 /// Reads that one session asks for at most: what more it needs it asks for when these have come.
 const WANTED_MAX: usize = 64;
 
 /// Something that has to be read from flash.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct ReadRequest {
     page: u64,
     pages: usize,
     /// What the pages are for; nothing for those of a dump.
@@ -35,8 +35,8 @@ pub struct Wanted {
 /// Something that was read from flash. It takes memory that others may wait for, so whoever waits
 /// for anything drops it.
 #[derive(Debug)]
-pub struct Arrived {
-    wanted: Wanted,
+pub struct ReadResult {
+    wanted: ReadRequest,
     /// When it was asked for, by the monotonic clock.
     asked_us: u64,
     /// Nothing, if the device failed.
@@ -51,8 +51,8 @@ pub(crate) struct FlashView(OnceCell<Box<View>>);
 #[derive(Default)]
 struct View {
     reader: RefCell<Option<Reader>>,
-    wanted: RefCell<Vec<Wanted>>,
-    arrived: RefCell<Vec<Arrived>>,
+    wanted: RefCell<Vec<ReadRequest>>,
+    arrived: RefCell<Vec<ReadResult>>,
 }
 
 /// Where an item on flash was read.
@@ -72,7 +72,7 @@ enum Seen<'s> {
     /// It holds the key's own, whose time is over.
     Over(Source),
     /// The device did not say what the place holds.
-    Unread(Place),
+    OnReadFailure(Place),
     /// It has to be read first.
     Pending,
     /// The index leads to no place on flash.
@@ -81,7 +81,7 @@ enum Seen<'s> {
 
 /// Who looks for an item on flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Looker {
+pub(crate) enum ReadIntent {
     /// Who wants it, which counts as a use of it.
     Reader,
     /// Who wants to know of it: it is read for that, without a trace.
@@ -90,7 +90,7 @@ pub(crate) enum Looker {
     Watcher,
 }
 
-impl Looker {
+impl ReadIntent {
     fn trace(self) -> Trace {
         if self == Self::Reader { Trace::Leave } else { Trace::None }
     }
@@ -98,7 +98,7 @@ impl Looker {
 
 /// What becomes of an item on flash that the device does not give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum OnReadFailure {
     /// It stays: who only reads is told of a miss, and may find it when the device works again.
     Stays,
     /// It goes. Who is told that there was nothing to change must not find it afterwards, as it was
@@ -124,7 +124,11 @@ impl Cache {
 
     /// Reads from flash what a session waits for, in other threads, and hands each read to `done`
     /// there, as soon as there is room for all of them.
-    pub fn read_wanted(&self, wanted: Vec<Wanted>, done: impl Fn(Arrived) + Send + Sync + 'static) {
+    pub fn read_wanted(
+        &self,
+        wanted: Vec<ReadRequest>,
+        done: impl Fn(ReadResult) + Send + Sync + 'static,
+    ) {
         self.read_all_wanted([(wanted, done)], None);
     }
 
@@ -133,20 +137,20 @@ impl Cache {
     /// called when it answers that, though for what had to wait for room still in another thread.
     pub fn read_all_wanted<D>(
         &self,
-        batches: impl IntoIterator<Item = (Vec<Wanted>, D)>,
+        batches: impl IntoIterator<Item = (Vec<ReadRequest>, D)>,
         ring: Option<&mut ReadRing>,
     ) where
-        D: Fn(Arrived) + Send + Sync + 'static,
+        D: Fn(ReadResult) + Send + Sync + 'static,
     {
         let asked_us = self.clock.monotonic_us();
         let Some(tier) = &self.flash else {
             for (wanted, done) in batches {
-                let failed = |wanted| Arrived { wanted, asked_us, pages: None, _held: None };
+                let failed = |wanted| ReadResult { wanted, asked_us, pages: None, _held: None };
                 wanted.into_iter().for_each(|wanted| done(failed(wanted)));
             }
             return;
         };
-        let batch = |(wanted, done): (Vec<Wanted>, D)| {
+        let batch = |(wanted, done): (Vec<ReadRequest>, D)| {
             let pages: usize = wanted.iter().map(|one| one.pages).sum();
             tier.counters.reads.fetch_add(wanted.len() as u64, Ordering::Relaxed);
             tier.counters.pages_read.fetch_add(pages as u64, Ordering::Relaxed);
@@ -158,7 +162,7 @@ impl Cache {
 
     /// The same, while the caller waits. He must have no session open, and nothing that arrived
     /// before.
-    pub fn read_wanted_now(&self, wanted: Vec<Wanted>) -> Vec<Arrived> {
+    pub fn read_wanted_now(&self, wanted: Vec<ReadRequest>) -> Vec<ReadResult> {
         let (sender, receiver) = std::sync::mpsc::channel();
         // Who receives waits for all of them.
         self.read_wanted(wanted, move |arrived| _ = sender.send(arrived));
@@ -166,11 +170,11 @@ impl Cache {
     }
 }
 
-impl Wanted {
+impl ReadRequest {
     /// The read that brings it.
-    fn read(self, asked_us: u64, done: Arc<impl Fn(Arrived) + Send + Sync + 'static>) -> Fetch {
+    fn read(self, asked_us: u64, done: Arc<impl Fn(ReadResult) + Send + Sync + 'static>) -> Fetch {
         let done = move |pages: Option<Pages>, held: Held| {
-            done(Arrived { wanted: self, asked_us, pages, _held: Some(held) });
+            done(ReadResult { wanted: self, asked_us, pages, _held: Some(held) });
         };
         Fetch { page: self.page, pages: self.pages, done: Box::new(done) }
     }
@@ -180,7 +184,7 @@ impl Session<'_> {
     /// What the requests of this session wait for, as far as there may be room for it at a time;
     /// only the first of it while very many others wait. Read it, by [`Cache::read_wanted`], end
     /// the session, and ask again in another one to which it is delivered.
-    pub fn take_wanted(&self) -> Vec<Wanted> {
+    pub fn take_wanted(&self) -> Vec<ReadRequest> {
         let wanted = self.flash.0.get().map(|view| view.wanted.take());
         let mut wanted = wanted.unwrap_or_default();
         let Some(tier) = self.cache.flash.as_ref().filter(|_| !wanted.is_empty()) else {
@@ -188,7 +192,7 @@ impl Session<'_> {
         };
         let bytes_max = if tier.fetches.is_crowded() { 0 } else { tier.fetches.bytes_max() };
         let mut bytes = 0;
-        let fits = |wanted: &&Wanted| {
+        let fits = |wanted: &&ReadRequest| {
             bytes += wanted.pages * PAGE_BYTES;
             bytes <= bytes_max
         };
@@ -199,7 +203,7 @@ impl Session<'_> {
     }
 
     /// Hands over what was read for requests that waited.
-    pub fn deliver(&self, arrived: impl IntoIterator<Item = Arrived>) {
+    pub fn deliver(&self, arrived: impl IntoIterator<Item = ReadResult>) {
         let mut arrived = arrived.into_iter().peekable();
         if arrived.peek().is_none() {
             return;
@@ -235,16 +239,16 @@ impl Session<'_> {
     }
 
     /// The key's item on flash, for a reader whom the other tiers did not help; as
-    /// [`Session::get_below`].
+    /// [`Session::get_compressed`].
     #[inline(never)]
     pub(crate) fn get_on_flash(&self, key: &[u8], hash: Hash, elsewhere: u8) -> Lookup<'_> {
         let Some(tier) = &self.cache.flash else {
             return Lookup::Miss;
         };
         let flushes = self.cache.moment.flush.settled_count();
-        match self.look_on_flash(key, hash, Looker::Reader) {
+        match self.look_on_flash(key, hash, ReadIntent::Reader) {
             Seen::Here(row, _) if row.mark & elsewhere != 0 => {
-                Lookup::Hit(Item::below(self.cache, row))
+                Lookup::Hit(Item::compressed(self.cache, row))
             }
             Seen::Here(row, source) => {
                 let place = source.place;
@@ -252,13 +256,13 @@ impl Session<'_> {
                 if place.accesses() > 0 && !self.cache.hot.is_memory_pressed() {
                     // What finds no memory stays where it is; so does what would push out another
                     // item before the background can move that down.
-                    let _ = self.raise_flash_row(row, source, hash, flushes);
+                    let _ = self.promote_flash_row(row, source, hash, flushes);
                 } else {
                     self.cache.update_on_flash(&self.guard, hash, place, |found| {
                         (Some(found.with_accesses(found.accesses() + 1)), ())
                     });
                 }
-                Lookup::Hit(Item::below(self.cache, row))
+                Lookup::Hit(Item::compressed(self.cache, row))
             }
             Seen::Pending => Lookup::Pending,
             // Who looks next need not read it.
@@ -266,16 +270,18 @@ impl Session<'_> {
                 self.forget_over(source, hash);
                 Lookup::Miss
             }
-            Seen::NotThis(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
+            Seen::NotThis(_) | Seen::OnReadFailure(_) | Seen::Nowhere => Lookup::Miss,
         }
     }
 
     /// The key's item on flash, for one who is no reader.
-    pub(crate) fn peek_on_flash(&self, key: &[u8], hash: Hash, looker: Looker) -> Lookup<'_> {
+    pub(crate) fn peek_on_flash(&self, key: &[u8], hash: Hash, looker: ReadIntent) -> Lookup<'_> {
         match self.look_on_flash(key, hash, looker) {
-            Seen::Here(row, _) => Lookup::Hit(Item::below(self.cache, row)),
+            Seen::Here(row, _) => Lookup::Hit(Item::compressed(self.cache, row)),
             Seen::Pending => Lookup::Pending,
-            Seen::NotThis(_) | Seen::Over(_) | Seen::Unread(_) | Seen::Nowhere => Lookup::Miss,
+            Seen::NotThis(_) | Seen::Over(_) | Seen::OnReadFailure(_) | Seen::Nowhere => {
+                Lookup::Miss
+            }
         }
     }
 
@@ -295,43 +301,43 @@ impl Session<'_> {
             tier.flash.walk_past(walk);
         }
         let pages = arrived.as_ref().and_then(|arrived| arrived.pages.as_ref());
-        let walked = tier.flash.walk(walk, pages, &Links::new(self.cache), |record| {
-            if !self.cache.is_over(expiry_below(&record.fields)) {
+        let walked = tier.flash.walk(walk, pages, &FlashIndexAccess::new(self.cache), |record| {
+            if !self.cache.is_over(row_expiry(&record.fields)) {
                 let (fields, mark) = (hot_fields(&record.fields), record.fields.mark);
                 let row = Row { key: record.key, value: record.value, fields, mark };
-                visit(&Item::below(self.cache, &row));
+                visit(&Item::compressed(self.cache, &row));
             }
         });
         match walked {
             Walked::More => Dumped::More,
             Walked::End => Dumped::End,
             Walked::Wait { page, pages } => {
-                view.wanted.borrow_mut().push(Wanted { page, pages, ticket: None });
+                view.wanted.borrow_mut().push(ReadRequest { page, pages, ticket: None });
                 Dumped::Pending
             }
         }
     }
 
     /// Brings the key's item up from flash. Returns whether there was one that could be read.
-    pub(crate) fn raise_on_flash(
+    pub(crate) fn promote_from_flash(
         &self,
         key: &[u8],
         hash: Hash,
         flushes: u64,
-        unread: Unread,
+        unread: OnReadFailure,
     ) -> Result<bool, Refusal> {
-        match self.look_on_flash(key, hash, Looker::Reader) {
-            Seen::Here(row, source) => match self.raise_flash_row(row, source, hash, flushes) {
+        match self.look_on_flash(key, hash, ReadIntent::Reader) {
+            Seen::Here(row, source) => match self.promote_flash_row(row, source, hash, flushes) {
                 // It is in the way as well.
                 Err(Refusal::TooLarge) => {
                     self.forget_read(source, hash);
                     Ok(false)
                 }
-                raised => raised.map(|()| true),
+                promoted => promoted.map(|()| true),
             },
-            Seen::Unread(_) if unread == Unread::Stays => Ok(false),
+            Seen::OnReadFailure(_) if unread == OnReadFailure::Stays => Ok(false),
             // It is in the way of whoever asks what is there.
-            Seen::NotThis(place) | Seen::Unread(place) => {
+            Seen::NotThis(place) | Seen::OnReadFailure(place) => {
                 self.cache.update_on_flash(&self.guard, hash, place, |found| {
                     self.cache.forget_on_flash(found, hash);
                     (None, ())
@@ -347,7 +353,7 @@ impl Session<'_> {
         }
     }
 
-    fn look_on_flash(&self, key: &[u8], hash: Hash, looker: Looker) -> Seen<'_> {
+    fn look_on_flash(&self, key: &[u8], hash: Hash, looker: ReadIntent) -> Seen<'_> {
         let Some(tier) = &self.cache.flash else {
             return Seen::Nowhere;
         };
@@ -373,7 +379,13 @@ impl Session<'_> {
     }
 
     /// What the tier has at a place.
-    fn read_place(&self, tier: &FlashTier, key: &[u8], place: Place, looker: Looker) -> Seen<'_> {
+    fn read_place(
+        &self,
+        tier: &FlashTier,
+        key: &[u8],
+        place: Place,
+        looker: ReadIntent,
+    ) -> Seen<'_> {
         let view = self.flash.view();
         let mut lent = view.reader.borrow_mut();
         let reader = lent.get_or_insert_with(|| lock(&tier.readers).pop().unwrap_or_default());
@@ -382,9 +394,9 @@ impl Session<'_> {
             && let Some(arrived) = view.arrived_for(&ticket)
             && let Some(ticket) = arrived.wanted.ticket
         {
-            let Some(pages) = &arrived.pages else { return Seen::Unread(place) };
+            let Some(pages) = &arrived.pages else { return Seen::OnReadFailure(place) };
             look = match looker {
-                Looker::Reader => {
+                ReadIntent::Reader => {
                     self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader)
                 }
                 _ => tier.flash.finish_with(&ticket, pages, key, reader, Trace::None),
@@ -392,7 +404,7 @@ impl Session<'_> {
         }
         let source = Source { place, life: reader.life() };
         match look {
-            Look::Found(fields) if self.cache.is_over(expiry_below(&fields)) => Seen::Over(source),
+            Look::Found(fields) if self.cache.is_over(row_expiry(&fields)) => Seen::Over(source),
             Look::Found(fields) => {
                 let rows = self.lower.rows();
                 let row = rows.alloc(Row {
@@ -406,7 +418,7 @@ impl Session<'_> {
             }
             Look::Absent => Seen::NotThis(place),
             Look::Wait(ticket) => {
-                if looker != Looker::Watcher {
+                if looker != ReadIntent::Watcher {
                     view.ask_for(ticket);
                 }
                 Seen::Pending
@@ -473,24 +485,25 @@ impl Session<'_> {
 
     /// Moves a row up if the index still leads to its place, and if nothing was flushed since
     /// before it was read.
-    fn raise_flash_row(
+    fn promote_flash_row(
         &self,
         row: &Row<'_>,
         source: Source,
         hash: Hash,
         flushes: u64,
     ) -> Result<(), Refusal> {
-        let copy = Copy { row, hash, mark_bits: row.mark, from: Some(source.place), flushes };
-        let raised = self.enter_copy(&copy, |present| {
+        let copy =
+            PromotedItem { row, hash, mark_bits: row.mark, from: Some(source.place), flushes };
+        let promoted = self.enter_copy(&copy, |present| {
             let is_led_to = present.flash.is_some_and(|place| place.is_same(source.place));
             let leaves = is_led_to && self.is_current(source);
             if leaves {
                 // It may not have been buried yet where it came from.
-                self.forget_below(row.key, hash);
+                self.forget_compressed(row.key, hash);
             }
             leaves
         })?;
-        if let Some(tier) = self.cache.flash.as_ref().filter(|_| raised) {
+        if let Some(tier) = self.cache.flash.as_ref().filter(|_| promoted) {
             tier.counters.promoted.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
@@ -518,10 +531,10 @@ impl FlashView {
 impl View {
     /// What has arrived of a unit: the latest, since a long one is asked for twice, the second time
     /// as a whole.
-    fn arrived_for(&self, ticket: &Ticket) -> Option<Ref<'_, Arrived>> {
+    fn arrived_for(&self, ticket: &Ticket) -> Option<Ref<'_, ReadResult>> {
         let of_unit =
-            |one: &Arrived| one.wanted.ticket.is_some_and(|its| its.is_for_unit_of(ticket));
-        let latest = |arrived: &Vec<Arrived>| arrived.iter().rposition(of_unit);
+            |one: &ReadResult| one.wanted.ticket.is_some_and(|its| its.is_for_unit_of(ticket));
+        let latest = |arrived: &Vec<ReadResult>| arrived.iter().rposition(of_unit);
         let arrived = self.arrived.borrow();
         let at = latest(&arrived)?;
         Some(Ref::map(arrived, |arrived| &arrived[at]))
@@ -533,7 +546,7 @@ impl View {
         let is_asked = wanted.iter().any(|one| one.ticket == Some(ticket));
         if !is_asked && wanted.len() < WANTED_MAX {
             let Ticket { page, pages, .. } = ticket;
-            wanted.push(Wanted { page, pages, ticket: Some(ticket) });
+            wanted.push(ReadRequest { page, pages, ticket: Some(ticket) });
         }
     }
 }

@@ -8,16 +8,16 @@ use hot::mark::{FETCHED, SENT, STALE, TOKENS, fresh_mark};
 use index::Hash;
 
 use crate::item::Item;
+use crate::pending_reads::OnReadFailure;
 use crate::places::{Fate, Found};
 use crate::session::Session;
 use crate::store::Entered;
 use crate::types::{Condition, Expiry, Fetch, Lookup, Refusal, Tokens, expiry_of};
-use crate::wanted::Unread;
 
 /// What a look for an item below came to.
 enum Fetched<'s> {
     /// This, and nothing is to be told beside it.
-    Below(Item<'s>),
+    Compressed(Item<'s>),
     /// It is nowhere, and that is noted.
     Nothing,
     /// It is in the hot zone, or belongs there for what is asked.
@@ -32,10 +32,10 @@ impl Session<'_> {
         hash: Hash,
         fetch: &Fetch,
     ) -> Result<(Option<Item<'_>>, Tokens), Refusal> {
-        let unread = if fetch.touch.is_some() { Unread::Goes } else { Unread::Stays };
+        let unread = if fetch.touch.is_some() { OnReadFailure::Goes } else { OnReadFailure::Stays };
         loop {
-            let found = match self.fetch_below(key, hash, fetch)? {
-                Fetched::Below(item) => {
+            let found = match self.fetch_compressed(key, hash, fetch)? {
+                Fetched::Compressed(item) => {
                     let tokens = Tokens { expiry_before: item.expiry(), ..Tokens::default() };
                     return Ok((Some(item), tokens));
                 }
@@ -71,7 +71,12 @@ impl Session<'_> {
     }
 
     /// The key's item, if it is below and nothing else is asked than to read it.
-    fn fetch_below(&self, key: &[u8], hash: Hash, fetch: &Fetch) -> Result<Fetched<'_>, Refusal> {
+    fn fetch_compressed(
+        &self,
+        key: &[u8],
+        hash: Hash,
+        fetch: &Fetch,
+    ) -> Result<Fetched<'_>, Refusal> {
         let reads_only = fetch.touch.is_none()
             && fetch.recache_before.is_none()
             && !fetch.with_history
@@ -84,13 +89,13 @@ impl Session<'_> {
             Err(gone_us) => gone_us,
         };
         // Whoever comes to a stale item may win it: that is decided above, and counted there.
-        let below = match self.get_below(key, hash, TOKENS) {
+        let compressed = match self.get_compressed(key, hash, TOKENS) {
             Some(item) => Lookup::Hit(item),
             None => self.get_on_flash(key, hash, TOKENS),
         };
-        match below {
+        match compressed {
             Lookup::Hit(item) if item.is_in_recache() => Ok(Fetched::Unsaid),
-            Lookup::Hit(item) => Ok(Fetched::Below(item)),
+            Lookup::Hit(item) => Ok(Fetched::Compressed(item)),
             Lookup::Pending => Err(Refusal::Pending),
             // It may have come up since the index was looked at, as in [`Session::look_up`].
             Lookup::Miss
@@ -113,7 +118,7 @@ impl Session<'_> {
         hash: Hash,
         expiry: Expiry,
     ) -> Result<Option<Item<'_>>, Refusal> {
-        if self.find_wanted(key, hash, Unread::Goes)?.is_none() {
+        if self.find_wanted(key, hash, OnReadFailure::Goes)?.is_none() {
             return Ok(None);
         }
         // Gone by now, if somebody was faster.

@@ -23,7 +23,7 @@ const SECONDS_MIN: u32 = 60;
 
 /// What decides it. The background looks at the state of things; whoever moves an item asks.
 #[derive(Debug)]
-pub(crate) struct Entrance {
+pub(crate) struct FlashAdmission {
     /// Only if writes are limited.
     budget: Option<Mutex<WriteBudget>>,
     /// An [`Admission`], as a number.
@@ -48,7 +48,7 @@ impl Words {
     }
 }
 
-impl Entrance {
+impl FlashAdmission {
     /// With a limit in bytes a second, if there is one.
     pub(crate) fn new(limit: Option<f64>, segment_bytes: u64) -> Self {
         let budget = limit.map(|limit| Mutex::new(WriteBudget::new(limit, segment_bytes)));
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_expires_within_a_minute_stays_outside() {
-        let entrance = Entrance::new(None, 1 << 20);
+        let entrance = FlashAdmission::new(None, 1 << 20);
         for (expiry, takes) in [(0, true), (1, false), (999, false), (1059, false), (1060, true)] {
             assert_eq!(entrance.takes(&fields(expiry, 0), false, 1000), takes, "{expiry}");
         }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_was_not_read_stays_outside_first_and_then_everything() {
-        let entrance = Entrance::new(Some(1000.0), 300_000);
+        let entrance = FlashAdmission::new(Some(1000.0), 300_000);
         let mut stats = FlashStats { segments: 100, segments_free: 100, ..FlashStats::default() };
         let mut takes = |bytes_written| {
             stats.bytes_written = bytes_written;
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn past_the_zone_comes_what_is_wanted_and_the_rest_while_there_is_much_room() {
-        let entrance = Entrance::new(None, 1 << 20);
+        let entrance = FlashAdmission::new(None, 1 << 20);
         for (segments_free, takes_all) in [(50, false), (51, true)] {
             let stats = FlashStats { segments: 100, segments_free, ..FlashStats::default() };
             entrance.look(0, &stats, UNUSED);
@@ -176,7 +176,7 @@ mod tests {
     /// Small items run out of words with most segments free, which used to be room for everything.
     #[test]
     fn there_is_as_much_room_as_there_are_words() {
-        let entrance = Entrance::new(None, 1 << 20);
+        let entrance = FlashAdmission::new(None, 1 << 20);
         let stats = FlashStats { segments: 100, segments_free: 95, ..FlashStats::default() };
         // Collection leaves one in 32.
         let cases = [(0, true, true), (499, true, true), (500, true, false), (937, true, false)];

@@ -12,7 +12,7 @@
 //! go of everything that was not read, which is wrong where items are read first long after they
 //! were stored. So how many move down follows from what is missed: a miss of an item that was
 //! passed over says that it should have moved down, and one of an item that the zone evicted, that
-//! something had better not ([`Lottery::learn`]).
+//! something had better not ([`AdmissionSampler::learn`]).
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -87,14 +87,14 @@ impl Cache {
 
 /// Hashes of items that left a moment ago: a byte of each, in the place that the hash says; a later
 /// one takes the place. One look in 51 is wrong, and then an item moves down that need not.
-pub(crate) struct Remembered {
+pub(crate) struct GhostFilter {
     places: Box<[AtomicU8]>,
     /// Items whose places were taken, by why they had left, and of these those that were missed.
     forgotten: [AtomicU64; COUNTED],
     missed: [AtomicU64; COUNTED],
 }
 
-impl Remembered {
+impl GhostFilter {
     /// A table for so much memory.
     pub(crate) fn new(memory_bytes: usize) -> Self {
         Self {
@@ -171,7 +171,7 @@ fn decoded(place: u8) -> Option<(u8, u8)> {
 
 /// Who of those that were not read moves down all the same. For one thread.
 #[derive(Debug)]
-pub(crate) struct Lottery {
+pub(crate) struct AdmissionSampler {
     typical: Typical,
     random: Xorshift,
     /// Of what was not read, so much moves down.
@@ -184,7 +184,7 @@ pub(crate) struct Lottery {
     known: [[f64; COUNTED]; 2],
 }
 
-impl Default for Lottery {
+impl Default for AdmissionSampler {
     fn default() -> Self {
         Self {
             typical: Typical::default(),
@@ -197,7 +197,7 @@ impl Default for Lottery {
     }
 }
 
-impl Lottery {
+impl AdmissionSampler {
     /// Whether an item with this cost wins.
     pub(crate) fn draw(&mut self, cost: Cost) -> bool {
         let chance = self.chance;
@@ -224,7 +224,7 @@ impl Lottery {
     /// those that were passed over as among those that the zone evicted. The table keeps both for
     /// equally long, about as long as the zone keeps what is not read; what came of an item is
     /// counted when it is forgotten.
-    pub(crate) fn learn(&mut self, remembered: &Remembered) {
+    pub(crate) fn learn(&mut self, remembered: &GhostFilter) {
         let counts = remembered.counts();
         let forgotten = |counts: &[[u64; COUNTED]; 2]| counts[0].iter().sum::<u64>();
         if forgotten(&counts) - forgotten(&self.before) < LEARNING_ITEMS {
@@ -253,13 +253,13 @@ impl Lottery {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHANCE_MAX, CHANCE_MIN, Left, Lottery, Remembered};
+    use super::{AdmissionSampler, CHANCE_MAX, CHANCE_MIN, GhostFilter, Left};
     use policy::cost::Cost;
     use stdx::random::Xorshift;
 
     #[test]
     fn what_left_is_remembered_until_others_take_its_place() {
-        let remembered = Remembered::new(256 << 10);
+        let remembered = GhostFilter::new(256 << 10);
         let hash = |number: u64| Xorshift::seeded(number + 1).draw();
         (0..100).for_each(|number| remembered.add(hash(number), Left::Otherwise));
         let known =
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn most_dear_items_win_and_few_others() {
-        let mut lottery = Lottery::default();
+        let mut lottery = AdmissionSampler::default();
         let (usual, dear) = (Cost::from_us(100), Cost::from_us(10_000));
         let mut wins = [0, 0];
         for _ in 0..10_000 {
@@ -286,12 +286,12 @@ mod tests {
 
     #[test]
     fn as_many_move_down_as_are_missed() {
-        let remembered = Remembered::new(256 << 12);
+        let remembered = GhostFilter::new(256 << 12);
         let hash = |number: u64| Xorshift::seeded(number + 1).draw();
-        let mut lottery = Lottery::default();
+        let mut lottery = AdmissionSampler::default();
         let mut next = 0;
         // Of each kind so many leave, and one in so many is missed, each of them twice.
-        let mut round = |lottery: &mut Lottery, kinds: [(Left, u64); 2]| {
+        let mut round = |lottery: &mut AdmissionSampler, kinds: [(Left, u64); 2]| {
             for (left, missed) in kinds {
                 for number in next..next + 4096 {
                     remembered.add(hash(number), left);
