@@ -353,7 +353,7 @@ impl<'c> Session<'c> {
             if !self.is_as_seen(seen) {
                 return (Fate::Keep, Touch::Changed);
             }
-            if self.cache.is_over(expiry) {
+            if self.cache.is_expired(expiry) {
                 return (Fate::Remove, Touch::Done);
             }
             if expiry_of(item) == expiry {
@@ -409,7 +409,7 @@ impl<'c> Session<'c> {
     /// Removes the key's item, or marks it, as `remove` says.
     pub fn remove(&self, key: &[u8], hash: Hash, remove: &Remove) -> Result<Removed, Refusal> {
         if remove.invalidate || remove.drop_value {
-            return self.deface(key, hash, remove);
+            return self.invalidate(key, hash, remove);
         }
         loop {
             // An item below has its unique only when it is asked for.
@@ -453,7 +453,7 @@ impl<'c> Session<'c> {
     }
 
     /// Invalidates an item or drops its value: it stays, under a new number.
-    fn deface(&self, key: &[u8], hash: Hash, remove: &Remove) -> Result<Removed, Refusal> {
+    fn invalidate(&self, key: &[u8], hash: Hash, remove: &Remove) -> Result<Removed, Refusal> {
         loop {
             let Some(seen) = self.see(key, hash)? else {
                 return Ok(Removed::NotFound);

@@ -10,7 +10,7 @@ use flash::{Flash, Reached};
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
 use hot::heat::HEAT_BITS;
-use hot::magazine::PARKED_SHARE;
+use hot::magazine::MAGAZINE_SHARE;
 use hot::quota::LABEL_BITS;
 use hot::{ChunkLayout, Hot};
 use index::{Index, IndexError, Kind as IndexKind, Options};
@@ -94,7 +94,7 @@ pub struct Builder {
     frames: Option<Arc<dyn FrameSource>>,
     quotas: Vec<Quota>,
     threads: usize,
-    parked_share: usize,
+    magazine_share: usize,
 }
 
 /// The flash tier that a cache is to have.
@@ -163,7 +163,7 @@ impl Default for Builder {
             frames: None,
             quotas: Vec::new(),
             threads: THREADS,
-            parked_share: PARKED_SHARE,
+            magazine_share: MAGAZINE_SHARE,
         }
     }
 }
@@ -242,7 +242,7 @@ impl Builder {
 
     /// The unit in which [`Policy::GdWheel`] counts costs, in microseconds: 1 to 65,536, by default
     /// 50. What costs less than half as much counts as one unit, and what costs more than 65,535
-    /// units as that many; so a larger unit tells dear items apart, and a smaller one cheap ones.
+    /// units as that many; so a larger unit tells costly items apart, and a smaller one cheap ones.
     pub fn cost_unit_us(mut self, us: u32) -> Self {
         self.cost_unit_us = us;
         self
@@ -327,10 +327,10 @@ impl Builder {
     }
 
     /// One in so many chunks of a size class may wait for the next store of one of the
-    /// [`Builder::threads`], by default [`PARKED_SHARE`]: a small number is for tests of small
+    /// [`Builder::threads`], by default [`MAGAZINE_SHARE`]: a small number is for tests of small
     /// caches, in which no thread has any otherwise. At least 1.
-    pub fn parked_share(mut self, share: usize) -> Self {
-        self.parked_share = share.max(1);
+    pub fn magazine_share(mut self, share: usize) -> Self {
+        self.magazine_share = share.max(1);
         self
     }
 
@@ -424,7 +424,7 @@ impl Builder {
         let (arena, epochs) = (Arc::clone(arena), Arc::clone(epochs));
         let (layout, unit_us) = (self.layout, self.cost_unit_us);
         let hot = Hot::new(arena, epochs, sizes, layout, policy, unit_us, reserve_slabs)
-            .with_magazines(self.threads, self.parked_share);
+            .with_magazines(self.threads, self.magazine_share);
         match &self.repartition {
             Some(repartition) => {
                 let frames = self.frames.clone().unwrap_or_else(|| Arc::<Pagemap>::default());

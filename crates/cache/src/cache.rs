@@ -141,15 +141,15 @@ impl Cache {
         // Most items have no expiry, which is 0, or more than two seconds left: for those this is
         // all.
         let may_be_over = item.expiry().wrapping_sub(1) <= self.now() + 1;
-        (may_be_over && self.is_over(expiry_of(item))) || self.is_flushed(item)
+        (may_be_over && self.is_expired(expiry_of(item))) || self.is_flushed(item)
     }
 
     /// Whether what expires then is gone. The clock is only read for what is in its last two
     /// seconds: the present second was looked at before, and a new one may have begun since.
-    pub(crate) fn is_over(&self, expiry: Expiry) -> bool {
+    pub(crate) fn is_expired(&self, expiry: Expiry) -> bool {
         let (second, now) = (expiry.second, self.now());
         second != 0
-            && (second <= now || (second <= now + 2 && expiry.is_over(self.clock.unix_ms())))
+            && (second <= now || (second <= now + 2 && expiry.is_expired(self.clock.unix_ms())))
     }
 
     /// Counts an item that a request found gone. That is rare: whoever finds one removes it.

@@ -272,13 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn most_dear_items_win_and_few_others() {
+    fn most_costly_items_win_and_few_others() {
         let mut lottery = AdmissionSampler::default();
-        let (usual, dear) = (Cost::from_us(100), Cost::from_us(10_000));
+        let (usual, costly) = (Cost::from_us(100), Cost::from_us(10_000));
         let mut wins = [0, 0];
         for _ in 0..10_000 {
             (0..9).for_each(|_| wins[0] += usize::from(lottery.draw_seldom(usual)));
-            wins[1] += usize::from(lottery.draw_seldom(dear));
+            wins[1] += usize::from(lottery.draw_seldom(costly));
         }
         assert!((5000..6300).contains(&wins[0]), "{wins:?}");
         assert!(wins[1] > 9500, "{wins:?}");

@@ -547,7 +547,7 @@ impl Session<'_> {
             if cache.is_compressed_flushed(key) {
                 return None;
             }
-            if cache.is_over(row_expiry(&hit.fields)) {
+            if cache.is_expired(row_expiry(&hit.fields)) {
                 return Some(Read::Over(hit));
             }
             let row: &Row<'_> = rows.alloc(Row {
@@ -643,7 +643,7 @@ impl Cache {
 
     /// Whether readers no longer get an item that was found in the compressed zone.
     fn is_compressed_gone(&self, key: &[u8], fields: &compressed::Fields) -> bool {
-        self.is_over(row_expiry(fields)) || self.is_compressed_flushed(key)
+        self.is_expired(row_expiry(fields)) || self.is_compressed_flushed(key)
     }
 
     /// Whether an item below is read again so soon that it would still be in the hot zone if it had

@@ -196,7 +196,7 @@ impl Cache {
     pub fn flush(&self, at: Option<Expiry>) {
         self.tick();
         match at {
-            Some(expiry) if expiry != Expiry::NEVER && !self.is_over(expiry) => {
+            Some(expiry) if expiry != Expiry::NEVER && !self.is_expired(expiry) => {
                 self.moment.flush.plan(expiry.second);
             }
             _ => {

@@ -115,7 +115,7 @@ pub use flash_fit::{FlashFit, FlashMisfit, Shortage, flash_shortage};
 pub use flush_prefix::PrefixRefused;
 pub use flushed_prefixes::{FLUSHED_PREFIXES_MAX, PREFIX_BYTES_MAX};
 pub use hot::ChunkLayout;
-pub use hot::magazine::PARKED_SHARE;
+pub use hot::magazine::MAGAZINE_SHARE;
 pub use image::ImageSaved;
 pub use index::{Hash, Kind as IndexKind};
 pub use item::Item;

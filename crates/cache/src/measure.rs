@@ -412,7 +412,7 @@ impl Cache {
         }
     }
 
-    /// What misses cost, for each prefix of keys that there is room for, the dearest first: see
+    /// What misses cost, for each prefix of keys that there is room for, the costliest first: see
     /// [`CostPrefix`]. Empty if costs are not measured.
     pub fn cost_prefixes(&self) -> Vec<CostPrefix> {
         self.measure.as_deref().map_or_else(Vec::new, |measure| measure.prefixes.list())

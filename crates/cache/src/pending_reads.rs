@@ -302,7 +302,7 @@ impl Session<'_> {
         }
         let pages = arrived.as_ref().and_then(|arrived| arrived.pages.as_ref());
         let walked = tier.flash.walk(walk, pages, &FlashIndexAccess::new(self.cache), |record| {
-            if !self.cache.is_over(row_expiry(&record.fields)) {
+            if !self.cache.is_expired(row_expiry(&record.fields)) {
                 let (fields, mark) = (hot_fields(&record.fields), record.fields.mark);
                 let row = Row { key: record.key, value: record.value, fields, mark };
                 visit(&Item::compressed(self.cache, &row));
@@ -404,7 +404,7 @@ impl Session<'_> {
         }
         let source = Source { place, life: reader.life() };
         match look {
-            Look::Found(fields) if self.cache.is_over(row_expiry(&fields)) => Seen::Over(source),
+            Look::Found(fields) if self.cache.is_expired(row_expiry(&fields)) => Seen::Over(source),
             Look::Found(fields) => {
                 let rows = self.lower.rows();
                 let row = rows.alloc(Row {

@@ -1,10 +1,7 @@
 //! What an item of the hot zone was when it was copied, so that it moves down only if it is still
 //! that.
 
-use std::sync::atomic::Ordering;
-
-use hot::mark::KEPT;
-use hot::{Fields, ItemRef};
+use hot::{Fields, ItemRef, ItemVersion};
 
 use crate::cache::Cache;
 
@@ -12,29 +9,24 @@ use crate::cache::Cache;
 /// as new.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Snapshot {
-    sequence: u32,
-    mutable: (u32, u8),
+    version: ItemVersion,
     fields: Fields,
 }
 
 impl Snapshot {
     /// What the item is now.
     pub(crate) fn of(item: ItemRef<'_>) -> Self {
-        Self { sequence: item.sequence(), mutable: mutable(item), fields: item.fields() }
+        Self { version: ItemVersion::of(item), fields: item.fields() }
     }
 
-    /// Whether the item is still that, and there. Its milliseconds never change where it is, but a
-    /// touch to others moves it under the same number, and the next one may bring it back.
+    /// Whether the item is still that, and there.
     pub(crate) fn is_same(&self, cache: &Cache, item: ItemRef<'_>) -> bool {
-        item.sequence() == self.sequence
-            && mutable(item) == self.mutable
-            && item.early_ms() == self.fields.early_ms
-            && !cache.is_gone(item)
+        ItemVersion::of(item) == self.version && !cache.is_gone(item)
     }
 
     /// What goes down beside key and value.
     pub(crate) fn fields(&self) -> compressed::Fields {
-        let (expiry, mark) = self.mutable;
+        let ItemVersion { expiry, mark, .. } = self.version;
         row_fields(&Fields { expiry, ..self.fields }, mark)
     }
 }
@@ -79,11 +71,6 @@ impl Cache {
     }
 }
 
-/// What may change of a published item and goes down with it: its expiry, and bits of its mark.
-fn mutable(item: ItemRef<'_>) -> (u32, u8) {
-    (item.expiry(), item.mark().load(Ordering::Relaxed) & KEPT)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,7 +100,8 @@ mod tests {
             look().0 == place
         });
         let (_, now) = look();
-        assert!(is_back && (now.sequence, now.mutable) == (copied.sequence, copied.mutable));
+        let differing = ItemVersion { early_ms: copied.version.early_ms, ..now.version };
+        assert!(is_back && differing == copied.version && now.version != copied.version);
         let guard = cache.epochs.pin();
         let found = cache.find(&guard, key, hash).expect("it is there");
         assert!(now.is_same(&cache, found.item) && !copied.is_same(&cache, found.item));

@@ -58,7 +58,7 @@ impl Expiry {
     }
 
     /// Whether an item with this expiry is gone at `unix_ms`.
-    pub fn is_over(self, unix_ms: u64) -> bool {
+    pub fn is_expired(self, unix_ms: u64) -> bool {
         self.unix_ms().is_some_and(|over_ms| over_ms <= unix_ms)
     }
 }

@@ -349,7 +349,7 @@ fn what_comes_back_is_what_was_there(shape: Shape, seed: u64) {
     let now = NOW + 5;
     let (after, restored) = shape.restore(&image, now);
     assert!(restored.is_whole && restored.lost == 0, "{restored:?}");
-    let is_over = |wanted: &Wanted| wanted.attributes.expiry.is_over(u64::from(now) * 1000);
+    let is_over = |wanted: &Wanted| wanted.attributes.expiry.is_expired(u64::from(now) * 1000);
     let over = model.values().filter(|wanted| is_over(wanted)).count();
     assert!(over > 1000);
     assert_eq!(restored.expired, over as u64);

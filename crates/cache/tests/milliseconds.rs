@@ -48,12 +48,12 @@ fn a_millisecond_is_kept_as_it_was_given() {
     for ms in [1, 999, 1000, 1001, NOW_MS, NOW_MS + 1, NOW_MS + 999, u64::from(u32::MAX) * 1000] {
         let expiry = Expiry::at_ms(ms);
         assert_eq!(expiry.unix_ms(), Some(ms));
-        assert!(expiry.is_over(ms) && !expiry.is_over(ms - 1), "{ms}");
+        assert!(expiry.is_expired(ms) && !expiry.is_expired(ms - 1), "{ms}");
         assert_eq!(u64::from(expiry.second()), ms.div_ceil(1000));
     }
     assert_eq!(Expiry::at_ms(u64::MAX), Expiry::at(u32::MAX));
-    assert!(Expiry::at_ms(0).is_over(NOW_MS));
-    assert!(Expiry::NEVER.unix_ms().is_none() && !Expiry::NEVER.is_over(u64::MAX));
+    assert!(Expiry::at_ms(0).is_expired(NOW_MS));
+    assert!(Expiry::NEVER.unix_ms().is_none() && !Expiry::NEVER.is_expired(u64::MAX));
 }
 
 /// A clock whose seconds are behind its milliseconds, as the kernel's coarse clock is.

@@ -380,8 +380,8 @@ fn a_cost_stays_with_its_item_through_every_change_that_keeps_the_value() {
         let session = fixture.cache.session();
         session.get(key, fixture.cache.hash(key)).map(|item| item.cost_us())
     };
-    let dear = Attributes { cost_us: 1234, ..Attributes::default() };
-    fixture.cache.put(b"k", b"17", dear, Condition::Always).unwrap();
+    let costly = Attributes { cost_us: 1234, ..Attributes::default() };
+    fixture.cache.put(b"k", b"17", costly, Condition::Always).unwrap();
     assert_eq!(cost_of(&fixture, b"k"), Some(1234));
     fixture.count(b"k", 5, true);
     assert_eq!(cost_of(&fixture, b"k"), Some(1234));
@@ -395,12 +395,12 @@ fn a_cost_stays_with_its_item_through_every_change_that_keeps_the_value() {
     assert_eq!(cost_of(&fixture, b"k"), Some(0));
 }
 
-/// A stream of items of which one in ten is dear, twice through a cache that holds half of them:
-/// under CLOCK as many of the dear as of the others are left, and so under LRU; under the policies
+/// A stream of items of which one in ten is costly, twice through a cache that holds half of them:
+/// under CLOCK as many of the costly as of the others are left, and so under LRU; under the policies
 /// that know costs nearly all.
 #[test]
-fn what_is_dear_outlives_what_is_cheap() {
-    let dear_left = |policy| {
+fn what_is_costly_outlives_what_is_cheap() {
+    let costly_left = |policy| {
         let cache = Cache::builder().memory_bytes(16 << 20).policy(policy).build().unwrap();
         let items = 60_000_u32;
         for number in (0..items).chain(0..items) {
@@ -412,25 +412,25 @@ fn what_is_dear_outlives_what_is_cheap() {
             }
         }
         let is_left = |number: &u32| cache.get(format!("key-{number:08}").as_bytes()).is_some();
-        let dear = (0..items).step_by(10).filter(is_left).count();
+        let costly = (0..items).step_by(10).filter(is_left).count();
         let all = (0..items).filter(is_left).count();
         assert!(all < 42_000, "{all}");
-        dear as f64 / f64::from(items / 10)
+        costly as f64 / f64::from(items / 10)
     };
     for policy in [Policy::Clock, Policy::Lru] {
-        let left = dear_left(policy);
+        let left = costly_left(policy);
         assert!(left < 0.7, "{policy:?}: {left}");
     }
     for policy in [Policy::CostClock, Policy::GdWheel] {
-        let left = dear_left(policy);
+        let left = costly_left(policy);
         assert!(left > 0.95, "{policy:?}: {left}");
     }
 }
 
-/// A class of few chunks, all of them dear beside what its hand has learnt: two rounds of the hand
+/// A class of few chunks, all of them costly beside what its hand has learnt: two rounds of the hand
 /// found nothing that had no credit left, and the store was refused.
 #[test]
-fn a_store_finds_room_among_dear_items_alone() {
+fn a_store_finds_room_among_costly_items_alone() {
     for policy in [Policy::CostClock, Policy::GdWheel] {
         let cache = Cache::builder().memory_bytes(4 << 20).policy(policy).build().unwrap();
         for number in 0..2_000_u32 {

@@ -206,10 +206,10 @@ fn what_is_stored_anew_all_the_time_stays_beside_a_churn_of_others() {
 }
 
 /// Reads, of low numbers mostly, of items of any size and a cost that has nothing to do with it, 1
-/// ms to 0.6 s. Classes that keep an order by costs have dear items in every slab; each slab that
+/// ms to 0.6 s. Classes that keep an order by costs have costly items in every slab; each slab that
 /// moved took them along, thousands did, and the misses cost as much as without knowing costs.
 #[test]
-fn what_is_dear_stays_when_sizes_mix() {
+fn what_is_costly_stays_when_sizes_mix() {
     let keys = 100_000_f64;
     let share = |number: u64| f64::from(mixed_bytes(number) as u32).log(MIB as f64);
     let lost_us = |policy| {

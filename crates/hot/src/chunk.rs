@@ -36,6 +36,7 @@
 use std::ptr::NonNull;
 
 use memory::arena::{PLACE_UNIT_BYTES, SLAB_BYTES_MAX};
+use stdx::prefetch;
 use stdx::units::CACHE_LINE;
 
 use crate::layout::{Layout, PIECE_HEADER_BYTES};
@@ -63,13 +64,13 @@ pub enum ChunkLayout {
 
 /// What all chunks of a class have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct ChunkFormat {
     /// Bytes of a chunk.
     pub(crate) bytes: usize,
     pub(crate) is_split: bool,
 }
 
-impl Cut {
+impl ChunkFormat {
     /// Chunks of so many bytes under this layout.
     pub(crate) fn new(bytes: usize, layout: ChunkLayout) -> Self {
         Self { bytes, is_split: layout == ChunkLayout::Split && bytes > WHOLE_BYTES_MAX }
@@ -81,12 +82,12 @@ impl Cut {
     }
 
     /// How large a chunk that is cut like this one has to be.
-    pub(crate) fn bytes_of(self, need: Need) -> usize {
+    pub(crate) fn bytes_of(self, need: ChunkNeed) -> usize {
         if self.is_split { need.split as usize } else { need.whole as usize }
     }
 
     /// Whether what needs so much fits.
-    pub(crate) fn holds(self, need: Need) -> bool {
+    pub(crate) fn holds(self, need: ChunkNeed) -> bool {
         self.bytes_of(need) <= self.bytes
     }
 
@@ -98,7 +99,7 @@ impl Cut {
 
 /// How large a chunk has to be, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Need {
+pub(crate) struct ChunkNeed {
     pub(crate) whole: u32,
     /// Never less: what does not fit a whole chunk does not fit a split one of the same size.
     pub(crate) split: u32,
@@ -188,20 +189,20 @@ impl Chunk {
     #[inline]
     pub(crate) fn prefetch(self) {
         let bytes = if self.is_split() { HEAD_BYTES } else { FIRST_BYTES };
-        lines(self.head, bytes).for_each(prefetch_line);
+        lines(self.head, bytes).for_each(prefetch::read);
     }
 
     /// Asks for the cache lines of a chunk of so many bytes, to read them.
     #[inline]
     pub(crate) fn prefetch_whole(self, bytes: usize) {
-        self.for_each_line(bytes, prefetch_line);
+        self.for_each_line(bytes, prefetch::read);
     }
 
     /// The same for who is about to write an item. Otherwise the writes of its value wait for each
     /// line, and whatever is read next of what was written before them waits as well.
     #[inline]
     pub(crate) fn prefetch_for_writing(self, bytes: usize) {
-        self.for_each_line(bytes, prefetch_line_for_writing);
+        self.for_each_line(bytes, prefetch::write);
     }
 
     #[inline(always)]
@@ -239,35 +240,4 @@ fn all_lines(start: NonNull<u8>, bytes: usize) -> impl Iterator<Item = *const u8
     let in_line = start.as_ptr().addr() % CACHE_LINE;
     let first = start.as_ptr().wrapping_sub(in_line).cast_const();
     (0..in_line + bytes).step_by(CACHE_LINE).map(move |at| first.wrapping_add(at))
-}
-
-/// Asks for one cache line, to write it: takes it away from other cores.
-#[inline]
-fn prefetch_line_for_writing(start: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch is a hint; it neither reads nor writes, and never faults. Processors of 64
-    // bits that do not know this one take it for a `nop`. The compiler has a name for it only where
-    // it may take the processor to know it.
-    unsafe {
-        std::arch::asm!(
-            "prefetchw [{}]",
-            in(reg) start,
-            options(nostack, preserves_flags, readonly),
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    prefetch_line(start);
-}
-
-/// Asks for one cache line.
-#[inline]
-pub fn prefetch_line(start: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint; it reads nothing and never faults.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(start.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = start;
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
 use policy::cost::Cost;
 
-use crate::chunk::Cut;
+use crate::chunk::ChunkFormat;
 use crate::class_policy::ClassPolicy;
 use crate::evict::{GROUP, VICTIM_LOOKS};
 use crate::heat::Heat;
@@ -85,7 +85,7 @@ pub(crate) struct Hand {
 #[derive(Debug)]
 pub(crate) struct Class {
     pub(crate) id: ClassId,
-    pub(crate) cut: Cut,
+    pub(crate) format: ChunkFormat,
     pub(crate) chunks_per_slab: usize,
     /// In the order in which the hand goes round them.
     pub(crate) slabs: Vec<SlabId>,
@@ -149,7 +149,7 @@ pub(crate) struct Class {
 
 /// A chunk for an item, and the credit that the policy of its class gives the item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct AllocatedChunk {
     pub(crate) place: Place,
     pub(crate) credit: u8,
     /// Whether the order of its class, if that has one, has yet to be told of it.
@@ -159,7 +159,7 @@ pub(crate) struct Room {
 /// A chunk that was taken: its mark is 0, and nobody else reads more of it, or writes it.
 #[derive(Debug)]
 #[must_use = "a chunk that was taken is drafted in or released"]
-pub(crate) struct Taken(pub(crate) Place);
+pub(crate) struct ClaimedChunk(pub(crate) Place);
 
 /// What a class needs to see of the zone it belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -176,6 +176,11 @@ impl<'h> Zone<'h> {
         &self.slabs[id.0 as usize]
     }
 
+    /// The slab that a place is in.
+    pub(crate) fn slab_at(&self, place: Place) -> &'h Slab {
+        self.slab(self.arena.locate(place).0)
+    }
+
     /// A chunk is retired or released: it counts for no quota any more.
     #[inline(always)]
     pub(crate) fn leave_quota(self, place: Place) {
@@ -186,10 +191,15 @@ impl<'h> Zone<'h> {
 }
 
 impl Class {
-    pub(crate) fn new(id: ClassId, cut: Cut, chunks_per_slab: usize, policy: ClassPolicy) -> Self {
+    pub(crate) fn new(
+        id: ClassId,
+        format: ChunkFormat,
+        chunks_per_slab: usize,
+        policy: ClassPolicy,
+    ) -> Self {
         Self {
             id,
-            cut,
+            format,
             chunks_per_slab,
             slabs: Vec::new(),
             draining: 0,
@@ -250,7 +260,7 @@ impl Class {
         if self.draining == 0 {
             return self.limbo.len().min(most);
         }
-        let slab = |place| zone.slab(zone.arena.locate(place).0);
+        let slab = |place| zone.slab_at(place);
         self.limbo.iter().filter(|&&(_, place)| !slab(place).is_draining()).take(most).count()
     }
 
@@ -315,7 +325,7 @@ impl Class {
     /// How many chunks a store hands down at once, if it does: one at least. Where that alone has
     /// more bytes, the store has as many to bring.
     pub(crate) fn handful(&self) -> usize {
-        (HANDFUL_BYTES_MAX / self.cut.bytes).clamp(1, GROUP)
+        (HANDFUL_BYTES_MAX / self.format.bytes).clamp(1, GROUP)
     }
 
     /// How many chunks the background has to make free, once there are so few that it does so.
@@ -364,7 +374,7 @@ impl Class {
 
     /// The cost for each byte that is given up while victims grow old, if costs are known.
     pub(crate) fn density(&self) -> Option<f64> {
-        Some(self.policy.unit_us()? / self.cut.bytes as f64)
+        Some(self.policy.unit_us()? / self.format.bytes as f64)
     }
 
     /// Whether it has evicted enough since it last asked for a slab in vain to ask again.
@@ -379,7 +389,7 @@ impl Class {
 
     /// Takes over a slab from the arena, after so many mutations.
     pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId, mutations: u64) {
-        zone.slab(slab).adopt(self.id, self.cut, self.chunks_per_slab, mutations);
+        zone.slab(slab).adopt(self.id, self.format, self.chunks_per_slab, mutations);
         self.policy.adopt(zone, slab);
         if let Some(heat) = zone.heat {
             heat.adopt(zone.arena, slab, self.chunks_per_slab as u32);
@@ -481,8 +491,8 @@ impl Class {
         let place = self.pop(zone);
         if let Some(&next) = self.at_hand.front() {
             // Where there is no magazine it is written next.
-            let chunk = zone.slab(zone.arena.locate(next).0).chunk(zone.arena, next);
-            chunk.prefetch_for_writing(self.cut.bytes);
+            let chunk = zone.slab_at(next).chunk(zone.arena, next);
+            chunk.prefetch_for_writing(self.format.bytes);
         }
         place
     }
@@ -511,40 +521,49 @@ impl Class {
 
     /// A free chunk for an item with this cost, and the credit that the item begins with.
     #[inline(always)]
-    pub(crate) fn allocate_for(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Room> {
+    pub(crate) fn allocate_for(&mut self, zone: Zone<'_>, cost: Cost) -> Option<AllocatedChunk> {
         let place = self.allocate(zone)?;
         let credit = self.policy.enter(zone, place, cost);
-        Some(Room { place, credit, is_unentered: false })
+        Some(AllocatedChunk { place, credit, is_unentered: false })
     }
 
     /// A free chunk for an item that moves, with this cost.
-    pub(crate) fn take(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Taken> {
+    pub(crate) fn take(&mut self, zone: Zone<'_>, cost: Cost) -> Option<ClaimedChunk> {
         let stores = self.stores;
         let room = self.allocate_for(zone, cost);
         // Nothing was stored.
         self.stores = stores;
-        Some(Taken(room?.place))
+        Some(ClaimedChunk(room?.place))
     }
 
     /// The same if the class has more of them than it may need at once.
-    pub(crate) fn take_beyond_reserve(&mut self, zone: Zone<'_>, cost: Cost) -> Option<Taken> {
+    pub(crate) fn take_beyond_reserve(
+        &mut self,
+        zone: Zone<'_>,
+        cost: Cost,
+    ) -> Option<ClaimedChunk> {
         let is_spare = self.free > self.reserve_target() / SPARE_SHARE;
         is_spare.then(|| self.take(zone, cost)).flatten()
     }
 
     /// A chunk that was unlinked with this tag and kept aside; or nothing, and it is in limbo or
     /// free, as if it had been retired.
-    pub(crate) fn take_back(&mut self, zone: Zone<'_>, tag: Tag, place: Place) -> Option<Taken> {
+    pub(crate) fn take_back(
+        &mut self,
+        zone: Zone<'_>,
+        tag: Tag,
+        place: Place,
+    ) -> Option<ClaimedChunk> {
         if !zone.epochs.is_safe(tag) {
             self.limbo.push_back((tag, place));
             return None;
         }
-        if zone.slab(zone.arena.locate(place).0).is_draining() {
+        if zone.slab_at(place).is_draining() {
             self.release(zone, place);
             return None;
         }
         slab::mark(zone.arena, place).store(0, Ordering::Relaxed);
-        Some(Taken(place))
+        Some(ClaimedChunk(place))
     }
 
     /// The oldest chunk in limbo, if it is safe and stays in the class.
@@ -554,7 +573,7 @@ impl Class {
             return None;
         }
         self.limbo.pop_front();
-        if zone.slab(zone.arena.locate(place).0).is_draining() {
+        if zone.slab_at(place).is_draining() {
             self.release(zone, place);
             return None;
         }
@@ -603,7 +622,7 @@ impl Class {
     pub(crate) fn release(&mut self, zone: Zone<'_>, place: Place) {
         self.policy.leave(zone, place);
         zone.leave_quota(place);
-        let slab = zone.slab(zone.arena.locate(place).0);
+        let slab = zone.slab_at(place);
         if self.at_hand.len() < self.reserve_target() && !slab.is_draining() {
             slab::mark(zone.arena, place).store(0, Ordering::Relaxed);
             self.at_hand.push_back(place);

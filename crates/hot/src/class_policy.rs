@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use memory::arena::{ARENA_BYTES_MAX, SLAB_BYTES_MAX};
 use memory::class::{CHUNK_ALIGN_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 use memory::{Place, SlabId};
+use policy::Verdict;
 use policy::clock::{self, RECENT};
 use policy::cost::Cost;
 use policy::cost_clock::{CREDIT_MAX, CostClock};
 use policy::gd_wheel::CHUNKS_MAX;
-use policy::{CostPolicy, Verdict};
 
 use crate::ItemRef;
 use crate::class::Zone;
@@ -162,9 +162,9 @@ impl ClassPolicy {
 
     /// A chunk came up in a slab that leaves, and is out of the order: it makes no room before all
     /// of the slab has gone, and is first once more if that stays.
-    pub(crate) fn let_out(&mut self, place: Place) {
+    pub(crate) fn set_aside(&mut self, place: Place) {
         if let Self::Order(order) = self {
-            order.let_out(place);
+            order.set_aside(place);
         }
     }
 

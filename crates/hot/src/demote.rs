@@ -19,9 +19,8 @@ use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
 
 use crate::class::Class;
-use crate::evict::{GROUP, Victim, Wish};
-use crate::mark::KEPT;
-use crate::{CacheHooks, Hot, ItemRef, PRESSED_BEHIND, PRESSED_CLASS};
+use crate::evict::{GROUP, RoomRequest, Victim};
+use crate::{CacheHooks, Hot, ItemRef, ItemVersion, PRESSED_BEHIND, PRESSED_CLASS};
 
 /// Chunks that a store hands down of a slab.
 const HANDED_MAX: usize = 2048;
@@ -30,35 +29,15 @@ const HANDED_MAX: usize = 2048;
 /// nothing of the slab can stay.
 const OFFERS_MAX: usize = 2;
 
-/// What an item was when it was looked at, in all that may change of it in its place, or while it
-/// moves away and comes back under the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct State {
-    /// Its number in the sequence of mutations.
-    sequence: u32,
-    expiry: u32,
-    early_ms: u16,
-    /// Without what changes with each hit, which the hand has judged by then.
-    mark: u8,
-}
-
-impl State {
-    fn of(item: ItemRef<'_>) -> Self {
-        let mark = item.mark().load(Ordering::Relaxed) & KEPT;
-        let (sequence, expiry, early_ms) = (item.sequence(), item.expiry(), item.early_ms());
-        Self { sequence, expiry, early_ms, mark }
-    }
-
-    /// Whether an item is that still, and may go; so may what nobody finds any more.
-    fn lets_go(self, item: ItemRef<'_>, hooks: &dyn CacheHooks) -> bool {
-        let now = Self::of(item);
-        now == self || (now.sequence == self.sequence && hooks.is_gone(item))
-    }
+/// Whether an item is still this version of it, and so may go, or is found by nobody any more.
+fn lets_go(version: ItemVersion, item: ItemRef<'_>, hooks: &dyn CacheHooks) -> bool {
+    let now = ItemVersion::of(item);
+    now == version || (now.sequence == version.sequence && hooks.is_gone(item))
 }
 
 /// An item that was looked at, to be moved or evicted.
 struct Copied {
-    state: State,
+    version: ItemVersion,
     chunks: usize,
     /// It was copied, to be moved.
     shall_move: bool,
@@ -67,17 +46,22 @@ struct Copied {
 impl Hot {
     /// Moves or evicts items of a class until about so many chunks as are wanted are on their way
     /// to being free: they are once no reader can see them. Returns how many chunks that is.
-    pub(crate) fn demote(&self, id: ClassId, mut wish: Wish, hooks: &dyn CacheHooks) -> usize {
+    pub(crate) fn demote(
+        &self,
+        id: ClassId,
+        mut request: RoomRequest,
+        hooks: &dyn CacheHooks,
+    ) -> usize {
         let mut left = 0;
-        while wish.wanted > 0 {
+        while request.wanted > 0 {
             let mut victims = [Victim::NONE; GROUP];
             let found = {
                 let guard = self.epochs.pin();
                 let mut class = lock(self.class(id));
-                if wish.steps >= wish.steps_max(&class, hooks) {
+                if request.steps >= request.steps_max(&class, hooks) {
                     break;
                 }
-                self.gather(&guard, &mut class, hooks, &mut victims, &mut wish)
+                self.gather(&guard, &mut class, hooks, &mut victims, &mut request)
             };
             if found == 0 {
                 break;
@@ -88,7 +72,7 @@ impl Hot {
                     self.put_back_remembered(came_up);
                 }
                 left += chunks;
-                wish.wanted = wish.wanted.saturating_sub(chunks);
+                request.wanted = request.wanted.saturating_sub(chunks);
             }
         }
         lock(self.class(id)).evicted_since += left;
@@ -145,7 +129,7 @@ impl Hot {
             lock(self.class(id)).counters.demoted += 1;
             return copied.chunks;
         }
-        if evict { self.evict_one(&self.epochs.pin(), place, copied.state, hooks) } else { 0 }
+        if evict { self.evict_one(&self.epochs.pin(), place, copied.version, hooks) } else { 0 }
     }
 
     /// Moves the item at a place of a slab that leaves, if the tier below takes it; once more if it
@@ -161,7 +145,7 @@ impl Hot {
             }
             let guard = self.epochs.pin();
             let item = self.linked(&guard, place, hooks);
-            if item.is_none_or(|item| copied.state.lets_go(item, hooks)) {
+            if item.is_none_or(|item| lets_go(copied.version, item, hooks)) {
                 return;
             }
         }
@@ -173,7 +157,7 @@ impl Hot {
     pub(crate) fn demote_for_store(
         &self,
         id: ClassId,
-        wish: &mut Wish,
+        request: &mut RoomRequest,
         hooks: &dyn CacheHooks,
     ) -> usize {
         self.press(PRESSED_CLASS | PRESSED_BEHIND);
@@ -181,9 +165,9 @@ impl Hot {
         let mut victims = [Victim::NONE; GROUP];
         let found = {
             let mut class = lock(self.class(id));
-            let mut handful = Wish { wanted: class.handful(), ..*wish };
+            let mut handful = RoomRequest { wanted: class.handful(), ..*request };
             let found = self.gather(&guard, &mut class, hooks, &mut victims, &mut handful);
-            wish.steps = handful.steps;
+            request.steps = handful.steps;
             found
         };
         let mut left = 0;
@@ -195,7 +179,7 @@ impl Hot {
             left += chunks;
         }
         lock(self.class(id)).evicted_since += left;
-        wish.wanted = wish.wanted.saturating_sub(left);
+        request.wanted = request.wanted.saturating_sub(left);
         left
     }
 
@@ -220,12 +204,12 @@ impl Hot {
         let Some(item) = self.linked(guard, place, hooks) else {
             return 0;
         };
-        let (state, chunks) = (State::of(item), item.layout().pieces().max(1));
+        let (version, chunks) = (ItemVersion::of(item), item.chunks());
         if !hooks.is_gone(item) && hooks.demote_for_store(guard, item, place) {
             lock(self.class(id)).counters.demoted += 1;
             return chunks;
         }
-        if evict { self.evict_one(guard, place, state, hooks) } else { 0 }
+        if evict { self.evict_one(guard, place, version, hooks) } else { 0 }
     }
 
     /// The class of a chunk whose place was remembered without a guard, locked: not the one that a
@@ -241,10 +225,10 @@ impl Hot {
         let guard = self.epochs.pin();
         let item = self.linked(&guard, place, hooks)?;
         // Before it is copied: whatever changes from here on is seen.
-        let state = State::of(item);
+        let version = ItemVersion::of(item);
         let shall_move = !hooks.is_gone(item) && hooks.copy(item, place);
-        let chunks = item.layout().pieces().max(1);
-        Some(Copied { state, chunks, shall_move })
+        let chunks = item.chunks();
+        Some(Copied { version, chunks, shall_move })
     }
 
     /// The item at a place where one was published a moment ago, if it is there.
@@ -266,7 +250,7 @@ impl Hot {
         &self,
         guard: &Guard<'_>,
         place: Place,
-        state: State,
+        version: ItemVersion,
         hooks: &dyn CacheHooks,
     ) -> usize {
         let mut chained = Vec::new();
@@ -277,7 +261,7 @@ impl Hot {
             let Some((item, owner)) = self.published(guard, place) else {
                 return 0;
             };
-            if owner != place || !state.lets_go(item, hooks) {
+            if owner != place || !lets_go(version, item, hooks) {
                 return 0;
             }
             self.unlink(guard, &mut class, hooks, place, &mut chained)

@@ -8,7 +8,7 @@ use policy::cost::Cost;
 use stdx::sync::lock;
 
 use crate::chunk::Chunk;
-use crate::class::{Class, Room, Taken, Zone};
+use crate::class::{AllocatedChunk, ClaimedChunk, Class, Zone};
 use crate::class_policy::UNCHARGED;
 use crate::item::{self, ItemRef};
 use crate::layout::{Fields, Layout};
@@ -66,8 +66,8 @@ impl Hot {
         let need = layout.need(self.largest.is_split);
         let quota = self.quota_for(key, &layout)?;
         let room = self.allocate_under(quota, false, need, fields.cost, hooks)?;
-        let Room { place, credit, is_unentered } = room;
-        debug_assert!(self.slab_at(place).cut().holds(need));
+        let AllocatedChunk { place, credit, is_unentered } = room;
+        debug_assert!(self.slab_at(place).format().holds(need));
         let tail_bytes_away = if self.largest.is_split {
             // SAFETY: the chunk was allocated just now, for what this layout needs.
             unsafe { self.write_header(place, layout, fields, credit, key) }
@@ -102,7 +102,7 @@ impl Hot {
     }
 
     /// A draft of the same item in a chunk of its class that was taken. Not for an item in pieces.
-    pub(crate) fn copy_to(&self, chunk: Taken, item: ItemRef<'_>) -> Draft<'_> {
+    pub(crate) fn copy_to(&self, chunk: ClaimedChunk, item: ItemRef<'_>) -> Draft<'_> {
         assert!(!item.layout().is_chained());
         let mut draft = self.begin_copy(chunk, item);
         draft.copy_value(item);
@@ -124,7 +124,7 @@ impl Hot {
         &self,
         item: ItemRef<'_>,
         place: Place,
-        take: impl Fn(&mut Class, Zone<'_>, Cost) -> Option<Taken>,
+        take: impl Fn(&mut Class, Zone<'_>, Cost) -> Option<ClaimedChunk>,
     ) -> Result<Draft<'_>, ClassId> {
         let take = |id, cost| take(&mut lock(self.class(id)), self.zone(), cost).ok_or(id);
         let mut draft = self.begin_copy(take(self.class_at(place), item.cost())?, item);
@@ -137,9 +137,9 @@ impl Hot {
     }
 
     /// The same without its value, and without its pieces.
-    fn begin_copy(&self, chunk: Taken, item: ItemRef<'_>) -> Draft<'_> {
+    fn begin_copy(&self, chunk: ClaimedChunk, item: ItemRef<'_>) -> Draft<'_> {
         let (layout, place) = (item.layout(), chunk.0);
-        assert!(self.slab_at(place).cut().holds(layout.need(self.largest.is_split)));
+        assert!(self.slab_at(place).format().holds(layout.need(self.largest.is_split)));
         let credit = item.credit().map_or(0, |credit| credit.load(Ordering::Relaxed));
         // SAFETY: the chunk was taken, and holds what this layout needs.
         let tail_bytes_away =
@@ -216,7 +216,7 @@ impl<'h> Draft<'h> {
     /// Has a chunk that was allocated for its next piece.
     fn add_piece(&mut self, piece: Place) {
         let (hot, layout, number) = (self.hot, self.layout, self.pieces as usize);
-        assert!(hot.slab_at(piece).cut().holds(layout.piece_need(number)));
+        assert!(hot.slab_at(piece).format().holds(layout.piece_need(number)));
         // SAFETY: both chunks were allocated by this draft, the header of the first was written
         // with this layout, and the second holds what the piece needs.
         unsafe {

@@ -21,8 +21,8 @@ use policy::cost::Cost;
 use policy::rebalance::is_young;
 use stdx::sync::lock;
 
-use crate::chunk::Need;
-use crate::class::{Class, Room};
+use crate::chunk::ChunkNeed;
+use crate::class::{AllocatedChunk, Class};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
 use crate::{CacheHooks, Hot, PRESSED_CLASS, Shortage, Unlinked, slab};
@@ -69,7 +69,7 @@ impl Victim {
 
 /// The wish for room in a class, and what has been done for it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
+pub(crate) struct RoomRequest {
     /// Chunks that are wanted still.
     pub(crate) wanted: usize,
     /// Chunks that were looked at.
@@ -79,7 +79,7 @@ pub(crate) struct Wish {
     pub(crate) only_unread: bool,
 }
 
-impl Wish {
+impl RoomRequest {
     pub(crate) fn new(wanted: usize) -> Self {
         Self { wanted, steps: 0, only_unread: false }
     }
@@ -108,7 +108,7 @@ impl Wish {
 
 /// What has been made of the wish for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum RoomMade {
     /// There is a free slab, or one is on its way.
     Slab,
     /// So many chunks are on their way to being free, one at least.
@@ -128,10 +128,10 @@ impl Hot {
     /// A chunk for an item, or part of one, that needs so much and has this cost.
     pub(crate) fn allocate(
         &self,
-        need: Need,
+        need: ChunkNeed,
         cost: Cost,
         hooks: &dyn CacheHooks,
-    ) -> Result<Room, Shortage> {
+    ) -> Result<AllocatedChunk, Shortage> {
         let own = self.class_for(need);
         match self.allocate_in(own, need, cost, hooks) {
             Err(Shortage::Nothing) => {}
@@ -155,16 +155,16 @@ impl Hot {
     fn borrow(
         &self,
         own: ClassId,
-        need: Need,
+        need: ChunkNeed,
         cost: Cost,
         hooks: &dyn CacheHooks,
-    ) -> Result<Room, Shortage> {
-        let bytes_max = BORROW_RATIO * self.cut(own).bytes_of(need);
+    ) -> Result<AllocatedChunk, Shortage> {
+        let bytes_max = BORROW_RATIO * self.format(own).bytes_of(need);
         for larger in self.sizes.iter().skip(usize::from(own.0) + 1) {
             if self.sizes.chunk_bytes(larger) > bytes_max {
                 break;
             }
-            if !self.cut(larger).holds(need) || lock(self.class(larger)).slabs.is_empty() {
+            if !self.format(larger).holds(need) || lock(self.class(larger)).slabs.is_empty() {
                 continue;
             }
             match self.allocate_in(larger, need, cost, hooks) {
@@ -179,11 +179,11 @@ impl Hot {
     }
 
     /// A free chunk of a larger class, so that nothing is evicted before the background comes.
-    fn take_free_above(&self, own: ClassId, need: Need, cost: Cost) -> Option<Room> {
+    fn take_free_above(&self, own: ClassId, need: ChunkNeed, cost: Cost) -> Option<AllocatedChunk> {
         let bytes_max = BORROW_RATIO * self.sizes.chunk_bytes(own);
         let larger = self.sizes.iter().skip(usize::from(own.0) + 1);
         let near = larger.take_while(|&id| self.sizes.chunk_bytes(id) <= bytes_max);
-        let mut roomy = near.filter(|&id| self.cut(id).holds(need));
+        let mut roomy = near.filter(|&id| self.format(id).holds(need));
         roomy.find_map(|id| lock(self.class(id)).allocate_for(self.zone(), cost))
     }
 
@@ -192,11 +192,11 @@ impl Hot {
     pub(crate) fn allocate_in(
         &self,
         id: ClassId,
-        need: Need,
+        need: ChunkNeed,
         cost: Cost,
         hooks: &dyn CacheHooks,
-    ) -> Result<Room, Shortage> {
-        if let Some(room) = self.take_parked(id, cost) {
+    ) -> Result<AllocatedChunk, Shortage> {
+        if let Some(room) = self.take_cached(id, cost) {
             return Ok(room);
         }
         let zone = self.zone();
@@ -243,7 +243,7 @@ impl Hot {
         batch: usize,
         cost: Cost,
         hooks: &dyn CacheHooks,
-    ) -> Result<Room, Shortage> {
+    ) -> Result<AllocatedChunk, Shortage> {
         let zone = self.zone();
         {
             let mut class = lock(self.class(id));
@@ -274,7 +274,7 @@ impl Hot {
             if class.room_in_limbo(zone, 1) > 0 || class.awaits.is_some() {
                 return Err(Shortage::Pinned);
             }
-            if made == Made::Nothing {
+            if made == RoomMade::Nothing {
                 break;
             }
             // Somebody else took it, the tier below a free slab; or it was all made in slabs that
@@ -299,71 +299,76 @@ impl Hot {
         let (id, is_helped) = (class.id, class.is_helped());
         drop(class);
         if is_helped && hooks.store_demotes() {
-            self.demote_for_store(id, &mut Wish::new(1), hooks);
+            self.demote_for_store(id, &mut RoomRequest::new(1), hooks);
         }
     }
 
     /// Makes room in a class: by a slab of another one that keeps much older items, or else by
     /// evicting about `wanted` chunks.
-    pub(crate) fn make_room(&self, id: ClassId, wanted: usize, hooks: &dyn CacheHooks) -> Made {
+    pub(crate) fn make_room(&self, id: ClassId, wanted: usize, hooks: &dyn CacheHooks) -> RoomMade {
         if self.seek_slab(id, true, hooks) {
-            return Made::Slab;
+            return RoomMade::Slab;
         }
         // To move a handful takes a store as long as it should take.
         let wanted = if hooks.store_demotes_wanted() { 1 } else { wanted };
-        match self.push_out(id, Wish::new(wanted), hooks) {
-            0 => Made::Nothing,
-            chunks => Made::Chunks(chunks),
+        match self.evict_or_demote(id, RoomRequest::new(wanted), hooks) {
+            0 => RoomMade::Nothing,
+            chunks => RoomMade::Chunks(chunks),
         }
     }
 
     /// Moves items of a class to the tier below, if there is one that takes them, or evicts them, a
     /// group at a time. Returns how many chunks are on their way to being free.
-    pub(crate) fn push_out(&self, id: ClassId, wish: Wish, hooks: &dyn CacheHooks) -> usize {
+    pub(crate) fn evict_or_demote(
+        &self,
+        id: ClassId,
+        request: RoomRequest,
+        hooks: &dyn CacheHooks,
+    ) -> usize {
         if hooks.demotes() {
-            return self.demote(id, wish, hooks);
+            return self.demote(id, request, hooks);
         }
-        let (mut wish, mut left, mut paid) = (wish, 0, 0);
-        while wish.wanted > 0 && hooks.store_demotes_wanted() {
+        let (mut request, mut left, mut paid) = (request, 0, 0);
+        while request.wanted > 0 && hooks.store_demotes_wanted() {
             // As for what is evicted.
             if left - paid >= INLINE_BATCH_MAX {
-                (wish.steps, paid) = (0, left);
+                (request.steps, paid) = (0, left);
             }
-            match self.demote_for_store(id, &mut wish, hooks) {
+            match self.demote_for_store(id, &mut request, hooks) {
                 0 if left > 0 => return left,
                 0 => break,
                 chunks => left += chunks,
             }
         }
         // It takes no more, or there is nothing that it takes.
-        left + self.evict_for(id, Wish { steps: 0, ..wish }, hooks)
+        left + self.evict_for(id, RoomRequest { steps: 0, ..request }, hooks)
     }
 
     /// [`Hot::push_out`] where there is no tier below.
     #[cfg(test)]
     pub(crate) fn evict(&self, id: ClassId, wanted: usize, hooks: &dyn CacheHooks) -> usize {
-        self.evict_for(id, Wish::new(wanted), hooks)
+        self.evict_for(id, RoomRequest::new(wanted), hooks)
     }
 
     /// Evicts items of a class until about as many chunks as are wanted are on their way to being
     /// free: they are once no reader can see them. Returns how many chunks that is. Between groups
     /// it lets the class and its readers' epoch go, so that a store waits for one group at most.
-    fn evict_for(&self, id: ClassId, mut wish: Wish, hooks: &dyn CacheHooks) -> usize {
+    fn evict_for(&self, id: ClassId, mut request: RoomRequest, hooks: &dyn CacheHooks) -> usize {
         let (mut evicted, mut paid) = (0, 0);
-        while wish.wanted > 0 {
+        while request.wanted > 0 {
             // What a hand may look at before it takes what comes is for so many.
             if evicted - paid >= INLINE_BATCH_MAX {
-                (wish.steps, paid) = (0, evicted);
+                (request.steps, paid) = (0, evicted);
             }
-            match self.evict_group(id, &mut wish, hooks) {
+            match self.evict_group(id, &mut request, hooks) {
                 Some(chunks) => {
                     evicted += chunks;
-                    wish.wanted = wish.wanted.saturating_sub(chunks);
+                    request.wanted = request.wanted.saturating_sub(chunks);
                 }
                 None => break,
             }
             // Behind the last group it would let others have what it made.
-            if wish.wanted > 0 {
+            if request.wanted > 0 {
                 self.make_way(id);
             }
         }
@@ -371,13 +376,18 @@ impl Hot {
     }
 
     /// The same of a group at most. Nothing if there was none to be had.
-    fn evict_group(&self, id: ClassId, wish: &mut Wish, hooks: &dyn CacheHooks) -> Option<usize> {
+    fn evict_group(
+        &self,
+        id: ClassId,
+        request: &mut RoomRequest,
+        hooks: &dyn CacheHooks,
+    ) -> Option<usize> {
         let guard = self.epochs.pin();
         let (mut chained, mut evicted) = (Vec::new(), 0);
         {
             let mut class = lock(self.class(id));
             let mut victims = [Victim::NONE; GROUP];
-            let found = self.gather(&guard, &mut class, hooks, &mut victims, wish);
+            let found = self.gather(&guard, &mut class, hooks, &mut victims, request);
             if found == 0 {
                 return None;
             }
@@ -410,16 +420,20 @@ impl Hot {
         class: &mut Class,
         hooks: &dyn CacheHooks,
         victims: &mut [Victim; GROUP],
-        wish: &mut Wish,
+        request: &mut RoomRequest,
     ) -> usize {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
         let has_any = class.policy.order().is_some() || class.has_for_hand();
-        let steps_max = if has_any { wish.steps_max(class, hooks) } else { 0 };
+        let steps_max = if has_any { request.steps_max(class, hooks) } else { 0 };
         // Drafts and what is free: more than a round of these in a row is all that there is.
         let (mut passed, round) = (0, class.chunks() + class.slabs.len());
-        while found < GROUP && chunks < wish.wanted && wish.steps < steps_max && passed <= round {
-            (wish.steps, passed) = (wish.steps + 1, passed + 1);
-            let choosy = wish.steps <= STEPS_MAX;
+        while found < GROUP
+            && chunks < request.wanted
+            && request.steps < steps_max
+            && passed <= round
+        {
+            (request.steps, passed) = (request.steps + 1, passed + 1);
+            let choosy = request.steps <= STEPS_MAX;
             let next = match class.policy.order_mut() {
                 Some(order) if order.is_empty() => break,
                 Some(order) => order.pop(zone, !choosy),
@@ -436,7 +450,7 @@ impl Hot {
             // left the order, and enters it once more if the slab stays.
             let slab_id = self.arena.locate(judged_at).0;
             if !class.is_for_hand(zone.slab(slab_id), slab_id) {
-                class.policy.let_out(judged_at);
+                class.policy.set_aside(judged_at);
                 continue;
             }
             passed = 0;
@@ -448,10 +462,10 @@ impl Hot {
             let young = choosy && is_young(hooks.age(item), class.hand_found);
             // Elsewhere than at its mark nothing is taken from an item: it goes in the end. So do
             // the newest, where there are no others.
-            let is_last_round = wish.steps + round > steps_max;
+            let is_last_round = request.steps + round > steps_max;
             let young = young || !is_last_round && is_newest(item, hooks);
             let lets_go = |class: &Class| match self.has_its_mark(item, place, judged_at) {
-                _ if wish.only_unread => !class.policy.keeps(item),
+                _ if request.only_unread => !class.policy.keeps(item),
                 true => !choosy || class.policy.judge(item),
                 false => !choosy || is_last_round || !class.policy.keeps(item),
             };
@@ -463,7 +477,7 @@ impl Hot {
             hooks.prefetch(guard, item);
             victims[found] = Victim { place, came_up: judged_at };
             found += 1;
-            chunks += item.layout().pieces().max(1);
+            chunks += item.chunks();
             if found >= VICTIMS_AT_LEAST && self.waiting_for(class.id) > 0 {
                 break;
             }

@@ -142,7 +142,7 @@ impl Heat {
         let hits = self.hits[id.0 as usize].load(Relaxed);
         let Repartition { pass_hits, pass_chunks, .. } = self.settings;
         let share = || slab.chunks().checked_div(pass_chunks).unwrap_or(0);
-        let is_small = CHUNK_SHARE * slab.cut().bytes <= self.hot_pages.column_bytes();
+        let is_small = CHUNK_SHARE * slab.format().bytes <= self.hot_pages.column_bytes();
         hits >= pass_hits.max(1) && hits >= share() && is_small
     }
 
@@ -247,7 +247,7 @@ fn word(arena: &Arena, id: SlabId, chunks: u32, at: usize) -> &AtomicU64 {
 mod tests {
     use super::*;
     use crate::TEST_ARENA_BYTES;
-    use crate::chunk::{ChunkLayout, Cut};
+    use crate::chunk::{ChunkFormat, ChunkLayout};
     use io::frames::Pagemap;
     use memory::class::CHUNK_BYTES_MIN;
     use memory::{ClassId, SizeClasses};
@@ -270,7 +270,7 @@ mod tests {
                 assert!(chunks * bytes + 8 * words(chunks as u32) <= slab_bytes, "{bytes}");
                 let slab = Slab::new();
                 let id = SlabId(1);
-                slab.adopt(class, Cut::new(bytes, ChunkLayout::Inline), chunks, 0);
+                slab.adopt(class, ChunkFormat::new(bytes, ChunkLayout::Inline), chunks, 0);
                 heat.adopt(&arena, id, chunks as u32);
                 let last = slab.place(&arena, id, chunks as u32 - 1);
                 heat.hit(&arena, &slab, last);
@@ -296,7 +296,7 @@ mod tests {
         let id = SlabId(1);
         let slab = &slabs[1];
         let bytes = if cfg!(miri) { 1_248 } else { 20_000 };
-        slab.adopt(ClassId(0), Cut::new(bytes, ChunkLayout::Inline), 104, 0);
+        slab.adopt(ClassId(0), ChunkFormat::new(bytes, ChunkLayout::Inline), 104, 0);
         assert!(!heat.is_due(id, slab));
         heat.adopt(&arena, id, 104);
         let [one, other] = [0, 103].map(|number| slab.place(&arena, id, number));

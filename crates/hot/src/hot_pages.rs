@@ -124,7 +124,7 @@ impl HotPages {
         // A slab that changes its class right now may seem to reach beyond its end.
         let pages = reach_bytes(slab).div_ceil(PAGE_BYTES).min(self.slab_pages);
         let frames = &mut frames[..pages];
-        if CHUNK_SHARE * slab.cut().stride() <= PAGE_BYTES {
+        if CHUNK_SHARE * slab.format().stride() <= PAGE_BYTES {
             self.source.read(arena.slab_start(id), frames);
         }
         let number = |frame: &Frame| match frame {
@@ -172,7 +172,7 @@ impl HotPages {
 
 /// In the slab's first so many bytes chunks begin.
 fn reach_bytes(slab: &Slab) -> usize {
-    slab.chunks() as usize * slab.cut().stride()
+    slab.chunks() as usize * slab.format().stride()
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::chunk::{ChunkLayout, Cut};
+    use crate::chunk::{ChunkFormat, ChunkLayout};
     use memory::ClassId;
     use stdx::random::Xorshift;
 
@@ -225,7 +225,7 @@ mod tests {
 
     fn slab(chunk_bytes: usize, chunks: usize) -> Slab {
         let slab = Slab::new();
-        slab.adopt(ClassId(0), Cut::new(chunk_bytes, ChunkLayout::Inline), chunks, 0);
+        slab.adopt(ClassId(0), ChunkFormat::new(chunk_bytes, ChunkLayout::Inline), chunks, 0);
         slab
     }
 
@@ -312,7 +312,7 @@ mod tests {
         // Heads reach to the middle of the slab's page 100.
         let slab = Slab::new();
         let chunks = (100 * PAGE_BYTES + 2048) / 64;
-        slab.adopt(ClassId(0), Cut::new(320, ChunkLayout::Split), chunks, 0);
+        slab.adopt(ClassId(0), ChunkFormat::new(320, ChunkLayout::Split), chunks, 0);
         for seed in 0..20 {
             let hot = hot_pages(&arena, &Told::new(scattered(seed)));
             let pages = hot.look(&arena, SlabId(0), &slab);

@@ -235,9 +235,14 @@ impl<'a> ItemRef<'a> {
         Cost(unsafe { self.start.add(layout.credit_at() + 1).cast::<u16>().read_unaligned() })
     }
 
+    /// How many chunks the item takes: one, or the pieces of a chained one.
+    pub(crate) fn chunks(&self) -> usize {
+        self.layout().pieces().max(1)
+    }
+
     /// What each piece of a chained item costs: its part.
     pub(crate) fn cost_of_piece(&self) -> Cost {
-        Cost::from_us(self.cost().us() / self.layout().pieces().max(1) as u32)
+        Cost::from_us(self.cost().us() / self.chunks() as u32)
     }
 
     /// What the policy has left of the item's cost; only of an item that has one. Changed under the

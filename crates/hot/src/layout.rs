@@ -47,7 +47,7 @@ use memory::class::CHUNK_BYTES_MIN;
 use policy::cost::Cost;
 use stdx::units::GIB;
 
-use crate::chunk::{Cut, HEAD_BYTES, Need, TAIL_WORD_AT};
+use crate::chunk::{ChunkFormat, ChunkNeed, HEAD_BYTES, TAIL_WORD_AT};
 
 /// Bytes of an item's fixed header.
 pub const HEADER_BYTES: usize = 8;
@@ -151,7 +151,12 @@ pub struct Layout {
 impl Layout {
     /// The layout of a new item where the largest chunks are cut like this. Key 1 to 250 bytes,
     /// value at most 1 GiB.
-    pub(crate) fn new(fields: &Fields, key_bytes: usize, value_bytes: usize, largest: Cut) -> Self {
+    pub(crate) fn new(
+        fields: &Fields,
+        key_bytes: usize,
+        value_bytes: usize,
+        largest: ChunkFormat,
+    ) -> Self {
         assert!((1..=KEY_BYTES_MAX).contains(&key_bytes) && value_bytes <= VALUE_BYTES_MAX);
         let mut shape = 0;
         if fields.flags != 0 {
@@ -273,7 +278,7 @@ impl Layout {
     /// What the first chunk has to hold: all of an item that is not chained. Whether any chunks are
     /// split is asked for so that where none is nobody reckons with it.
     #[inline]
-    pub(crate) fn need(&self, may_split: bool) -> Need {
+    pub(crate) fn need(&self, may_split: bool) -> ChunkNeed {
         let body = if self.is_chained() {
             LIST_HEADER_BYTES + self.pieces() * PLACE_BYTES
         } else {
@@ -284,19 +289,19 @@ impl Layout {
 
     /// What has to be held with so many bytes in the value's place.
     #[inline]
-    fn need_with(&self, body: usize, may_split: bool) -> Need {
+    fn need_with(&self, body: usize, may_split: bool) -> ChunkNeed {
         let whole = (self.value_at() + body) as u32;
         if !may_split {
-            return Need { whole, split: whole };
+            return ChunkNeed { whole, split: whole };
         }
         let key = if self.has_key_in_head() { 0 } else { self.key_bytes() };
-        Need { whole, split: (HEAD_BYTES + key + body) as u32 }
+        ChunkNeed { whole, split: (HEAD_BYTES + key + body) as u32 }
     }
 
     /// What the chunk of piece `number` has to hold.
-    pub(crate) fn piece_need(&self, number: usize) -> Need {
+    pub(crate) fn piece_need(&self, number: usize) -> ChunkNeed {
         let bytes = self.piece_value_bytes(number);
-        Need { whole: (PIECE_HEADER_BYTES + bytes) as u32, split: (HEAD_BYTES + bytes) as u32 }
+        ChunkNeed { whole: (PIECE_HEADER_BYTES + bytes) as u32, split: (HEAD_BYTES + bytes) as u32 }
     }
 
     /// Bytes of header, key and value: what the item limit is compared with.
@@ -321,8 +326,8 @@ mod tests {
     use super::*;
 
     const CHUNK_BYTES_MAX: usize = 128 << 10;
-    const WHOLE: Cut = Cut { bytes: CHUNK_BYTES_MAX, is_split: false };
-    const SPLIT: Cut = Cut { bytes: CHUNK_BYTES_MAX, is_split: true };
+    const WHOLE: ChunkFormat = ChunkFormat { bytes: CHUNK_BYTES_MAX, is_split: false };
+    const SPLIT: ChunkFormat = ChunkFormat { bytes: CHUNK_BYTES_MAX, is_split: true };
 
     #[test]
     fn a_plain_item_has_eight_bytes_beside_key_and_value() {
@@ -336,21 +341,21 @@ mod tests {
         let fields = Fields::default();
         // 8 bytes of header, 4 of long length, 10 of key: the key fits a head.
         let header = 22;
-        for (cut, before_value, piece_header, pieces) in
+        for (format, before_value, piece_header, pieces) in
             [(WHOLE, header, PIECE_HEADER_BYTES, 1), (SPLIT, HEAD_BYTES, HEAD_BYTES, 2)]
         {
-            let layout = |value_bytes| Layout::new(&fields, 10, value_bytes, cut);
+            let layout = |value_bytes| Layout::new(&fields, 10, value_bytes, format);
             let fits = CHUNK_BYTES_MAX - before_value;
             assert_eq!(layout(fits).pieces(), 0);
             let chained = layout(fits + 1);
             let list = 4 + 8 * pieces as u32;
-            let need = Need { whole: header as u32 + list, split: HEAD_BYTES as u32 + list };
+            let need = ChunkNeed { whole: header as u32 + list, split: HEAD_BYTES as u32 + list };
             assert_eq!((chained.pieces(), chained.need(true)), (pieces, need));
             let long = layout(3 * (CHUNK_BYTES_MAX - piece_header) + 1);
             assert_eq!(long.pieces(), 4);
             assert_eq!(long.piece_value_bytes(3), 1);
-            assert!(cut.holds(long.piece_need(0)) && cut.holds(long.piece_need(3)));
-            assert!(cut.holds(layout(VALUE_BYTES_MAX).need(cut.is_split)));
+            assert!(format.holds(long.piece_need(0)) && format.holds(long.piece_need(3)));
+            assert!(format.holds(layout(VALUE_BYTES_MAX).need(format.is_split)));
         }
     }
 
@@ -361,8 +366,8 @@ mod tests {
             (layout.has_key_in_head(), layout.need(true))
         };
         let plain = Fields::default();
-        assert_eq!(need(&plain, 52), (true, Need { whole: 160, split: 164 }));
-        assert_eq!(need(&plain, 53), (false, Need { whole: 161, split: 64 + 53 + 100 }));
+        assert_eq!(need(&plain, 52), (true, ChunkNeed { whole: 160, split: 164 }));
+        assert_eq!(need(&plain, 53), (false, ChunkNeed { whole: 161, split: 64 + 53 + 100 }));
         let all = Fields {
             flags: 1,
             expiry: 1,
@@ -370,11 +375,11 @@ mod tests {
             cost: Cost::from_us(1),
             ..Fields::default()
         };
-        assert_eq!(need(&all, 33).1, Need { whole: 160, split: 164 });
-        assert_eq!(need(&all, 34).1, Need { whole: 161, split: 64 + 34 + 100 });
+        assert_eq!(need(&all, 33).1, ChunkNeed { whole: 160, split: 164 });
+        assert_eq!(need(&all, 34).1, ChunkNeed { whole: 161, split: 64 + 34 + 100 });
         // One word for both of these.
         let all = Fields { early_ms: 999, base64_key: true, ..all };
-        assert_eq!(need(&all, 29).1, Need { whole: 160, split: 164 });
-        assert_eq!(need(&all, 30).1, Need { whole: 161, split: 64 + 30 + 100 });
+        assert_eq!(need(&all, 29).1, ChunkNeed { whole: 160, split: 164 });
+        assert_eq!(need(&all, 30).1, ChunkNeed { whole: 161, split: 64 + 30 + 100 });
     }
 }

@@ -31,6 +31,7 @@ pub mod expire;
 pub mod heat;
 mod hot_pages;
 pub mod item;
+mod item_version;
 pub mod layout;
 pub mod magazine;
 pub mod mark;
@@ -51,8 +52,8 @@ use policy::gd_wheel::CHUNKS_MAX;
 use stdx::CachePadded;
 use stdx::sync::{Backoff, lock};
 
-use chunk::{Chunk, Cut, Need};
-pub use chunk::{ChunkLayout, prefetch_line};
+pub use chunk::ChunkLayout;
+use chunk::{Chunk, ChunkFormat, ChunkNeed};
 pub use class::ClassCounters;
 use class::{Class, Zone};
 use class_policy::ClassPolicy;
@@ -62,6 +63,7 @@ use heat::Heat;
 pub use heat::{Repartition, RepartitionCounts};
 pub use hot_pages::FrameCounts;
 pub use item::ItemRef;
+pub use item_version::ItemVersion;
 pub use layout::{Fields, Layout};
 use magazine::{Magazines, Parked};
 use quota::Quotas;
@@ -200,7 +202,7 @@ pub struct Hot {
     /// Chunks from this class on are split. No class has this number where none is.
     first_split: u8,
     /// How the largest chunks are cut.
-    largest: Cut,
+    largest: ChunkFormat,
     classes: Box<[CachePadded<Mutex<Class>>]>,
     /// Stores that wait for the lock of a class, class for class: whoever evicts makes way.
     stores_waiting: Box<[CachePadded<AtomicU32>]>,
@@ -261,20 +263,20 @@ impl Hot {
         assert!(reserve_slabs(arena.limit_slabs()) >= 1 && sizes.side_bits() >= policy.side_bits());
         let chunks_max = arena.reserved_slabs() * sizes.chunks_per_slab(ClassId(0));
         assert!(policy.side_bits() == 0 || chunks_max <= CHUNKS_MAX as usize);
-        let cut_of = |id| Cut::new(sizes.chunk_bytes(id), layout);
+        let format_of = |id| ChunkFormat::new(sizes.chunk_bytes(id), layout);
         let class = |id| {
-            let (cut, chunks) = (cut_of(id), sizes.chunks_per_slab(id));
-            let policy = ClassPolicy::new(policy, cost_unit_us, cut.stride(), chunks);
-            Class::new(id, cut, chunks, policy)
+            let (format, chunks) = (format_of(id), sizes.chunks_per_slab(id));
+            let policy = ClassPolicy::new(policy, cost_unit_us, format.stride(), chunks);
+            Class::new(id, format, chunks, policy)
         };
         let classes = sizes.iter().map(|id| CachePadded(Mutex::new(class(id)))).collect();
         let stores_waiting = sizes.iter().map(|_| CachePadded::default()).collect();
         let stays = (!policy.keeps_order())
             .then(|| sizes.iter().map(|_| AtomicU64::new(u64::MAX)).collect());
         let slabs = (0..arena.reserved_slabs()).map(|_| Slab::new()).collect();
-        let whole = sizes.iter().take_while(|&id| !cut_of(id).is_split).count();
+        let whole = sizes.iter().take_while(|&id| !format_of(id).is_split).count();
         let first_split = if whole == sizes.count() { u8::MAX } else { whole as u8 };
-        let largest = Cut::new(sizes.chunk_bytes_max(), layout);
+        let largest = ChunkFormat::new(sizes.chunk_bytes_max(), layout);
         let pressed = AtomicU8::new(0);
         Self {
             arena,
@@ -331,7 +333,7 @@ impl Hot {
 
     /// The class of the smallest chunk that something fits.
     #[inline]
-    pub(crate) fn class_for(&self, need: Need) -> ClassId {
+    pub(crate) fn class_for(&self, need: ChunkNeed) -> ClassId {
         let class = self.sizes.class_for(need.whole as usize);
         // What needs more in a split chunk fits no smaller class for it: all that are smaller are
         // too small or whole.
@@ -344,9 +346,9 @@ impl Hot {
     }
 
     /// How the chunks of a class are cut.
-    pub(crate) fn cut(&self, class: ClassId) -> Cut {
+    pub(crate) fn format(&self, class: ClassId) -> ChunkFormat {
         let bytes = self.sizes.chunk_bytes(class);
-        Cut { bytes, is_split: class.0 >= self.first_split }
+        ChunkFormat { bytes, is_split: class.0 >= self.first_split }
     }
 
     /// The bytes of value in piece `number` of a chained item.
@@ -385,9 +387,9 @@ impl Hot {
     pub fn prefetch_whole(&self, place: Place) {
         let slab = self.slab_at(place);
         if self.largest.is_split {
-            return slab.chunk(&self.arena, place).prefetch_whole(slab.cut().bytes);
+            return slab.chunk(&self.arena, place).prefetch_whole(slab.format().bytes);
         }
-        Chunk::whole(self.arena.pointer(place)).prefetch_whole(slab.cut().bytes);
+        Chunk::whole(self.arena.pointer(place)).prefetch_whole(slab.format().bytes);
     }
 
     /// The class of the chunk at `place`.
@@ -439,7 +441,7 @@ impl Hot {
 
     /// Bytes of all chunks that hold something.
     pub fn used_bytes(&self) -> usize {
-        let bytes = |class: &Class| used_chunks(class, self.parked(class.id)) * class.cut.bytes;
+        let bytes = |class: &Class| used_chunks(class, self.parked(class.id)) * class.format.bytes;
         self.classes.iter().map(|class| bytes(&lock(class))).sum()
     }
 
@@ -534,7 +536,7 @@ fn used_chunks(class: &Class, parked: Parked) -> usize {
 fn stats_of(class: &Class, parked: Parked) -> ClassStats {
     ClassStats {
         number: u32::from(class.id.0) + 1,
-        chunk_bytes: class.cut.bytes,
+        chunk_bytes: class.format.bytes,
         chunks_per_slab: class.chunks_per_slab,
         slabs: class.slabs.len(),
         used_chunks: used_chunks(class, parked),

@@ -21,7 +21,7 @@
 //! This is Bonwick's and Adams's layer of magazines, with the class for their depot. Theirs hands
 //! whole magazines back and forth; here it is places, so that a class takes back what it is out of
 //! ([`Hot::collect`]), and a class that is small has none. What is free in all magazines of a class
-//! is at most one in [`PARKED_SHARE`] of its chunks, and what is retired as many again.
+//! is at most one in [`MAGAZINE_SHARE`] of its chunks, and what is retired as many again.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -31,12 +31,12 @@ use policy::cost::Cost;
 use stdx::sync::lock;
 use stdx::{CachePadded, thread_number};
 
-use crate::class::{Class, Room, Zone};
+use crate::class::{AllocatedChunk, Class, Zone};
 use crate::class_policy::Credits;
 use crate::{CacheHooks, Hot, slab};
 
 /// One in so many chunks of a class may be free in the magazines of all threads.
-pub const PARKED_SHARE: usize = 256;
+pub const MAGAZINE_SHARE: usize = 256;
 /// The most free chunks in a magazine, and the most retired ones: with fewer, threads meet at the
 /// class; more are too many to be passed on under one lock.
 const CHUNKS_MAX: usize = 16;
@@ -49,7 +49,7 @@ pub(crate) struct Magazines {
     /// A power of two.
     threads: usize,
     classes: usize,
-    /// See [`PARKED_SHARE`].
+    /// See [`MAGAZINE_SHARE`].
     share: usize,
     /// Whether classes keep an order.
     keeps_order: bool,
@@ -119,7 +119,7 @@ impl Magazines {
 
 impl Hot {
     /// The zone with magazines for so many threads that store, which have one in `share` of the
-    /// chunks of a class: [`PARKED_SHARE`], or fewer so that also small classes have some.
+    /// chunks of a class: [`MAGAZINE_SHARE`], or fewer so that also small classes have some.
     pub fn with_magazines(mut self, threads: usize, share: usize) -> Self {
         let keeps_order = lock(&self.classes[0]).policy.order().is_some();
         self.magazines = Some(Magazines::new(threads, self.sizes.count(), share, keeps_order));
@@ -140,7 +140,7 @@ impl Hot {
 
     /// A chunk out of this thread's magazine for a class.
     #[inline(always)]
-    pub(crate) fn take_parked(&self, id: ClassId, cost: Cost) -> Option<Room> {
+    pub(crate) fn take_cached(&self, id: ClassId, cost: Cost) -> Option<AllocatedChunk> {
         let magazines = self.magazines.as_ref()?;
         let slot = magazines.own(id);
         // Whoever is told late goes to the class.
@@ -156,9 +156,9 @@ impl Hot {
                 // It is written next.
                 self.chunk(next).prefetch_for_writing(self.sizes.chunk_bytes(id));
             }
-            if !zone.slab(zone.arena.locate(place).0).is_draining() {
+            if !zone.slab_at(place).is_draining() {
                 let credit = magazine.credits.of(cost);
-                return Some(Room { place, credit, is_unentered: magazines.keeps_order });
+                return Some(AllocatedChunk { place, credit, is_unentered: magazines.keeps_order });
             }
             drop(magazine);
             lock(self.class(id)).release(zone, place);
@@ -324,7 +324,7 @@ impl Class {
     /// Tells the order of the class of chunks with items in them, those that are still there.
     fn enter_all(&mut self, zone: Zone<'_>, places: impl Iterator<Item = Place>) {
         for place in places {
-            let slab = zone.slab(zone.arena.locate(place).0);
+            let slab = zone.slab_at(place);
             let is_there = slab.belongs_to(self.id)
                 && slab.has_used(zone.arena, place)
                 // Acquire: partner is the release in `Draft::publish`.

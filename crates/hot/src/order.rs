@@ -58,8 +58,8 @@ use memory::arena::{ARENA_BYTES_MAX, PLACE_UNIT_BYTES};
 use memory::{Arena, Place, SlabId};
 use policy::cost::{Cost, Typical};
 use policy::gd_wheel::{Link, LinkStore, Shape, Wheels};
+use stdx::prefetch;
 
-use crate::chunk::prefetch_line;
 use crate::class::Zone;
 use crate::evict::{fill, published_in};
 use crate::slab;
@@ -80,7 +80,7 @@ pub(crate) struct Order {
     /// the class, a store takes one cache line away from the thread that was here before.
     waiting: Vec<Entrant>,
     /// What came up in slabs that leave the class, and is out of the order.
-    let_out: Vec<Place>,
+    set_aside: Vec<Place>,
     ranks: Box<Ranks>,
 }
 
@@ -150,7 +150,7 @@ impl Order {
             stride: Divisor::new(stride as u32),
             chunks_per_slab: Divisor::new(chunks_per_slab as u32),
         };
-        Self { waiting: Vec::new(), let_out: Vec::new(), ranks: Box::new(ranks) }
+        Self { waiting: Vec::new(), set_aside: Vec::new(), ranks: Box::new(ranks) }
     }
 
     /// Prepares the links of a slab that the class has just got.
@@ -219,15 +219,15 @@ impl Order {
 
     /// Takes note of a chunk that came up in a slab that leaves, and is out of the order by now.
     #[cold]
-    pub(crate) fn let_out(&mut self, place: Place) {
-        self.let_out.push(place);
+    pub(crate) fn set_aside(&mut self, place: Place) {
+        self.set_aside.push(place);
     }
 
     /// Enters what came up in a slab that was leaving, and is there still, as what comes up next:
     /// as it came up. What is published there and was never entered waits to be.
     pub(crate) fn put_first(&mut self, zone: Zone<'_>, slab: SlabId) {
         let is_there = |place: &mut Place| zone.arena.locate(*place).0 == slab;
-        let came_up: Vec<Place> = self.let_out.extract_if(.., is_there).collect();
+        let came_up: Vec<Place> = self.set_aside.extract_if(.., is_there).collect();
         for place in came_up.into_iter().rev() {
             let is_published = slab::mark(zone.arena, place).load(Ordering::Relaxed) != 0;
             if is_published && !self.has(zone, place) {
@@ -239,7 +239,7 @@ impl Order {
 
     /// A slab has left the class, with all that came up there.
     pub(crate) fn disown(&mut self, zone: Zone<'_>, slab: SlabId) {
-        self.let_out.retain(|&place| zone.arena.locate(place).0 != slab);
+        self.set_aside.retain(|&place| zone.arena.locate(place).0 != slab);
     }
 
     /// Fills in the chunks that come up next, nearly in their order; returns how many there are.
@@ -323,8 +323,8 @@ impl Ranks {
         for (at, entrant) in entrants.iter().enumerate() {
             if let Some(soon) = entrants.get(at + ENTER_PREFETCH) {
                 let number = self.number(zone, soon.place());
-                prefetch_line(links.pointer_of(number).as_ptr().cast());
-                prefetch_line(zone.arena.pointer(soon.place()).as_ptr());
+                prefetch::read(links.pointer_of(number).as_ptr().cast());
+                prefetch::read(zone.arena.pointer(soon.place()).as_ptr());
             }
             let units = self.costs.as_mut().map_or(1, |costs| costs.units(entrant.cost_now(zone)));
             let number = self.number(zone, entrant.place());
@@ -344,8 +344,8 @@ impl Ranks {
         let (number, left) = self.wheels.take_first(&mut links)?;
         // LinkSlots and items lie anywhere in memory, so each that is popped unasked for is waited for.
         if let Some(soon) = self.wheels.after_next(&links) {
-            prefetch_line(links.pointer_of(soon).as_ptr().cast());
-            prefetch_line(zone.arena.pointer(self.place(zone, soon)).as_ptr());
+            prefetch::read(links.pointer_of(soon).as_ptr().cast());
+            prefetch::read(zone.arena.pointer(self.place(zone, soon)).as_ptr());
         }
         if left > 0 && !takes_early {
             self.wheels.put_off(&mut links, number, left);

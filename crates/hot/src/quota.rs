@@ -44,8 +44,8 @@ use policy::cost::Cost;
 use stdx::CachePadded;
 use stdx::sync::lock;
 
-use crate::chunk::Need;
-use crate::class::{Class, Room, Zone};
+use crate::chunk::ChunkNeed;
+use crate::class::{AllocatedChunk, Class, Zone};
 use crate::class_policy::Policy;
 use crate::evict::GROUP;
 use crate::item::ItemRef;
@@ -261,11 +261,11 @@ impl Quotas {
     /// lock of its class.
     #[inline(never)]
     pub(crate) fn leave(&self, zone: Zone<'_>, place: Place) {
-        let slab = zone.slab(zone.arena.locate(place).0);
+        let slab = zone.slab_at(place);
         let label = self.take(zone.arena, slab, place);
         if let Some(index) = label.index() {
             let account = &self.accounts[index];
-            account.give_back(slab.cut().bytes);
+            account.give_back(slab.format().bytes);
             account.items.fetch_sub(usize::from(!label.is_piece()), Relaxed);
         }
     }
@@ -273,7 +273,7 @@ impl Quotas {
     /// An item has moved: its label moves along. Under the lock of its index table, so that nobody
     /// retires the old place meanwhile.
     pub(crate) fn carry(&self, zone: Zone<'_>, from: Place, to: Place) {
-        let slab_of = |place| zone.slab(zone.arena.locate(place).0);
+        let slab_of = |place| zone.slab_at(place);
         let label = self.take(zone.arena, slab_of(from), from);
         self.put(zone.arena, slab_of(to), to, label);
     }
@@ -300,7 +300,7 @@ impl Quotas {
 /// The label of a chunk that the caller owns, or of whose class it holds the lock.
 fn label<'a>(arena: &'a Arena, slab: &Slab, id: SlabId, number: u32) -> &'a AtomicU8 {
     assert!(number < slab.chunks());
-    let at = slab.chunks() as usize * slab.cut().bytes + number as usize;
+    let at = slab.chunks() as usize * slab.format().bytes + number as usize;
     debug_assert!(at < arena.slab_bytes());
     // SAFETY: the byte lies behind the chunks of the slab and before what an order keeps at its
     // end: the size classes leave `LABEL_BITS` for each chunk beside that (asserted in
@@ -440,10 +440,10 @@ impl Hot {
         &self,
         quota: Option<usize>,
         is_piece: bool,
-        need: Need,
+        need: ChunkNeed,
         cost: Cost,
         hooks: &dyn CacheHooks,
-    ) -> Result<Room, Shortage> {
+    ) -> Result<AllocatedChunk, Shortage> {
         match quota {
             None => self.allocate(need, cost, hooks),
             Some(index) => self.allocate_charged(index, is_piece, need, cost, hooks),
@@ -455,10 +455,10 @@ impl Hot {
         &self,
         index: usize,
         is_piece: bool,
-        need: Need,
+        need: ChunkNeed,
         cost: Cost,
         hooks: &dyn CacheHooks,
-    ) -> Result<Room, Shortage> {
+    ) -> Result<AllocatedChunk, Shortage> {
         let quotas = self.quotas.as_deref().expect("a chunk is charged to a quota that is there");
         let account = &quotas.accounts[index];
         // Before the chunk: what goes for it leaves one behind.
@@ -467,7 +467,7 @@ impl Hot {
         let room = self.allocate(need, cost, hooks).inspect_err(|_| account.give_back(least))?;
         let slab = self.slab_at(room.place);
         // It may be a larger one.
-        let rest = slab.cut().bytes - least;
+        let rest = slab.format().bytes - least;
         if rest > 0
             && let Err(shortage) = self.charge(quotas, index, rest, hooks)
         {
@@ -579,8 +579,8 @@ impl Hot {
                 let taken = match act {
                     Act::Evict(_) => self.unlink(&guard, &mut class, *hooks, place, &mut chained),
                     Act::Gather(victims, wanted) => {
-                        let chunks = item.layout().pieces().max(1);
-                        *wanted = wanted.saturating_sub(chunks * slab.cut().bytes);
+                        let chunks = item.chunks();
+                        *wanted = wanted.saturating_sub(chunks * slab.format().bytes);
                         victims.push(place);
                         chunks
                     }

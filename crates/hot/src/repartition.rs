@@ -43,7 +43,7 @@ use policy::temperatures::{TEMPERATURE_MAX, TemperatureWord};
 use stdx::random::Xorshift;
 use stdx::sync::{Backoff, lock};
 
-use crate::class::{Class, Taken};
+use crate::class::{ClaimedChunk, Class};
 use crate::heat::{Heat, Repartition, RepartitionCounts, words};
 use crate::hot_pages::FrameCounts;
 use crate::item::ItemRef;
@@ -248,7 +248,7 @@ impl Hot {
             }
             heat.begin_pass(id);
             let (life, touched) = (slab.life(), slab.touched());
-            Subject { id, class: class.id, life, stride: slab.cut().stride(), touched }
+            Subject { id, class: class.id, life, stride: slab.format().stride(), touched }
         };
         let chunks = self.sizes.chunks_per_slab(subject.class) as u32;
         for begin in (0..words(chunks)).step_by(WORDS_STEP) {
@@ -357,7 +357,7 @@ impl Hot {
         subject: &Subject,
         (warm, cold): (Place, Place),
         hooks: &dyn CacheHooks,
-    ) -> Option<((ItemRef<'g>, ItemRef<'g>), Taken)> {
+    ) -> Option<((ItemRef<'g>, ItemRef<'g>), ClaimedChunk)> {
         let mut class = self.class_of_subject(subject)?;
         let warm = self.movable(heat, guard, &mut class, warm, hooks)?;
         let cold = self.movable(heat, guard, &mut class, cold, hooks)?;
@@ -394,7 +394,7 @@ impl Hot {
         guard: &Guard<'_>,
         item: ItemRef<'_>,
         from: Place,
-        free: Taken,
+        free: ClaimedChunk,
         hooks: &dyn CacheHooks,
     ) -> bool {
         let to = free.0;

@@ -18,7 +18,7 @@ use policy::rebalance::is_young;
 use stdx::sync::lock;
 
 use crate::draft::Draft;
-use crate::evict::{HAND_PREFETCH, Wish, is_newest};
+use crate::evict::{HAND_PREFETCH, RoomRequest, is_newest};
 use crate::item::ItemRef;
 use crate::mark::FETCHED;
 use crate::{CacheHooks, Hot};
@@ -213,7 +213,11 @@ impl Hot {
         sweep();
         if room() == Some(RescueRoom::Short) {
             for &wanted in &rescues.chunks {
-                self.push_out(wanted.0, Wish::of_unread(missing(wanted, true)), hooks);
+                self.evict_or_demote(
+                    wanted.0,
+                    RoomRequest::of_unread(missing(wanted, true)),
+                    hooks,
+                );
             }
             sweep();
         }
@@ -235,7 +239,7 @@ impl Hot {
                     Err(class) if dry.contains(&class) => break,
                     Err(class) => {
                         dry.push(class);
-                        self.push_out(class, Wish::of_unread(ROOM_BATCH), hooks);
+                        self.evict_or_demote(class, RoomRequest::of_unread(ROOM_BATCH), hooks);
                         lock(self.class(class)).sweep_limbo(self.zone());
                     }
                 }

@@ -19,8 +19,8 @@
 //! Where the policy keeps an order instead of a hand, nobody comes by the slabs. A slab is then as
 //! old as what its class would evict, taken for the typical cost, or as the time since it came or
 //! was spared, if that is less; and the one that is offered has the next to go in it. Where costs
-//! differ, dear items and the newest may lie in every slab of the class. A slab is spared if half
-//! of it is so dear that it would stay with the inflation of the class that asks, and closed for
+//! differ, costly items and the newest may lie in every slab of the class. A slab is spared if half
+//! of it is so costly that it would stay with the inflation of the class that asks, and closed for
 //! the newest; what is left goes with it.
 //!
 //! A slab that shall leave is *drained*: nothing is allocated from it any more, what was read
@@ -43,8 +43,8 @@ use policy::cost::Cost;
 use policy::rebalance::{AGE_RATIO_MIN, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
-use crate::class::{Class, Room};
-use crate::evict::{GROUP, Made};
+use crate::class::{AllocatedChunk, Class};
+use crate::evict::{GROUP, RoomMade};
 use crate::rescue::RescueRoom;
 use crate::vacate::Vacated;
 use crate::{CacheHooks, Hot, PRESSED_BEHIND, PRESSED_CLASS, Shortage};
@@ -70,7 +70,7 @@ impl Hot {
         own: ClassId,
         cost: Cost,
         hooks: &dyn CacheHooks,
-    ) -> Result<Room, Shortage> {
+    ) -> Result<AllocatedChunk, Shortage> {
         // Without eviction the index could not get another slab in the place of its spare one.
         let left = if hooks.may_evict() { 0 } else { self.reserve_slabs() };
         // Each turn either finds a chunk or empties one more slab, so it ends.
@@ -466,8 +466,10 @@ impl Hot {
                 true
             } else {
                 match self.make_room(id, missing.min(REFILL_BATCH), hooks) {
-                    Made::Chunks(chunks) => chunks >= REFILL_BATCH,
-                    Made::Slab | Made::Nothing => self.adopt_free_slab(&mut lock(class), hooks),
+                    RoomMade::Chunks(chunks) => chunks >= REFILL_BATCH,
+                    RoomMade::Slab | RoomMade::Nothing => {
+                        self.adopt_free_slab(&mut lock(class), hooks)
+                    }
                 }
             };
         }

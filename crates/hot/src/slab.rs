@@ -18,7 +18,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
-use crate::chunk::{Chunk, Cut, FIRST_BYTES, HEAD_BYTES};
+use crate::chunk::{Chunk, ChunkFormat, FIRST_BYTES, HEAD_BYTES};
 use memory::{Arena, ClassId, Place, SlabId};
 
 /// In `free_head`: no free chunk.
@@ -78,14 +78,14 @@ impl Slab {
     }
 
     /// Gives the slab to a class, after so many mutations; all its chunks are fresh.
-    pub(crate) fn adopt(&self, class: ClassId, cut: Cut, chunks: usize, mutations: u64) {
+    pub(crate) fn adopt(&self, class: ClassId, format: ChunkFormat, chunks: usize, mutations: u64) {
         self.pass(mutations);
         self.forget_expiry();
         self.class.store(class.0, Relaxed);
         self.draining.store(0, Relaxed);
         self.has_late.store(0, Relaxed);
-        self.chunk_bytes.store(cut.bytes as u32, Relaxed);
-        self.stride.store(cut.stride() as u32, Relaxed);
+        self.chunk_bytes.store(format.bytes as u32, Relaxed);
+        self.stride.store(format.stride() as u32, Relaxed);
         self.chunks.store(chunks as u32, Relaxed);
         self.life.store(self.life().wrapping_add(1), Relaxed);
         self.free_head.store(NONE, Relaxed);
@@ -125,21 +125,21 @@ impl Slab {
 
     /// How its chunks are cut.
     #[inline]
-    pub(crate) fn cut(&self) -> Cut {
+    pub(crate) fn format(&self) -> ChunkFormat {
         let (bytes, stride) = (self.chunk_bytes.load(Relaxed), self.stride.load(Relaxed));
-        Cut { bytes: bytes as usize, is_split: stride != bytes }
+        ChunkFormat { bytes: bytes as usize, is_split: stride != bytes }
     }
 
     /// The chunk at `place`, whose bytes may be in two pieces.
     #[inline]
     pub(crate) fn chunk(&self, arena: &Arena, place: Place) -> Chunk {
-        let (head, cut) = (arena.pointer(place), self.cut());
-        if !cut.is_split {
+        let (head, format) = (arena.pointer(place), self.format());
+        if !format.is_split {
             return Chunk::whole(head);
         }
         let at = arena.locate(place).1;
         let tails_at = self.chunks.load(Relaxed) as usize * HEAD_BYTES;
-        let tail_at = tails_at + at / HEAD_BYTES * (cut.bytes - HEAD_BYTES);
+        let tail_at = tails_at + at / HEAD_BYTES * (format.bytes - HEAD_BYTES);
         // SAFETY: `place` is a chunk of this slab, so its tail is in the slab too, in the row that
         // follows all heads.
         Chunk::split(head, unsafe { head.add(tail_at - at) })
@@ -257,7 +257,7 @@ impl Slab {
             if next != NONE {
                 // Whoever comes next reads the link there first, and then writes an item.
                 let chunk = self.chunk(arena, self.place(arena, id, next));
-                chunk.prefetch_for_writing(self.cut().bytes.min(FIRST_BYTES));
+                chunk.prefetch_for_writing(self.format().bytes.min(FIRST_BYTES));
             }
             place
         } else {
@@ -326,7 +326,7 @@ mod tests {
         let slab = Slab::new();
         for layout in [ChunkLayout::Inline, ChunkLayout::Split] {
             let bytes = if cfg!(miri) { 2_400 } else { 40_000 };
-            slab.adopt(ClassId(3), Cut::new(bytes, layout), 52, 0);
+            slab.adopt(ClassId(3), ChunkFormat::new(bytes, layout), 52, 0);
             for _ in 0..3 {
                 let places: Vec<_> = std::iter::from_fn(|| slab.pop(&arena, SlabId(1))).collect();
                 assert_eq!(places.iter().collect::<HashSet<_>>().len(), 52);
@@ -350,12 +350,12 @@ mod tests {
         let (slab, id) = (Slab::new(), SlabId(1));
         for bytes in [136, 1_000, arena.slab_bytes() / 16] {
             let chunks = arena.slab_bytes() / bytes;
-            slab.adopt(ClassId(3), Cut::new(bytes, ChunkLayout::Split), chunks, 0);
+            slab.adopt(ClassId(3), ChunkFormat::new(bytes, ChunkLayout::Split), chunks, 0);
             let start = arena.slab_start(id).as_ptr() as usize;
             let mut parts = Vec::new();
             for number in 0..chunks as u32 {
                 let chunk = slab.chunk(&arena, slab.place(&arena, id, number));
-                let layout = Layout::new(&Fields::default(), 1, 1, slab.cut());
+                let layout = Layout::new(&Fields::default(), 1, 1, slab.format());
                 let (head, tail) = (chunk.head.as_ptr(), chunk.value(&layout).as_ptr());
                 assert!(chunk.is_split() && (head as usize).is_multiple_of(HEAD_BYTES));
                 parts.push((head as usize - start, HEAD_BYTES));

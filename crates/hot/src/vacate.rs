@@ -15,7 +15,7 @@ use std::ops::Range;
 use memory::{ClassId, Guard, Place, SlabId};
 use stdx::sync::lock;
 
-use crate::class::{Class, Taken, Zone};
+use crate::class::{ClaimedChunk, Class, Zone};
 use crate::evict::GROUP;
 use crate::{CacheHooks, Hot, ItemRef};
 
@@ -70,7 +70,7 @@ enum Step {
 struct Move<'g> {
     item: ItemRef<'g>,
     place: Place,
-    chunk: Option<Taken>,
+    chunk: Option<ClaimedChunk>,
 }
 
 impl Hot {
@@ -242,7 +242,7 @@ impl Hot {
             is_stuck |= copy.is_none();
             if copy.is_some_and(|copy| self.move_item(&guard, item, place, copy, hooks)) {
                 moved += 1;
-                chunks += item.layout().pieces().max(1);
+                chunks += item.chunks();
             }
         }
         lock(self.class(id)).counters.rescued += moved;
@@ -324,7 +324,7 @@ impl Class {
             self.stuck.clear();
             return None;
         };
-        Some((zone.slab(emptiest).used() * self.cut.bytes, emptiest))
+        Some((zone.slab(emptiest).used() * self.format.bytes, emptiest))
     }
 
     fn start_vacating(&mut self, zone: Zone<'_>, slab: SlabId) {

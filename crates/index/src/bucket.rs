@@ -156,12 +156,7 @@ impl Bucket {
     /// Asks the processor to fetch this line.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch is a hint: it reads no memory as far as the program can tell.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.0.as_ptr().cast()) };
-        }
+        stdx::prefetch::read(self.0.as_ptr().cast());
     }
 }
 

@@ -11,9 +11,9 @@
 
 use std::collections::VecDeque;
 
+use larder_policy::Verdict;
 use larder_policy::cost_clock::CostClock;
 use larder_policy::gd_wheel::{Link, Shape, Wheels};
-use larder_policy::{CostPolicy, Verdict};
 use stdx::random::split_mix;
 
 const KEYS: u32 = 30_000;

@@ -53,7 +53,7 @@ impl Cost {
 }
 
 /// What an item costs typically, from the costs that come by: about their median, so that a few
-/// that are very dear do not count for more than others. Each cost moves it by a small part of
+/// that are very costly do not count for more than others. Each cost moves it by a small part of
 /// itself towards that cost; where as many are above as below, it stays.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Typical {
@@ -87,8 +87,8 @@ impl Typical {
     pub fn leaves(&mut self, cost: Cost) -> f64 {
         self.learn(cost);
         let typical_us = self.us().unwrap_or(1);
-        let is_dear = cost.us() / 2 >= typical_us;
-        if is_dear { f64::from(typical_us) / f64::from(cost.us()) } else { 1.0 }
+        let is_costly = cost.us() / 2 >= typical_us;
+        if is_costly { f64::from(typical_us) / f64::from(cost.us()) } else { 1.0 }
     }
 
     /// In microseconds; nothing before the first cost.
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(typical.us(), None);
         typical.learn(Cost::from_us(50));
         assert_eq!(typical.us(), Some(50));
-        // A tenth is a thousand times as dear: it hardly counts.
+        // A tenth is a thousand times as costly: it hardly counts.
         for at in 0..1000 {
             typical.learn(Cost::from_us(if at % 10 == 0 { 1_000_000 } else { 1000 }));
         }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_leaves_as_much_more_seldom() {
+    fn what_is_costly_leaves_as_much_more_seldom() {
         let mut typical = Typical::default();
         assert_eq!(typical.leaves(Cost::UNKNOWN), 1.0);
         (0..100).for_each(|_| typical.learn(Cost::from_us(1000)));

@@ -36,8 +36,8 @@
 //! All bits of the byte are the policy's. Where marks have fewer to spare, only bit 0 has to be
 //! where hits can reach it; the credit may lie in memory that belongs to the hand.
 
+use crate::Verdict;
 use crate::clock::RECENT;
-use crate::{CostPolicy, Verdict};
 
 /// The highest credit: what a byte leaves. With 31, a cache that is small beside its keys loses a
 /// fifth of the saving where costs differ a hundredfold.
@@ -99,6 +99,22 @@ impl CostClock {
         rounds.clamp(1, u128::from(CREDIT_MAX)) as u8
     }
 
+    /// Learns from a store with this cost, and returns the mark of the item; 0 is unknown and
+    /// counts as 1.
+    pub fn store(&mut self, cost: u32) -> u8 {
+        self.learn(cost.max(1));
+        self.charge(cost)
+    }
+
+    /// What the hand does with a chunk that it finds with this mark.
+    pub fn pass(&self, mark: u8, cost: u32) -> Verdict {
+        match mark {
+            0 => Verdict::Evict,
+            RECENT => Verdict::Keep(self.charge(cost)),
+            _ => Verdict::Keep(mark - CREDIT_ONE),
+        }
+    }
+
     /// The mark of what has the credit of a cost and was not hit since. The pass that finds nothing
     /// left is the last of the rounds.
     pub fn charge(&self, cost: u32) -> u8 {
@@ -110,25 +126,6 @@ impl CostClock {
 fn approach(mean: u64, value: u64) -> u64 {
     let change = (value as i64 - mean as i64) >> MEMORY_SHIFT;
     mean.saturating_add_signed(change).max(1)
-}
-
-impl CostPolicy for CostClock {
-    fn store(&mut self, cost: u32) -> u8 {
-        self.learn(cost.max(1));
-        self.charge(cost)
-    }
-
-    fn hit(mark: u8) -> u8 {
-        mark | RECENT
-    }
-
-    fn pass(&self, mark: u8, cost: u32) -> Verdict {
-        match mark {
-            0 => Verdict::Evict,
-            RECENT => Verdict::Keep(self.charge(cost)),
-            _ => Verdict::Keep(mark - CREDIT_ONE),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -146,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_stays_for_more_rounds() {
+    fn what_is_costly_stays_for_more_rounds() {
         let mut policy = CostClock::default();
         for _ in 0..10_000 {
             policy.store(30);
@@ -157,8 +154,7 @@ mod tests {
             let mark = policy.charge(cost);
             assert_eq!(rounds(&policy, mark, cost), expected, "{cost}");
             // A hit is good for a second time, once the first is used up.
-            let hit = CostClock::hit(mark);
-            assert_eq!(CostClock::hit(hit), hit);
+            let hit = mark | RECENT;
             assert_eq!(rounds(&policy, hit, cost), 2 * expected + 1, "{cost}");
         }
     }
@@ -199,7 +195,7 @@ mod tests {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                 let at = (random >> 58) as usize;
                 if random >> 33 & 1 == 0 {
-                    marks[at] = (CostClock::hit(marks[at].0), marks[at].1 | RECENT);
+                    marks[at] = (marks[at].0 | RECENT, marks[at].1 | RECENT);
                     continue;
                 }
                 let (ours, clocks) = &mut marks[hand];

@@ -33,7 +33,7 @@ pub const NEWEST_SHARE: usize = 64;
 /// they would give nothing to others.
 pub const LATELY_SHARE: usize = 2;
 
-/// The highest worth of a class, and the reciprocal of the lowest: a class with the dearest items
+/// The highest worth of a class, and the reciprocal of the lowest: a class with the costliest items
 /// keeps them at most this many times as long as one whose worth is the mean.
 pub const WORTH_MAX: f64 = 16.0;
 

@@ -378,8 +378,8 @@ mod tests {
 
     #[test]
     fn whoever_one_claims_to_be_the_same_work_is_done() {
-        let dearer = PBKDF2.replace("i=1000", "i=2000");
-        let text = format!("bob:x\npia:{PBKDF2}\npat:{PBKDF2}\nava:{ARGON2}\ndan:{dearer}\n");
+        let costlier = PBKDF2.replace("i=1000", "i=2000");
+        let text = format!("bob:x\npia:{PBKDF2}\npat:{PBKDF2}\nava:{ARGON2}\ndan:{costlier}\n");
         let list = parse(&text).expect("good users");
         assert_eq!(list.kinds.len(), 4);
         for name in ["bob", "pia", "pat", "ava", "dan", "eve", ""] {

@@ -5,8 +5,9 @@
 //!
 //! Memory per item: 1 byte for the mark and 2 for the cost.
 
+use policy::Verdict;
+use policy::clock::RECENT;
 use policy::cost_clock::CostClock as Decisions;
-use policy::{CostPolicy, Verdict};
 
 use super::lists::Lists;
 use super::{Policy, Visit};
@@ -16,7 +17,7 @@ pub const OVERHEAD_BYTES: u32 = 3;
 
 const RING: usize = 0;
 
-/// A cache that gives second chances, and to what is dear more of them.
+/// A cache that gives second chances, and to what is costly more of them.
 pub struct CostClock {
     capacity: u64,
     ring: Lists<1>,
@@ -39,8 +40,7 @@ impl Policy for CostClock {
     fn read(&mut self, visit: Visit) -> bool {
         let hit = self.ring.home(visit.object).is_some();
         if hit {
-            let mark = &mut self.marks[visit.object as usize];
-            *mark = Decisions::hit(*mark);
+            self.marks[visit.object as usize] |= RECENT;
         }
         hit
     }

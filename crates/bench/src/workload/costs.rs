@@ -18,15 +18,15 @@
 //! | name | what differs from `gd-1` |
 //! | --- | --- |
 //! | `own-same` | all cost the same: a policy that knows costs must lose nothing |
-//! | `own-two` | two groups: 95 % cheap, 5 % dear |
-//! | `own-rare` | dear objects are rare and very dear: 99 % cheap, 1 % 2000 to 4000 |
-//! | `own-mild` | the dear cost twice as much as the cheap |
+//! | `own-two` | two groups: 95 % cheap, 5 % costly |
+//! | `own-rare` | costly objects are rare and very costly: 99 % cheap, 1 % 2000 to 4000 |
+//! | `own-mild` | the costly cost twice as much as the cheap |
 //! | `own-steep` | a factor of ten between neighbours |
 //! | `own-even` | no groups: evenly from 10 to 450 |
-//! | `own-inverse` | most are dear: 5, 15, 80 % |
+//! | `own-inverse` | most are costly: 5, 15, 80 % |
 //! | `own-sizes-any` | for mixed sizes: the cost does not depend on the size |
-//! | `own-sizes-grow` | for mixed sizes: the largest values are the dear ones |
-//! | `own-sizes-shrink` | for mixed sizes: the smallest values are the dear ones |
+//! | `own-sizes-grow` | for mixed sizes: the largest values are the costly ones |
+//! | `own-sizes-shrink` | for mixed sizes: the smallest values are the costly ones |
 //!
 //! The tables have no unit; here it is the microsecond. Within its range a cost is even. The group
 //! follows from the object, or for the last two from the place of its size among all sizes; with

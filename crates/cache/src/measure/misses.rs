@@ -96,7 +96,7 @@ impl Misses {
     /// Asks for the row that the key's note would be in.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
-        hot::prefetch_line(self.row(hash).as_ptr().cast());
+        stdx::prefetch::read(self.row(hash).as_ptr().cast());
     }
 
     /// The key's note, if there is one.

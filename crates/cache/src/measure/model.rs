@@ -31,7 +31,7 @@ const SPREAD_FIRST: f32 = 1.0;
 const SPREAD_MIN: f32 = 0.2;
 /// A cost further from the mean than so many spreads is an outlier. With five, outliers of which
 /// nobody knows better are bounded in most prefixes, and the costs of a prefix of which one key in
-/// ten is 32 times as dear as the others are left alone; with four, these suffer.
+/// ten is 32 times as costly as the others are left alone; with four, these suffer.
 const SPREADS: f32 = 5.0;
 /// How much a measurement counts beside what the key had cost before: at a quarter, an outlier of
 /// 16 times doubles a cost, and a cost that has changed is followed within four stores.
@@ -111,7 +111,7 @@ impl Model {
     }
 
     /// `us`, or the nearest to it that is usual: for the prefix, or around `key_us`, what the key
-    /// itself had cost before (0 if nobody knows). A key that is dear every time gets there in
+    /// itself had cost before (0 if nobody knows). A key that is costly every time gets there in
     /// steps, however cheap its neighbours.
     pub(crate) fn bound(self, us: u32, key_us: u32) -> u32 {
         if !self.is_settled() {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dear_key_of_a_cheap_prefix_climbs_to_its_cost() {
+    fn a_costly_key_of_a_cheap_prefix_climbs_to_its_cost() {
         let model = taught([1000; 300]);
         let mut key_us = 0;
         let mut stores = 0;

@@ -31,7 +31,7 @@ use client::{Client, FLUSH_OPERATIONS, PREFIX_OPERATIONS};
 use io::ManualClock;
 use io::device::{FakeDevice, Faults, PAGE_BYTES};
 use larder::{
-    Cache, CacheGeometry, ChunkLayout, FlashSettings, IndexKind, Limits, PARKED_SHARE, Policy,
+    Cache, CacheGeometry, ChunkLayout, FlashSettings, IndexKind, Limits, MAGAZINE_SHARE, Policy,
     Quota, QuotaSize, Repartition,
 };
 use model::{KEYS, Model, Random};
@@ -182,9 +182,9 @@ fn run(
 ) {
     let clock = Arc::new(ManualClock::new(NOW));
     // So little memory that threads have chunks for themselves only if many may wait there.
-    let parked_share = if (index, layout) == FORMS[0] { PARKED_SHARE } else { 4 };
+    let magazine_share = if (index, layout) == FORMS[0] { MAGAZINE_SHARE } else { 4 };
     let builder = Cache::builder().memory_bytes(8 << 20).policy(policy);
-    let builder = builder.threads(THREADS as usize).parked_share(parked_share);
+    let builder = builder.threads(THREADS as usize).magazine_share(magazine_share);
     let mut builder = builder.index(index).layout(layout).clock(clock.clone());
     match extra {
         Extra::None | Extra::Limits | Extra::Faults => {}

@@ -32,7 +32,7 @@ struct Busy<'t> {
     changes: Cell<usize>,
     takes: bool,
     is_background: bool,
-    copied: RefCell<Option<(Vec<u8>, Place, State)>>,
+    copied: RefCell<Option<(Vec<u8>, Place, ItemVersion)>>,
     offered: RefCell<Vec<Vec<u8>>>,
 }
 
@@ -45,7 +45,7 @@ impl<'t> Busy<'t> {
     }
 
     /// Takes the item if it is what it was, and that is what this tier does.
-    fn take(&self, guard: &Guard<'_>, key: &[u8], place: Place, state: State) -> bool {
+    fn take(&self, guard: &Guard<'_>, key: &[u8], place: Place, version: ItemVersion) -> bool {
         self.offered.borrow_mut().push(key.to_vec());
         // SAFETY: nobody else retires anything here, and it was published when it was copied.
         let item = unsafe { self.hot.item(guard, place) };
@@ -53,7 +53,7 @@ impl<'t> Busy<'t> {
             self.changes.set(left);
             (self.change)(item);
         }
-        if !self.takes || State::of(item) != state {
+        if !self.takes || ItemVersion::of(item) != version {
             return false;
         }
         assert_eq!(lock(&self.map.places).remove(key), Some(place));
@@ -103,7 +103,7 @@ impl CacheHooks for Busy<'_> {
     }
 
     fn demote_for_store(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
-        self.take(guard, item.key(), place, State::of(item))
+        self.take(guard, item.key(), place, ItemVersion::of(item))
     }
 
     fn is_linked(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
@@ -115,13 +115,13 @@ impl CacheHooks for Busy<'_> {
     }
 
     fn copy(&self, item: ItemRef<'_>, place: Place) -> bool {
-        *self.copied.borrow_mut() = Some((item.key().to_vec(), place, State::of(item)));
+        *self.copied.borrow_mut() = Some((item.key().to_vec(), place, ItemVersion::of(item)));
         true
     }
 
     fn demote(&self) -> bool {
-        let (key, place, state) = self.copied.take().expect("an item was copied before");
-        self.take(&self.hot.epochs.pin(), &key, place, state)
+        let (key, place, version) = self.copied.take().expect("an item was copied before");
+        self.take(&self.hot.epochs.pin(), &key, place, version)
     }
 }
 
@@ -161,7 +161,7 @@ fn what_changes_while_it_is_copied_stays_and_others_go_for_it() {
             let map = Map::default();
             let (hot, id) = filled(policy, &map);
             let hooks = Busy { is_background, ..Busy::new(&hot, &map, change, CHANGED) };
-            let left = hot.push_out(id, Wish::new(2 * CHANGED), &hooks);
+            let left = hot.evict_or_demote(id, RoomRequest::new(2 * CHANGED), &hooks);
             assert!(left >= CHANGED, "{policy:?}: {left}");
             let offered = hooks.offered.take();
             let (changed, refused) = offered.split_at(CHANGED);
@@ -179,16 +179,16 @@ fn an_item_with_other_milliseconds_is_another() {
     let map = Map::default();
     let (hot, _) = filled(Policy::Clock, &map);
     let guard = hot.epochs.pin();
-    let state = |early_ms| {
+    let version = |early_ms| {
         let fields = Fields { expiry: EXPIRY, early_ms, ..Fields::default() };
         let layout = hot.layout(&fields, 1, VALUE_BYTES);
         let mut draft = hot.draft(layout, &fields, b"k", &map).expect("there is room");
         draft.write(&[7; VALUE_BYTES]);
         // SAFETY: published just now, and nobody retires it.
-        State::of(unsafe { hot.item(&guard, draft.publish(1, 0, 0)) })
+        ItemVersion::of(unsafe { hot.item(&guard, draft.publish(1, 0, 0)) })
     };
-    assert_eq!(state(100), state(100));
-    assert_ne!(state(100), state(900));
+    assert_eq!(version(100), version(100));
+    assert_ne!(version(100), version(900));
 }
 
 #[test]
@@ -197,15 +197,15 @@ fn a_round_ends_and_a_store_gets_room_though_everything_changes_all_the_time() {
         let map = Map::default();
         let (hot, id) = filled(policy, &map);
         let mut hooks = Busy::new(&hot, &map, TOUCHED, usize::MAX);
-        assert_eq!(hot.demote(id, Wish::new(1), &hooks), 0, "{policy:?}");
+        assert_eq!(hot.demote(id, RoomRequest::new(1), &hooks), 0, "{policy:?}");
         assert!(hooks.offered.borrow().len() >= ITEMS as usize, "{policy:?}");
         assert_eq!(lock(&map.places).len(), ITEMS as usize);
         // Nothing that came up is out of its order for good.
         hooks.is_background = false;
-        assert!(hot.push_out(id, Wish::new(1), &hooks) > 0, "{policy:?}");
+        assert!(hot.evict_or_demote(id, RoomRequest::new(1), &hooks) > 0, "{policy:?}");
         hooks.changes.set(0);
         hooks.is_background = true;
-        hot.demote(id, Wish::new(ITEMS as usize), &hooks);
+        hot.demote(id, RoomRequest::new(ITEMS as usize), &hooks);
         assert!(lock(&map.places).is_empty(), "{policy:?}");
     }
 }

@@ -219,7 +219,8 @@ fn a_hand_gives_up_after_a_round_that_is_not_choosy() {
         let (hot, id, _) = full(policy, &map);
         let class = lock(hot.class(id));
         assert!(
-            Wish::new(1).steps_max(&class, &map) <= STEPS_MAX + class.chunks() + class.slabs.len()
+            RoomRequest::new(1).steps_max(&class, &map)
+                <= STEPS_MAX + class.chunks() + class.slabs.len()
         );
     }
 }
@@ -516,9 +517,9 @@ fn a_store_that_waits_for_a_class_goes_before_further_victims() {
         let map = Map::default();
         let (hot, id, _) = full(policy, &map);
         let victims_of_a_group = |class: &mut Class| {
-            let (mut victims, mut wish) = ([Victim::NONE; GROUP], Wish::new(GROUP));
+            let (mut victims, mut request) = ([Victim::NONE; GROUP], RoomRequest::new(GROUP));
             let guard = hot.epochs.pin();
-            let found = hot.gather(&guard, class, &map, &mut victims, &mut wish);
+            let found = hot.gather(&guard, class, &map, &mut victims, &mut request);
             victims[..found].iter().for_each(|victim| hot.put_back(class, victim.came_up));
             found
         };

@@ -3,7 +3,7 @@
 use memory::{Arena, ClassId, SlabId};
 
 use super::*;
-use crate::chunk::{ChunkLayout, Cut, HEAD_BYTES};
+use crate::chunk::{ChunkFormat, ChunkLayout, HEAD_BYTES};
 use crate::layout::KEY_BYTES_MAX;
 use crate::slab::{self, Slab};
 
@@ -24,12 +24,12 @@ impl Chunks {
     }
 
     /// Cuts the slab anew, into a few chunks.
-    fn cut(&mut self, cut: Cut) {
-        self.count = (self.arena.slab_bytes() / cut.bytes).min(3);
-        self.slab.adopt(ClassId(0), cut, self.count, 0);
+    fn format(&mut self, format: ChunkFormat) {
+        self.count = (self.arena.slab_bytes() / format.bytes).min(3);
+        self.slab.adopt(ClassId(0), format, self.count, 0);
         let start = self.arena.slab_start(SlabId(0));
         // SAFETY: the arena is this test's alone, and so many chunks fit its slab.
-        unsafe { start.write_bytes(UNTOUCHED, self.count * cut.bytes) };
+        unsafe { start.write_bytes(UNTOUCHED, self.count * format.bytes) };
     }
 
     fn place(&self, number: usize) -> Place {
@@ -43,7 +43,7 @@ impl Chunks {
     /// Bytes of all chunks that were written.
     fn written(&self) -> usize {
         let start = self.arena.slab_start(SlabId(0)).as_ptr();
-        let bytes = self.count * self.slab.cut().bytes;
+        let bytes = self.count * self.slab.format().bytes;
         // SAFETY: as above; no reference to what was written is used after this.
         let all = unsafe { slice::from_raw_parts(start, bytes) };
         all.iter().filter(|&&byte| byte != UNTOUCHED).count()
@@ -92,13 +92,13 @@ fn check(chunks: &Chunks, number: usize, layout: Layout, bits: u32, key: &[u8]) 
 fn every_field_is_read_back_as_it_was_written() {
     let chunks = Chunks::new();
     for layout in [ChunkLayout::Inline, ChunkLayout::Split] {
-        let cut = Cut::new(CHUNK_BYTES_MAX, layout);
+        let format = ChunkFormat::new(CHUNK_BYTES_MAX, layout);
         // One combination of fields in seven, where each takes long.
         for bits in (0..64_u32).step_by(if cfg!(miri) { 7 } else { 1 }) {
             for value_bytes in [0, 1, 1023, 1024, 70_000] {
-                chunks.slab.adopt(ClassId(0), cut, 1, 0);
+                chunks.slab.adopt(ClassId(0), format, 1, 0);
                 let key = vec![b'k'; 1 + (value_bytes + bits as usize) % KEY_BYTES_MAX];
-                let layout = Layout::new(&fields_of(bits), key.len(), value_bytes, cut);
+                let layout = Layout::new(&fields_of(bits), key.len(), value_bytes, format);
                 check(&chunks, 0, layout, bits, &key);
             }
         }
@@ -117,18 +117,18 @@ fn key_lengths() -> Vec<usize> {
 fn an_item_takes_as_much_of_its_chunk_as_it_was_said_to_need() {
     let mut chunks = Chunks::new();
     for chunk_layout in [ChunkLayout::Inline, ChunkLayout::Split] {
-        let largest = Cut::new(CHUNK_BYTES_MAX, chunk_layout);
+        let largest = ChunkFormat::new(CHUNK_BYTES_MAX, chunk_layout);
         for key_bytes in key_lengths() {
             for value_bytes in [0, 1, 63, 64, 65, 300] {
                 let bits = (key_bytes % 64) as u32;
                 let layout = Layout::new(&fields_of(bits), key_bytes, value_bytes, largest);
                 let need = largest.bytes_of(layout.need(true)).max(2 * HEAD_BYTES + 1);
-                let cut = Cut::new(need.next_multiple_of(8), chunk_layout);
-                assert!(cut.holds(layout.need(true)));
-                chunks.cut(cut);
+                let format = ChunkFormat::new(need.next_multiple_of(8), chunk_layout);
+                assert!(format.holds(layout.need(true)));
+                chunks.format(format);
                 let key: Vec<u8> = (0..key_bytes).map(|at| b'a' + (at % 26) as u8).collect();
                 check(&chunks, 1, layout, bits, &key);
-                let tail_word = if cut.is_split { size_of::<TailWord>() } else { 0 };
+                let tail_word = if format.is_split { size_of::<TailWord>() } else { 0 };
                 assert_eq!(chunks.written(), layout.item_bytes() + tail_word, "{layout:?}");
             }
         }
@@ -140,12 +140,12 @@ fn a_chained_value_is_read_back_piece_by_piece() {
     let mut chunks = Chunks::new();
     for chunk_layout in [ChunkLayout::Inline, ChunkLayout::Split] {
         for key_bytes in [1, 52, 53, KEY_BYTES_MAX] {
-            let cut = Cut::new(1000, chunk_layout);
-            chunks.cut(cut);
+            let format = ChunkFormat::new(1000, chunk_layout);
+            chunks.format(format);
             let (fields, key) = (Fields::default(), vec![b'k'; key_bytes]);
             let value: Vec<u8> =
-                (0..2 * cut.piece_bytes() - 3).map(|at| (at % 251) as u8).collect();
-            let layout = Layout::new(&fields, key.len(), value.len(), cut);
+                (0..2 * format.piece_bytes() - 3).map(|at| (at % 251) as u8).collect();
+            let layout = Layout::new(&fields, key.len(), value.len(), format);
             assert_eq!(layout.pieces(), 2);
             let [owner, pieces @ ..] = [0, 1, 2].map(|number| chunks.place(number));
             let arena = &chunks.arena;
@@ -156,7 +156,7 @@ fn a_chained_value_is_read_back_piece_by_piece() {
                     write_piece(chunks.chunk(1 + number), owner, number);
                     list_piece(chunks.chunk(0), layout, number, piece);
                 }
-                for part in [0, cut.piece_bytes()] {
+                for part in [0, format.piece_bytes()] {
                     let space = chained_value_mut(arena, chunks.chunk(0), layout, part);
                     space.copy_from_slice(&value[part..][..space.len()]);
                 }
@@ -164,7 +164,7 @@ fn a_chained_value_is_read_back_piece_by_piece() {
             };
             assert_eq!((item.layout(), item.key()), (layout, &key[..]));
             assert_eq!(item.contiguous(), None);
-            for (number, part) in value.chunks(cut.piece_bytes()).enumerate() {
+            for (number, part) in value.chunks(format.piece_bytes()).enumerate() {
                 assert_eq!(item.piece(number), pieces[number]);
                 assert_eq!(item.piece_value(arena, number), part);
                 // SAFETY: a piece was laid out there.

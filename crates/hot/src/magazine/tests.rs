@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use memory::{Arena, Epochs, SizeClasses};
-use policy::CostPolicy;
 use policy::cost_clock::CostClock;
 
 use super::*;

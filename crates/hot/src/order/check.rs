@@ -27,7 +27,7 @@ fn what_waits_is_entered_as_it_came_and_may_leave_before() {
     let (arena, epochs) = (Arena::new(0, ARENA_BYTES, 0).expect("addresses"), Epochs::new());
     let zone = Zone { arena: &arena, epochs: &epochs, slabs: &[], heat: None, quotas: None };
     let place = |number: usize| arena.place(SlabId(1), number * CHUNK_BYTES);
-    // The dear half first: then the order is not that of entering.
+    // The costly half first: then the order is not that of entering.
     let cost = |number| Cost::from_us(if number < CHUNKS / 2 { 300 } else { 20 });
     for count in [1, WAITING_MAX - 1, WAITING_MAX, WAITING_MAX + 1, CHUNKS] {
         let mut order = Order::new(Some(1), CHUNK_BYTES, CHUNKS);
@@ -39,9 +39,9 @@ fn what_waits_is_entered_as_it_came_and_may_leave_before() {
         assert!(!order.is_empty() && order.has(zone, place(count - 1)));
         order.leave(zone, place(count - 1));
         assert!(!order.has(zone, place(count - 1)));
-        let (dear, cheap): (Vec<usize>, Vec<usize>) =
+        let (costly, cheap): (Vec<usize>, Vec<usize>) =
             (0..count - 1).partition(|&number| number < CHUNKS / 2);
-        let expected: Vec<Place> = cheap.into_iter().chain(dear).map(place).collect();
+        let expected: Vec<Place> = cheap.into_iter().chain(costly).map(place).collect();
         assert_eq!(popped(&mut order, zone), expected, "{count} were entered");
         assert!(order.is_empty());
     }
@@ -51,15 +51,15 @@ fn what_waits_is_entered_as_it_came_and_may_leave_before() {
 fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
     let (arena, epochs) = (Arena::new(0, ARENA_BYTES, 0).expect("addresses"), Epochs::new());
     let zone = Zone { arena: &arena, epochs: &epochs, slabs: &[], heat: None, quotas: None };
-    let [dearer, cheaper, same, other, leaves] =
+    let [costlier, cheaper, same, other, leaves] =
         [0, 1, 2, 3, 4].map(|number| arena.place(SlabId(1), number * CHUNK_BYTES));
     let mut order = Order::new(Some(1), CHUNK_BYTES, CHUNKS);
     order.adopt(zone, SlabId(1));
-    for place in [dearer, cheaper, same, other, leaves] {
+    for place in [costlier, cheaper, same, other, leaves] {
         order.enter(zone, place, Cost::from_us(100));
     }
     order.enter_waiting(zone);
-    for (place, us) in [(dearer, 200), (cheaper, 20), (same, 100), (leaves, 100)] {
+    for (place, us) in [(costlier, 200), (cheaper, 20), (same, 100), (leaves, 100)] {
         order.enter(zone, place, Cost::from_us(us));
     }
     // It is in the order, and waits to be entered once more.
@@ -71,17 +71,17 @@ fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
     assert_eq!(order.pop(zone, false), Some(cheaper));
     // What did not go after all is the next once more, and is there once.
     for _ in 0..2 {
-        order.let_out(cheaper);
+        order.set_aside(cheaper);
         slab::mark(&arena, cheaper).store(1, Relaxed);
         order.put_first(zone, SlabId(1));
         slab::mark(&arena, cheaper).store(0, Relaxed);
     }
     // Nor is what was freed, or lies in a slab that has gone.
-    [dearer, leaves].into_iter().for_each(|place| order.let_out(place));
+    [costlier, leaves].into_iter().for_each(|place| order.set_aside(place));
     order.put_first(zone, SlabId(2));
     order.disown(zone, SlabId(1));
     order.put_first(zone, SlabId(1));
-    assert!(order.let_out.is_empty() && !order.has(zone, leaves));
+    assert!(order.set_aside.is_empty() && !order.has(zone, leaves));
     assert_eq!(order.ahead(zone, &mut ahead), 2);
     assert_eq!(ahead[..2], [cheaper, other]);
     assert_eq!(order.pop(zone, false), Some(cheaper));
@@ -89,7 +89,7 @@ fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
     assert_eq!(order.pop(zone, false), None);
     assert_eq!(order.pop(zone, true), Some(same));
     order.renew(zone, same);
-    assert_eq!(popped(&mut order, zone), [other, dearer, same]);
+    assert_eq!(popped(&mut order, zone), [other, costlier, same]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use memory::{ClassId, Epochs, Guard, SizeClasses};
 
 use super::*;
 use crate::Fields;
-use crate::chunk::{ChunkLayout, Cut};
+use crate::chunk::{ChunkFormat, ChunkLayout};
 use crate::order::hammer::Map;
 
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 100 };
@@ -31,7 +31,7 @@ fn labels_lie_between_the_chunks_and_the_links_of_every_class() {
                 for class in sizes.iter().step_by(CLASSES_STEP) {
                     let (bytes, chunks) = (sizes.chunk_bytes(class), sizes.chunks_per_slab(class));
                     let slab = Slab::new();
-                    slab.adopt(class, Cut::new(bytes, ChunkLayout::Inline), chunks, 0);
+                    slab.adopt(class, ChunkFormat::new(bytes, ChunkLayout::Inline), chunks, 0);
                     let at = |number: usize| {
                         let label = label(&arena, &slab, SlabId(1), number as u32);
                         label.as_ptr() as usize - arena.slab_start(SlabId(1)).as_ptr() as usize

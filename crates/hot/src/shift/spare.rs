@@ -7,7 +7,7 @@ use stdx::sync::lock;
 
 use super::Offer;
 use crate::class::Class;
-use crate::evict::Wish;
+use crate::evict::RoomRequest;
 use crate::slab::Slab;
 use crate::{CacheHooks, Hot};
 
@@ -80,7 +80,7 @@ impl Hot {
             }
             left = left.saturating_sub(looks);
             if unread > 0 {
-                self.push_out(offer.class, Wish::of_unread(unread), hooks);
+                self.evict_or_demote(offer.class, RoomRequest::of_unread(unread), hooks);
             }
         }
     }
@@ -110,12 +110,12 @@ impl Hot {
             let comes_up = self.published(guard, place);
             if comes_up.is_some() && !class.is_for_hand(slab, slab_id) {
                 class.policy.leave(zone, place);
-                class.policy.let_out(place);
+                class.policy.set_aside(place);
                 continue;
             }
             match self.judged_here(guard, class.id, place) {
                 Some((item, _)) if !class.policy.keeps(item) => {
-                    unread += item.layout().pieces().max(1);
+                    unread += item.chunks();
                     continue;
                 }
                 Some((item, owner)) if self.has_its_mark(item, owner, place) => {
@@ -150,7 +150,7 @@ impl Hot {
         renewed
     }
 
-    /// What is in a slab, by some of its chunks. In an order by costs, what is dear counts as read
+    /// What is in a slab, by some of its chunks. In an order by costs, what is costly counts as read
     /// lately if it would stay even though inflation had come as far as where the other victims
     /// are: `times` as far.
     fn look(
@@ -178,11 +178,11 @@ impl Hot {
             }
             let is_spared = class.policy.keeps(item);
             let order = class.policy.order();
-            let is_dear = order.is_some_and(|order| order.stays(self.zone(), place, times));
+            let is_costly = order.is_some_and(|order| order.stays(self.zone(), place, times));
             // With its first chunk an item in pieces loses them all; for a piece it is rescued.
             let begins = owner == place && item.layout().is_chained();
-            let chunks = if begins { item.layout().total_bytes() / class.cut.bytes } else { 1 };
-            look.add(hooks.age(item), ages, is_spared || is_dear, chunks);
+            let chunks = if begins { item.layout().total_bytes() / class.format.bytes } else { 1 };
+            look.add(hooks.age(item), ages, is_spared || is_costly, chunks);
         }
         if step == 1 {
             // What is used and not published is a draft, newer than all else, or in limbo.

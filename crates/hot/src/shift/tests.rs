@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use memory::{Arena, Epochs, SizeClasses};
 
 use super::*;
-use crate::evict::Wish;
+use crate::evict::RoomRequest;
 use crate::mark::hit_mark;
 use crate::order::hammer::{Map, settle};
 use crate::{ChunkLayout, Policy};
@@ -148,7 +148,7 @@ fn what_goes_of_slabs_that_are_spared_makes_room_for_one_to_leave() {
         places.iter().enumerate().filter(is_read).for_each(|(_, &place)| read(&hot, place));
         map.mutations.fetch_add(1 << 20, Relaxed);
         let reserve = lock(hot.class(id)).reserve_target();
-        let before = hot.push_out(id, Wish::of_unread(reserve), &map);
+        let before = hot.evict_or_demote(id, RoomRequest::of_unread(reserve), &map);
         assert!(before >= reserve, "{policy:?}");
         settle(&hot);
         let came = (0..ATTEMPTS).any(|_| {

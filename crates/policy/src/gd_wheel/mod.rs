@@ -3,7 +3,7 @@
 //!
 //! GreedyDual (Young, 1994) gives an item the priority *inflation + cost* whenever it is stored or
 //! hit. The lowest priority is evicted, of equals the one renewed longest ago, and inflation rises
-//! to that priority. So what is dear to make again stays longer, in proportion to its cost, and
+//! to that priority. So what is costly to make again stays longer, in proportion to its cost, and
 //! with equal costs the order is that of LRU. A priority queue pays for it with a logarithm.
 //!
 //! Since no cost exceeds a known range, all priorities lie less than a range above the inflation,

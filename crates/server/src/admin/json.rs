@@ -15,7 +15,7 @@ use crate::options::policy_name;
 use crate::server::Server;
 use crate::watch;
 
-/// Prefixes beyond the dearest are left out.
+/// Prefixes beyond the costliest are left out.
 const PREFIXES_SHOWN: usize = 12;
 
 /// Keys asked for less are left out.

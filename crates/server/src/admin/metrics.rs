@@ -56,7 +56,7 @@ impl Kind {
 pub struct Now<'n> {
     /// The server at this moment.
     pub snapshot: &'n Snapshot,
-    /// The same, for what is too dear to be in a snapshot, of which there is one each second.
+    /// The same, for what is too costly to be in a snapshot, of which there is one each second.
     pub server: &'n Server,
     /// What is kept beside it.
     pub collector: &'n Collector,

@@ -427,7 +427,7 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "policy", text("clock|cost-clock|gd-wheel|lru", set_policy), Some("cost-clock"),
         "Who stays when memory is full. clock goes by recency alone. cost-clock spares longer what \
          costs more to make again, as far as clients say (Pc of ms, --text-cost) or as it is \
-         measured, and so misses more often what is cheap: an item that is dear is passed over a \
+         measured, and so misses more often what is cheap: an item that is costly is passed over a \
          few times more. gd-wheel does the same in proportion to the cost, for 12 more bytes an \
          item. lru is a list with a second chance, to compare with, for as many bytes."),
     valued(None, "cost-unit-us",

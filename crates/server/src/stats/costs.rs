@@ -3,14 +3,14 @@
 //! Saved is what the items that were found had cost, and stored what it took to make those that
 //! were stored, both as far as it is known: stated by clients, or measured. Evicted is what it will
 //! take to make again what had to go, as a whole and of each size class. The lines about measuring
-//! are there where it is on; a line for a prefix says what its misses cost, the dearest first.
+//! are there where it is on; a line for a prefix says what its misses cost, the costliest first.
 
 use larder::{ClassStats, CostPrefix};
 
 use super::Stats;
 use crate::server::Server;
 
-/// Prefixes beyond the dearest are left out.
+/// Prefixes beyond the costliest are left out.
 const PREFIXES_SHOWN: usize = 64;
 
 /// All of it.

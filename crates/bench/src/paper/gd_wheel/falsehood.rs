@@ -8,7 +8,7 @@
 //!                                               many of those that lied are still there
 //! ```
 //!
-//! A policy cannot tell a lie from what is dear. But its inflation, or the rounds of its hand, go
+//! A policy cannot tell a lie from what is costly. But its inflation, or the rounds of its hand, go
 //! on while others are stored, and reach whatever bound the policy has for a cost.
 //!
 //! Values of those that lie are one byte shorter, so that what a cache says of its bytes tells how

@@ -143,7 +143,7 @@ impl Matrix {
             "mean, ms",
             "p99, ms",
             "p99.9, ms",
-            "dearest miss, ms",
+            "costliest miss, ms",
         ];
         let each = rows.iter().flat_map(|row| self.columns.iter().map(move |one| (*row, one)));
         let cells = each.map(|(row, column)| {

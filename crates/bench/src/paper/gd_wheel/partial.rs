@@ -1,7 +1,7 @@
 //! Costs that only some items have, and costs that change while items are in the cache.
 //!
 //! What a store says is then not what a miss costs. An unknown cost is 0: the models of GreedyDual
-//! take it for 1, so that items of unknown cost leave first, be they dear or not.
+//! take it for 1, so that items of unknown cost leave first, be they costly or not.
 
 use crate::failure::Outcome;
 use crate::paper::{Findings, Scale};

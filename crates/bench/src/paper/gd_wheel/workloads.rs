@@ -7,9 +7,9 @@
 //!
 //! What YCSB calls zipfian, and what the paper's experiments were run with, is
 //! [`Choice::Scrambled`]: so much of it is even that 95 % hits need room for nine tenths of the
-//! keys. What a policy can save depends on that: there is room for all that is dear. By Zipf's law
+//! keys. What a policy can save depends on that: there is room for all that is costly. By Zipf's law
 //! over the keys themselves ([`Choice::Zipfian`]) two thirds of the keys suffice, and then some of
-//! the dear ones have to go too; the experiment `by-zipf` has that.
+//! the costly ones have to go too; the experiment `by-zipf` has that.
 //!
 //! Keys are loaded before anything is read, as YCSB does it. Otherwise a third of what LRU misses
 //! would be first reads, which no policy can save.

@@ -8,7 +8,7 @@ use memory::{Arena, Epochs, SizeClasses};
 
 use super::super::*;
 use crate::class_policy::ClassPolicy;
-use crate::evict::Wish;
+use crate::evict::RoomRequest;
 use crate::order::hammer::Map;
 use crate::{ChunkLayout, Fields, ItemRef, Policy, Shortage};
 
@@ -176,7 +176,7 @@ fn comes_up_unlinked(policy: Policy, value_bytes: usize, demotes: bool) {
     }
     let id = hot.class_at(judged);
     let gone = if demotes {
-        hot.demote(id, Wish::new(ITEMS as usize), &map)
+        hot.demote(id, RoomRequest::new(ITEMS as usize), &map)
     } else {
         hot.evict(id, 1, &map)
     };

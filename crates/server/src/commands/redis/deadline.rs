@@ -40,11 +40,11 @@ mod tests {
             assert_eq!(unix_ms(expiry_at(ms)), Some(ms));
         }
         for past in [i64::MIN, -1, 0, 1, now_ms(&session)] {
-            assert!(expiry_at(past).is_over(session.now_ms()), "{past}");
+            assert!(expiry_at(past).is_expired(session.now_ms()), "{past}");
         }
         let now = now_ms(&session);
         let at = from_now(60_000, &session).expect("there is such a number");
-        assert!(at >= now + 60_000 && !expiry_at(at).is_over(now as u64));
+        assert!(at >= now + 60_000 && !expiry_at(at).is_expired(now as u64));
         assert_eq!(from_now(i64::MAX, &session), None);
         assert_eq!(expiry_at(i64::MAX), Expiry::at(u32::MAX));
         assert_eq!(unix_ms(Expiry::NEVER), None);
