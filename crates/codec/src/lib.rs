@@ -17,6 +17,10 @@
 //! the output beside it.
 //!
 //! What does not pay is stored raw ([`pays`]), and [`entropy`] guesses that before trying.
+//!
+//! The rooms: `encode` and `decode`, with `lz4` and the zstd `frame` that a block is kept without;
+//! `dictionary`, trained from `samples`; [`mod@record`], an item as bytes; and [`image`], the
+//! format of a memory file.
 
 #![forbid(unsafe_code)]
 

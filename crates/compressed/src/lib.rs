@@ -21,6 +21,22 @@
 //! dictionaries instead of LZ4, a log of slabs instead of an allocator's chunks, dead rows that
 //! are dead at once, and no ghost nodes.
 //!
+//! The rooms, in reading order:
+//!
+//! ```text
+//!   a block      block                      how it lies in memory
+//!                frame, pack, image         rows to frames, frames to a block's bytes
+//!                access, summary            how often its rows were read, when they expire
+//!   the zone     zone                       the parts, and what holds between them
+//!                trie, space, raw           hash to leaf; slabs as a log; the unsafe code
+//!   a read       find, reader               lookups and removals; a thread's decoder and buffers
+//!   a change     insert, append             a newcomer, and its short way
+//!                rewrite, seal              new blocks for old, and rows that die meanwhile
+//!   room         sweep, expire, clean       the coldest rows, the expired ones, slabs made free
+//!   background   maintain, dictionaries     its turn; dictionaries and their samples
+//!   beside it    stats                      what happened, and what is there
+//! ```
+//!
 //! What a caller must keep:
 //!
 //! * Per key, a lock of its own orders [`Zone::remove`], [`Zone::remove_hit`] and

@@ -21,6 +21,30 @@
 //!   open, recover: superblock, segment table, item tables, journals  (open, recover, changes)
 //! ```
 //!
+//! The rooms, in reading order:
+//!
+//! ```text
+//!   the device   geometry, place             its layout, and how a place names a spot on it
+//!                superblock, table, reached  what its first pages say; valid segments; clocks
+//!                checked                     which notes are believed
+//!   the tier     flash, links                the caller's handle; what the tier asks of the index
+//!                writer, area, list          streams into segments; two areas, a list for each
+//!                stage, unit, fill           how a row gets to the device
+//!                reader                      how it is found again
+//!   room         chores, watermarks          the background, and when it works
+//!                collect, promote            segments made free; rows into the hot area
+//!                partition, window, usage    how much of the tier is hot
+//!   training     sampling, train             which rows, and when
+//!                dictionaries                on the device and in memory
+//!   deaths       journal, dead, worn         notes: where, in which bytes, and when they run full
+//!                flushed, scrub              flushed prefixes, and their removal
+//!                sync, refusal               what the kernel or the device did not keep or give
+//!   a restart    close, open, recover        the ends of a process
+//!                changes                     keys that change before all is recovered
+//!   beside it    walk, stats, sizing         listings, numbers, what a device would hold
+//!                fuzzing                     the bodies of the fuzz targets
+//! ```
+//!
 //! The index is the caller's ([`Links`]): it leads from a hash to a [`Place`] of 38 bits, and the
 //! tier keeps nothing in memory for an item on the device. This is SlimCache's tier (Jia, Shao and
 //! Chen, MASCOTS 2018) with units appended without slot classes, and with these changes: the places

@@ -14,6 +14,9 @@
 //! known of these keys is whole, and what they tell is scaled up by the share of the positions
 //! below the threshold. How many keys are known is bounded: when there is no room for another, the
 //! threshold falls.
+//!
+//! The rooms, in reading order: `watcher` (the whole), `known` and `order` (the keys), `curve` and
+//! `reasons` (what they tell), and `top`.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! What std lacks, and nothing else: one place that decides between std's and loom's atomics, a
-//! wrapper that keeps a value on cache lines of its own, numbers of threads, random numbers, and
-//! the units of size.
+//! What std lacks, and nothing else: one place that decides between std's and loom's atomics
+//! (`sync`), a wrapper that keeps a value on cache lines of its own (`pad`), numbers of threads
+//! (`thread`), `random` numbers, and the `units` of size.
 
 #![forbid(unsafe_code)]
 

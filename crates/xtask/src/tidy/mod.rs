@@ -1,9 +1,12 @@
 //! The rules of style that a program can check, over every tracked file.
 //!
-//! `source` scans a Rust file into code and comments, `rules` checks one such file, and
-//! `workspace` checks what lies between files. A finding is one line of text: the place, and what
-//! to do instead. Errors fail the chore, warnings do not.
+//! `source` scans a Rust file into code and comments, `rules` checks one such file, `maps` the
+//! opening of a crate, `pages` a page of text, and `workspace` what lies between files.
+//! A finding is one line of text: the place, and what to do instead. Errors fail the chore,
+//! warnings do not.
 
+mod maps;
+mod pages;
 mod rules;
 mod source;
 mod workspace;
@@ -64,8 +67,13 @@ fn check(root: &Path, path: &str, text: &str, findings: &mut Findings) {
     let page = parts.len() == 1 || parts[0] == "docs";
     if page && path.ends_with(".md") {
         workspace::named_paths(root, path, text, findings);
+        pages::lengths(path, text, findings);
     }
     if path.ends_with(".rs") && parts[0] == "crates" {
-        rules::file(&source::Source::new(path, text), findings);
+        let source = source::Source::new(path, text);
+        rules::file(&source, findings);
+        if let ["crates", _, "src", "lib.rs" | "main.rs"] = parts.as_slice() {
+            maps::modules(&source, findings);
+        }
     }
 }
