@@ -1,7 +1,7 @@
 //! What a sample of the keys tells of a cache: how many requests would miss at any other size
 //! ([`Watcher::curve`]), why those that miss do ([`Watcher::reasons`]), and which keys are asked
-//! for most ([`Top`]). Nothing here knows clocks, threads or the cache: what happened and when
-//! comes as an argument.
+//! for most ([`Top`]). Nothing here knows clocks, threads or the cache: events and their times come
+//! as arguments.
 //!
 //! ```text
 //! event of a sampled key --> known: the keys, in the order of their last use
