@@ -12,6 +12,10 @@
 //! `trace` reads, writes and captures traces, `workload` makes them, and `values` are what their
 //! objects hold. `load` sends one to a server; without a server, `mrc` simulates the `policies`
 //! over it, and `replay` runs it in the engine itself. `docs/benchmarks.md` shows their use.
+//!
+//! Shared by these: `arguments` and `amounts` (the command line), `machine` (cores and what the
+//! figures were measured on), `background` (the engine's thread), `subject` (values of one kind
+//! under many keys), `random`, `say` (standard output) and `failure` (exit codes).
 
 #![forbid(unsafe_code)]
 

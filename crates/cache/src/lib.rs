@@ -40,19 +40,21 @@
 //!
 //! ```text
 //!   a request    types, builder, cache, session       what can be asked, and the parts
-//!                ahead                                memory asked for before it is needed
-//!                store, amend, observe, fetch         changes; meta's get
+//!                prefetch                             memory asked for before it is needed
+//!                store, amend, observe, meta_get      changes; meta's get
 //!                item, simple                         what a reader gets; copies of it
 //!                places, hooks                        the index and the hot zone; unsafe code
 //!                flush, flush_prefix, flushed_prefixes, quotas
 //!
-//!   tiers        below, snapshot                      the compressed zone: down, up, reads
-//!                flash_tier, spill, wanted, fetches   flash: the protocol, down, reads
-//!                spare                                rows that stay on flash of what came up
-//!                admit, entrance, read_costs          who goes down, and what that is worth
+//!   tiers        compressed_tier, snapshot            the compressed zone: down, up, reads
+//!                flash_tier, spill                    flash: the protocol, down
+//!                pending_reads, flash_reads           flash: reads
+//!                spare_rows                           rows that stay on flash of promoted items
+//!                compressed_admission                 which items move down,
+//!                flash_admission, read_costs          and what that is worth
 //!                flash_fit                            whether a device fits beside the memory
 //!
-//!   background   maintain, turn, allowance            what is done, and how much time it may take
+//!   background   maintain, time_slice, cpu_budget     what is done, and how much time it may take
 //!                demote, expire, repartition, adapt   moves down, sweeps, columns, the split
 //!                train                                dictionaries
 //!

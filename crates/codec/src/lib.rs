@@ -9,14 +9,19 @@
 //!   input --Decoder--> target of the right length, or Damaged
 //! ```
 //!
-//! Blocks are short, so the output holds nothing that its owner knows anyway: with each output he
+//! Blocks are short, so the output holds nothing that its owner knows anyway: with each output it
 //! keeps the [`Method`], the length of the input and which [`Dictionary`] was used. Neither format
 //! has a checksum. Damage is found where it makes an output impossible, which is so for a fifth
 //! to two fifths of all single bits; otherwise decoding gives other bytes of the right length, and
-//! so does a wrong dictionary. Whoever reads from a medium that may fail keeps a [`checksum`] of
-//! the output beside it.
+//! so does a wrong dictionary. An owner that reads from a medium that may fail keeps a [`checksum`]
+//! of the output beside it.
 //!
-//! What does not pay is stored raw ([`pays`]), and [`entropy`] guesses that before trying.
+//! Where compression does not pay ([`pays`]) a block is stored raw; [`entropy`] guesses that before
+//! trying.
+//!
+//! The rooms: `encode` and `decode`, with `lz4` and the zstd `frame` that a block is kept without;
+//! `dictionary`, trained from `samples`; [`mod@record`], an item as bytes; and [`image`], the
+//! format of a memory file.
 
 #![forbid(unsafe_code)]
 

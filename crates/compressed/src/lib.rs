@@ -13,13 +13,29 @@
 //!
 //! **Writing** happens under the lock of one of 64 shards: a new block takes the old one's place,
 //! or two, or one for two. Most newcomers are appended: one frame is compressed anew, and the
-//! others are copied as they are stored. Otherwise the block is decoded, rows come and go, and what
-//! is not needed any more goes on that occasion. A removal ([`Zone::remove`]) only sets a bit,
+//! others are copied as they are stored. Otherwise the block is decoded, rows come and go, and dead
+//! ones are dropped on that occasion. A removal ([`Zone::remove`]) only sets a bit,
 //! without a lock; how that fits together with a replacement is the subject of [`mod@seal`].
 //!
 //! This is zExpander's Z-zone with these changes: fingerprints instead of Bloom filters, zstd with
 //! dictionaries instead of LZ4, a log of slabs instead of an allocator's chunks, dead rows that
 //! are dead at once, and no ghost nodes.
+//!
+//! The rooms, in reading order:
+//!
+//! ```text
+//!   a block      block                      how it lies in memory
+//!                frame, pack, image         rows to frames, frames to a block's bytes
+//!                access, summary            how often its rows were read, when they expire
+//!   the zone     zone                       the parts, and what holds between them
+//!                trie, space, raw           hash to leaf; slabs as a log; the unsafe code
+//!   a read       find, reader               lookups and removals; a thread's decoder and buffers
+//!   a change     insert, append             a newcomer, and its short way
+//!                rewrite, seal              new blocks for old, and rows that die meanwhile
+//!   room         sweep, expire, clean       the coldest rows, the expired ones, slabs made free
+//!   background   maintain, dictionaries     its turn; dictionaries and their samples
+//!   beside it    stats                      what happened, and what is there
+//! ```
 //!
 //! What a caller must keep:
 //!
@@ -28,10 +44,10 @@
 //!   that takes a shard's lock ([`Zone::insert`], [`Zone::evict`], [`Zone::maintain`],
 //!   [`Zone::sweep_expired`], [`Zone::offer_all`], [`Zone::bury_where`], [`Zone::flush`],
 //!   [`Zone::begin_anew`]) is made while it is held.
-//! * A key's newcomer is revealed only while no item of that key is alive in the zone: who stores
+//! * A key's newcomer is revealed only while no item of that key is alive in the zone: a store
 //!   removes first.
-//! * Guards are short. What was replaced while somebody is pinned cannot be used again, and an
-//!   insertion is refused as [`Refused::Pinned`] when that is all that is left.
+//! * Guards are short. Memory that was replaced while a thread is pinned cannot be used again, and
+//!   an insertion is refused as [`Refused::Pinned`] when no other is left.
 //! * [`Zone::maintain`] is called now and then, which brings the zone within its budget, and
 //!   [`Zone::train`], which alone trains dictionaries.
 

@@ -21,15 +21,39 @@
 //!   open, recover: superblock, segment table, item tables, journals  (open, recover, changes)
 //! ```
 //!
+//! The rooms, in reading order:
+//!
+//! ```text
+//!   the device   geometry, place             its layout, and how a place names a spot on it
+//!                superblock, table, reached  what its first pages say; valid segments; clocks
+//!                checked                     which notes are believed
+//!   the tier     flash, links                the caller's handle; what the tier asks of the index
+//!                writer, area, list          streams into segments; two areas, a list for each
+//!                stage, unit, fill           how a row gets to the device
+//!                reader                      how it is found again
+//!   room         chores, watermarks          the background, and when it works
+//!                collect, promote            segments made free; rows into the hot area
+//!                partition, window, usage    how much of the tier is hot
+//!   training     sampling, train             which rows, and when
+//!                dictionaries                on the device and in memory
+//!   deaths       journal, dead, worn         notes: where, in which bytes, and when they run full
+//!                flushed, scrub              flushed prefixes, and their removal
+//!                sync, refusal               what the kernel or the device did not keep or give
+//!   a restart    close, open, recover        the ends of a process
+//!                changes                     keys that change before all is recovered
+//!   beside it    walk, stats, sizing         listings, numbers, what a device would hold
+//!                fuzzing                     the bodies of the fuzz targets
+//! ```
+//!
 //! The index is the caller's ([`Links`]): it leads from a hash to a [`Place`] of 38 bits, and the
 //! tier keeps nothing in memory for an item on the device. This is SlimCache's tier (Jia, Shao and
 //! Chen, MASCOTS 2018) with units appended without slot classes, and with these changes: the places
-//! know how many pages to read, what leaves the hot area is compressed whether it was read there or
-//! not, and a restart finds the items again.
+//! know how many pages to read, items that leave the hot area are compressed whether they were read
+//! there or not, and a restart finds the items again.
 //!
 //! # What keeps an older value from coming back
 //!
-//! Notes are found by whoever opens the device after this process was killed, in the order in which
+//! A process that opens the device after this one was killed finds the notes in the order in which
 //! they were written. So at every moment the device says of each item that is not its key's value
 //! any more that it is dead, or says nothing of it:
 //!
@@ -50,13 +74,13 @@
 //!   another kill an item of one of these is dead ([`mod@changes`]).
 //! * A flush raises the sequence below which segments are void before it returns, and that of a
 //!   prefix has written the point up to which its keys' items are gone ([`mod@flushed`]).
-//! * What has expired stays so where the clock was put back ([`mod@reached`]).
+//! * Expired items stay so where the clock was put back ([`mod@reached`]).
 //! * A journal that runs over, or cannot be written, takes its whole segment with it. So does one
 //!   that is just becoming a filter ([`mod@journal`]).
 //! * So does a journal that is not as it was written, or of another life of its segment, and what
 //!   is damaged of the changes counts for all keys that it may have been about ([`mod@checked`]).
 //!
-//! After a crash of the machine nothing is believed but what was closed cleanly: the superblock
+//! After a crash of the machine only a device that was closed cleanly is believed: the superblock
 //! holds the boot's id, and says "clean" only between a close and the next opening. Nor is anything
 //! where keys were hashed by another function ([`Settings::hash_check`]).
 //!
@@ -69,7 +93,7 @@
 //! a segment's bits, that of the changes, then the superblock's. [`Flash::forget`],
 //! [`Flash::note_change`] and [`Flash::has_changed`] are called under locks of the index and take
 //! at most the last three.
-//! Whoever syncs has a lock of its own behind that of the chores and before the superblock's. That
+//! A sync has a lock of its own behind that of the chores and before the superblock's. That
 //! of a dictionary's slot comes behind all of them, and so does that of worn journals; nothing is
 //! called while they are held. No page is read or written while the writer's lock is held; only
 //! notes are.

@@ -14,12 +14,23 @@
 //! item. Locks nest in one order: a class's lock first, then whatever `CacheHooks` takes; never two
 //! classes' locks.
 //!
-//! The rooms, in reading order: `layout`, `chunk`, [`mark`] and [`item`] (how an item lies in
-//! memory); `draft` (how it is written and published); `slab` and `class` (what is free and what
-//! waits for readers); [`magazine`] and [`evict`] (where a chunk comes from), with `policy` and
-//! `order` (who stays); then what makes room: `vacate`, [`shift`] and `rescue` (slabs that go to
-//! another class), [`expire`], and `demote` (to the tier below). [`quota`] and [`repartition`],
-//! with [`heat`] and `hot_pages`, are there where they are asked for.
+//! The rooms, in reading order:
+//!
+//! ```text
+//!   an item      layout, chunk, mark, item   how it lies in memory
+//!                item_version                which of its states a copy was made of
+//!                draft                       how it is written and published
+//!   a class      slab, class                 free chunks, and chunks that wait for readers
+//!                magazine, evict             where the next chunk comes from
+//!                class_policy, order         which item is evicted
+//!   room         vacate, shift, rescue       slabs that go to another class; items that stay
+//!                expire                      the sweep for expired items
+//!                demote                      moves to the tier below
+//!   the whole    walk                        all items, in the order of memory
+//!   on request   quota                       a limit for keys with a prefix
+//!                repartition                 hot items into one column of a slab, chosen by
+//!                heat, hot_pages             temperatures and by pages
+//! ```
 
 mod chunk;
 mod class;

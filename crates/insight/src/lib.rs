@@ -1,7 +1,7 @@
 //! What a sample of the keys tells of a cache: how many requests would miss at any other size
 //! ([`Watcher::curve`]), why those that miss do ([`Watcher::reasons`]), and which keys are asked
-//! for most ([`Top`]). Nothing here knows clocks, threads or the cache: what happened and when
-//! comes as an argument.
+//! for most ([`Top`]). Nothing here knows clocks, threads or the cache: events and their times come
+//! as arguments.
 //!
 //! ```text
 //! event of a sampled key --> known: the keys, in the order of their last use
@@ -14,6 +14,9 @@
 //! known of these keys is whole, and what they tell is scaled up by the share of the positions
 //! below the threshold. How many keys are known is bounded: when there is no room for another, the
 //! threshold falls.
+//!
+//! The rooms, in reading order: `watcher` (the whole), `known` and `order` (the keys), `curve` and
+//! `reasons` (what they tell), and `top`.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,16 @@
 //! Every system call that Larder makes, each behind a small safe type: memory mappings and the
 //! frames behind them, the heap, the clock, devices, sockets, polling and what concerns a thread or
-//! the process as a whole. What stands above can be tested with a clock, a device and frames of its
-//! own.
+//! the process as a whole. The crates above can be tested with a clock, a device and frames of
+//! their own.
+//!
+//! ```text
+//!   memory       map, frames, heap          mappings, frames of pages, the allocator
+//!   time         clock, moment              Unix time for items; finer points for deadlines
+//!   devices      device, regular, lock      reads and writes; opening by name; one owner
+//!   network      net, tls, poll             sockets, TLS over them, readiness
+//!   the machine  process, processor, thread limits and users, caches, priorities
+//!                supervisor                 systemd's socket
+//! ```
 
 pub mod clock;
 pub mod device;

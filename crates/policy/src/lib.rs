@@ -1,4 +1,4 @@
-//! Who stays: replacement decisions as pure functions. Nothing here knows items, clocks or
+//! Which items stay: replacement decisions as pure functions. Nothing here knows items, clocks or
 //! threads; what time it is and what has happened come as arguments.
 //!
 //! By question, each group in reading order:

@@ -6,8 +6,8 @@
 //! The parser does not allocate, and the writers only where the buffer has to grow.
 //!
 //! The rooms, in reading order: [`request`] (all that can be asked for), [`parse`](mod@parse) and
-//! [`Refusal`] (what a line is, or why it is none), [`expiry`], [`base64_key`] and [`reply`]; then
-//! the other protocols, each with its own parser and writer: [`binary`] and [`resp`]; and [`Wire`],
+//! `refusal` (what a line is, or why it is none), [`expiry`], [`base64_key`] and [`reply`]; then
+//! the other protocols, each with its own parser and writer: [`binary`] and [`resp`]; and `wire`,
 //! which tells them apart by the first byte.
 
 #![forbid(unsafe_code)]

@@ -19,7 +19,28 @@
 //!      -> top                `larder top`: the page's numbers in a terminal
 //! ```
 //!
-//! What the threads share is in `server`; what one client is in the middle of, in `connection`.
+//! The other rooms, by what they are for:
+//!
+//! ```text
+//!   state        server                           what all threads share
+//!                connection_id                    which connection of which worker
+//!                connection                       what one client is in the middle of
+//!   start        address, listen                  where clients come from; listening sockets
+//!                machine                          how much memory the process may have
+//!                flash_file, locked_file          the flash tier's file; a file for one server
+//!                bounded_file                     files of operators, read up to a limit
+//!                pidfile, notify                  the file of -P; what systemd is told
+//!   end          exit, stdio                      the exit status; stdout and stderr
+//!   while live   live_options                     options that SIGHUP or a client may change
+//!   access       users, logins, throttle          passwords: read, checked aside, limited
+//!                rights                           which request is a change, for each protocol
+//!   input        ahead                            sockets that are ready are read together
+//!                unfinished                       memory for values that have come in part
+//!   numbers      counters, stats, namespaces      what workers count, and how it is shown
+//!                worker_lists                     from each worker to the admin thread
+//!                dump, watch                      listings of items; log lines
+//!   tests        fuzzing                          the bodies of the fuzz targets
+//! ```
 
 #![forbid(unsafe_code)]
 

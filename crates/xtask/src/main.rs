@@ -4,11 +4,19 @@
 //! This crate builds before everything else and therefore depends on nothing: argument parsing,
 //! JSON and random numbers are the few lines of them that are needed.
 //!
-//! Where things are: `steps` is the order of the chores, `tally` runs and counts them, `own_tests`
-//! runs the workspace's own tests, `install` fetches the tools that the chores need and `sources`
-//! other people's tests, `tidy` reads the sources for the rules of style, `conformance` runs a
-//! server against memcached and against the clients people use, `admin` looks at its admin port,
-//! `deploy` tries what is handed out for operators, and `command` starts other programs.
+//! ```text
+//!   steps          the order of the chores
+//!   -> tally       runs and counts them
+//!      tidy        the rules of style, over the sources
+//!      install     the tools that the chores need
+//!      sources     other people's tests
+//!      own_tests   the workspace's own tests
+//!      conformance a server against memcached and against the clients people use
+//!      admin       the server's admin port
+//!      deploy      the files for operators
+//!   command        starts other programs; beside: several at a time
+//!   random         numbers that a printed seed brings back
+//! ```
 #![forbid(unsafe_code)]
 
 mod admin;

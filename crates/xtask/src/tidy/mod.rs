@@ -1,15 +1,21 @@
 //! The rules of style that a program can check, over every tracked file.
 //!
-//! `source` scans a Rust file into code and comments, `rules` checks one such file, and
-//! `workspace` checks what lies between files. A finding is one line of text: the place, and what
-//! to do instead. Errors fail the chore, warnings do not.
+//! `source` scans a Rust file into code and comments, `rules` checks one such file, `maps` the
+//! opening of a crate, `pages` and `members` a page of text, and `workspace` what lies between
+//! files. A finding is one line of text: the place, and what to do instead. Errors fail the chore,
+//! warnings do not.
 
+mod maps;
+mod members;
+mod pages;
 mod rules;
 mod source;
 mod workspace;
 
 use std::path::Path;
 use std::time::Duration;
+
+use members::Members;
 
 use crate::Result;
 use crate::command::Run;
@@ -38,6 +44,7 @@ impl Findings {
 /// Checks every file that git tracks or would track, below `root`.
 pub fn repository(root: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
+    let (mut members, mut texts) = (Members::default(), Vec::new());
     let listed = Run::new("git ls-files --cached --others --exclude-standard")
         .capture(Duration::from_secs(30))?;
     for path in listed.lines() {
@@ -47,8 +54,21 @@ pub fn repository(root: &Path) -> Result<Findings> {
         };
         findings.files += 1;
         check(root, path, &text, &mut findings);
+        if is_page(path) {
+            texts.push((path, text));
+        } else if path.ends_with(".rs") && path.starts_with("crates/") {
+            members.collect(&source::Source::new(path, &text));
+        }
+    }
+    for (path, text) in &texts {
+        members.check(path, text, &mut findings);
     }
     Ok(findings)
+}
+
+/// Whether a file is a page about the project.
+fn is_page(path: &str) -> bool {
+    path.ends_with(".md") && (path.starts_with("docs/") || !path.contains('/'))
 }
 
 fn check(root: &Path, path: &str, text: &str, findings: &mut Findings) {
@@ -61,11 +81,15 @@ fn check(root: &Path, path: &str, text: &str, findings: &mut Findings) {
         }
         _ => {}
     }
-    let page = parts.len() == 1 || parts[0] == "docs";
-    if page && path.ends_with(".md") {
+    if is_page(path) {
         workspace::named_paths(root, path, text, findings);
+        pages::lengths(path, text, findings);
     }
     if path.ends_with(".rs") && parts[0] == "crates" {
-        rules::file(&source::Source::new(path, text), findings);
+        let source = source::Source::new(path, text);
+        rules::file(&source, findings);
+        if let ["crates", _, "src", "lib.rs" | "main.rs"] = parts.as_slice() {
+            maps::modules(&source, findings);
+        }
     }
 }

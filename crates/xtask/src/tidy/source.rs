@@ -94,7 +94,7 @@ impl Source {
 
     /// The line on which the item that starts at `first` ends: at its closing brace, or at a
     /// semicolon before any brace.
-    fn block_end(&self, first: usize) -> usize {
+    pub fn block_end(&self, first: usize) -> usize {
         let (mut braces, mut others) = (0_i64, 0_i64);
         for (index, line) in self.lines.iter().enumerate().skip(first) {
             for letter in line.code.chars() {
