@@ -192,8 +192,8 @@ impl Hot {
         }
     }
 
-    /// As [`Hot::demote_one`], for a store, under one pin beside its session's: there are no more
-    /// for each thread ([`memory::epoch::PINS_MAX`]), and it waits for others here.
+    /// As [`Hot::demote_one`], for a store, under one pin beside its session's: a thread has no
+    /// more than these ([`memory::epoch::PINS_MAX`]), and the store waits for others here.
     fn demote_one_for_store(
         &self,
         guard: &Guard<'_>,

@@ -70,12 +70,12 @@ impl Victim {
 /// A request for room in a class, and what has been done for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoomRequest {
-    /// Chunks that are wanted still.
+    /// Chunks still wanted.
     pub(crate) wanted: usize,
     /// Chunks that were looked at.
     pub(crate) steps: usize,
-    /// What the policy spares stays, and keeps what spares it: the room is for the like, or the
-    /// others are judged already.
+    /// Items that the policy spares stay, and keep the access bits that spare them: the room is for
+    /// such items, or the others are judged already.
     pub(crate) only_unread: bool,
 }
 
@@ -533,10 +533,10 @@ impl Hot {
         number == 0 || id != self.largest_class()
     }
 
-    /// The chunk under the hand; the hand moves on. `None` at the end of a slab, and instead of one
-    /// that leaves the class: nothing in there makes room for a store before all of it has gone,
-    /// and that is seen to by who drains it. What he has left there, a draft that was published
-    /// since, goes like all else.
+    /// The chunk under the hand; the hand moves on. `None` at the end of a slab, and instead of a
+    /// slab that leaves the class: an eviction there makes no room for a store before the slab is
+    /// empty, and the draining thread sees to that. An item it has left there, a draft that was
+    /// published since, is evicted like all else.
     fn advance_hand(&self, class: &mut Class, hooks: &dyn CacheHooks) -> Option<Place> {
         if class.hand.slab >= class.slabs.len() {
             class.hand = crate::class::Hand::default();
