@@ -24,7 +24,7 @@ use crate::{CacheHooks, Hot};
 
 /// Chunks of the slab that are looked at under one lock of the class.
 const LOOK_STEP: u32 = 256;
-/// Items that go at once to make more room for what is rescued, if others took what was made.
+/// Items evicted at once to make more room for rescued items, if others took the room made.
 const ROOM_BATCH: usize = 32;
 /// Chunks of items that are rescued from one slab at most, where it has fewer itself: the chunks of
 /// items in pieces lie in other slabs, too.

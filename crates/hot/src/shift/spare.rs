@@ -19,8 +19,8 @@ const LOOK_CHUNKS_MAX: usize = 1024;
 const NEXT_STEP: usize = 256;
 
 impl Hot {
-    /// Spares or closes a slab that was offered, for what is in it, which is so many times as old
-    /// as what would be evicted otherwise. Returns whether it did.
+    /// Spares or closes an offered slab, if its contents call for it; they are `times` times as old
+    /// as the victims would be otherwise. Returns whether it did.
     pub(super) fn spare(
         &self,
         offer: &Offer,
