@@ -48,7 +48,7 @@ pub struct Repartition {
     pub pass_hits: u32,
     /// and at least one hit for this many of its chunks; 0 asks for none.
     pub pass_chunks: u32,
-    /// How lazy a pass is. Where all are asked for equally often, chance gives one in 1.6 million
+    /// How lazy a pass is. Where all items are read equally often, chance gives one in 1.6 million
     /// chunks four hits while a slab gets one for 16 chunks; two it gives to one in 500.
     pub limits: Limits,
 }

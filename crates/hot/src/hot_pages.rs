@@ -56,7 +56,7 @@ pub struct FrameCounts {
 }
 
 impl FrameCounts {
-    /// The share of the chosen pages that have the colour that they should, if any were chosen.
+    /// The share of the chosen pages that have the intended colour, if any were chosen.
     pub fn right_share(&self) -> Option<f64> {
         let are_chosen = self.coloured_pages > 0;
         are_chosen.then(|| self.right_pages as f64 / self.coloured_pages as f64)

@@ -88,7 +88,7 @@ const TURN_ITEMS_MAX: usize = 128;
 /// A limit for the keys with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quota {
-    /// What the keys begin with: not empty.
+    /// The bytes that the keys begin with: not empty.
     pub prefix: Box<[u8]>,
     /// Bytes of chunks.
     pub limit_bytes: usize,
@@ -97,7 +97,7 @@ pub struct Quota {
 /// A quota as statistics show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaStats {
-    /// What the keys begin with.
+    /// The bytes that the keys begin with.
     pub prefix: Box<[u8]>,
     /// Bytes of chunks that its items may take.
     pub limit_bytes: usize,
