@@ -44,7 +44,7 @@ pub struct Options {
     /// The kind: where words lie.
     pub kind: Kind,
     /// Items to make room for at once. The index holds more as it grows, up to 2^18 times as many
-    /// tables, but keeps a hash bit less apart for each doubling: size it within a factor of a
+    /// tables, but tells one hash bit less apart for each doubling: size it within a factor of a
     /// thousand of what will come.
     pub initial_items: usize,
     /// Items that are known to come, all of them soon; 0 if nothing is known. There are tables for

@@ -1,11 +1,11 @@
 //! The memory every item lives in: one reserved arena of slabs, the size classes that slabs are cut
-//! into, and the epochs that say when a chunk nobody can see any more may be used again.
+//! into, and the epochs that say when a chunk that no thread can see any more may be used again.
 //!
 //! ```text
-//!   arena    one range of addresses, its slabs free or given out, never more than the limit
+//! arena    one range of addresses, its slabs free or given out, never more than the limit
 //!     |-> class    the sizes that the hot zone cuts its slabs into
 //!     +-> tables   units of 2 KiB for the index, which asks for them by the trait in `space`
-//!   epoch    who may still see what was unlinked
+//! epoch    which threads may still see unlinked memory
 //! ```
 //!
 //! They are to be read in this order. Nothing here knows items or keys.
