@@ -2,10 +2,10 @@
 //! into, and the epochs that say when a chunk that no thread can see any more may be used again.
 //!
 //! ```text
-//! arena    one range of addresses, its slabs free or given out, never more than the limit
+//!   arena    one range of addresses, its slabs free or given out, never more than the limit
 //!     |-> class    the sizes that the hot zone cuts its slabs into
 //!     +-> tables   units of 2 KiB for the index, which asks for them by the trait in `space`
-//! epoch    which threads may still see unlinked memory
+//!   epoch    which threads may still see unlinked memory
 //! ```
 //!
 //! They are to be read in this order. Nothing here knows items or keys.
