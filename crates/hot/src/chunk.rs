@@ -61,7 +61,7 @@ pub enum ChunkLayout {
     Split,
 }
 
-/// What all chunks of a class have in common.
+/// The size and the cut of all chunks of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkFormat {
     /// Bytes of a chunk.
@@ -167,7 +167,7 @@ impl Chunk {
         {
             return tail;
         }
-        // SAFETY: whoever laid out the item chose a chunk, or a head, that holds header and key.
+        // SAFETY: the writer of the item chose a chunk, or a head, that holds header and key.
         unsafe { self.head.add(layout.key_at()) }
     }
 

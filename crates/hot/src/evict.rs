@@ -702,10 +702,9 @@ pub(crate) unsafe fn published_in<'a>(arena: &Arena, place: Place) -> Option<(It
         return Some((item, place));
     }
     let owner = item.owner();
-    // SAFETY: a piece's mark is set when its owner is laid out. Whoever retires the owner first
-    // clears the marks of its pieces and sends each to limbo, under the lock that the caller holds,
-    // and only then the owner; so while this mark is set and the lock held, the owner's chunk is
-    // not free.
+    // SAFETY: a piece's mark is set when its owner is laid out. Retiring the owner first clears the
+    // marks of its pieces and sends each to limbo, under the lock that the caller holds, and only
+    // then the owner; so while this mark is set and the lock held, the owner's chunk is not free.
     let owner_item = unsafe { ItemRef::new(arena, owner) };
     // Acquire: partner is the release in `Draft::publish`, as above.
     let owner_mark = owner_item.mark().load(Ordering::Acquire);

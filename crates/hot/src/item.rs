@@ -141,7 +141,7 @@ impl<'a> ItemRef<'a> {
     #[inline]
     pub fn key(&self) -> &'a [u8] {
         let (layout, chunk) = self.shape();
-        // SAFETY: the layout puts the key inside the chunk, and nobody writes it during `'a`.
+        // SAFETY: the layout puts the key inside the chunk, and no thread writes it during `'a`.
         unsafe { slice::from_raw_parts(chunk.key(&layout).as_ptr(), layout.key_bytes()) }
     }
 
@@ -230,8 +230,8 @@ impl<'a> ItemRef<'a> {
         if !layout.has(SHAPE_COST) {
             return Cost::UNKNOWN;
         }
-        // SAFETY: the layout counted the field into the chunk; it may be unaligned, and nobody
-        // writes it while `'a` lives.
+        // SAFETY: the layout counted the field into the chunk; it may be unaligned, and no
+        // thread writes it while `'a` lives.
         Cost(unsafe { self.start.add(layout.credit_at() + 1).cast::<u16>().read_unaligned() })
     }
 
@@ -300,8 +300,8 @@ impl<'a> ItemRef<'a> {
         if layout.is_chained() {
             return None;
         }
-        // SAFETY: the value of an item that is not chained lies in its chunk, and nobody writes it
-        // during `'a`.
+        // SAFETY: the value of an item that is not chained lies in its chunk, and no thread writes
+        // it during `'a`.
         Some(unsafe { slice::from_raw_parts(chunk.value(&layout).as_ptr(), layout.value_bytes()) })
     }
 
@@ -320,7 +320,7 @@ impl<'a> ItemRef<'a> {
         // SAFETY: the piece was laid out before its owner was published, and lives as long.
         let piece = unsafe { Self::new(arena, self.piece(number)) };
         // SAFETY: the piece was allocated with a chunk for its header and `bytes` of value, and
-        // nobody writes it during `'a`.
+        // no thread writes it during `'a`.
         unsafe { slice::from_raw_parts(piece.piece_chunk().piece_value().as_ptr(), bytes) }
     }
 

@@ -10,8 +10,8 @@
 //!   mark   see `mark`. A mark of 0: no item
 //!   shape  15 cost   14 custom cas   13 extra   12 long   11 expiry   10 flags
 //!          9..0 value bytes, when not long
-//!   extra  10 base64 key   9..0 milliseconds by which the item is over before its expiry
-//!   cost   0 credit, which belongs to the hand   1..2 what the item costs to make again
+//!   extra  10 base64 key   9..0 milliseconds by which the item expires before its expiry
+//!   cost   0 credit, which belongs to the hand   1..2 the cost of making the item again
 //! ```
 //!
 //! Eight bytes for an item without client flags, expiry and cost; four more for each of the first

@@ -312,7 +312,7 @@ impl Hot {
     pub unsafe fn item<'g>(&self, guard: &'g Guard<'_>, place: Place) -> ItemRef<'g> {
         let _ = guard;
         // SAFETY: the index points only at published items; the release that published the
-        // location made the item's bytes visible to whoever acquired it; and the pinned epoch
+        // location made the item's bytes visible to a reader that acquired it; and the pinned epoch
         // keeps the chunk from being reused.
         unsafe { ItemRef::new(&self.arena, place) }
     }

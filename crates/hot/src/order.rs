@@ -159,7 +159,7 @@ impl Order {
     pub(crate) fn adopt(&self, zone: Zone<'_>, slab: SlabId) {
         let first = self.ranks.links(zone).pointer(slab, 0);
         // SAFETY: the links lie in the slab (see `pointer`), which the class owns and whose lock
-        // the caller holds; no chunk of it is in the order, so nobody relies on what is there. All
+        // the caller holds; no chunk of it is in the order, so its bytes are not in use. All
         // zeros are `Link::default`.
         unsafe { first.write_bytes(0, self.ranks.chunks_per_slab.get() as usize) };
     }

@@ -68,7 +68,7 @@ const CHOOSY_ROUNDS: usize = 2;
 /// Rounds of the hand until it gives up: one more takes whatever comes, and one the part left out
 /// of the first.
 const ROUNDS_MAX: usize = CHOOSY_ROUNDS + 2;
-/// The same limit where no live item may be evicted: the rest of one round, and one.
+/// Rounds until it gives up where no live item may be evicted: the rest of one, and one.
 const ROUNDS_MAX_KEPT: usize = 2;
 /// A store that has to make room makes this part of the limit for the next ones, too (one in so
 /// many),
@@ -627,7 +627,7 @@ impl<'a> Hunt<'a> {
     }
 }
 
-/// What the hand does with its victims.
+/// The hand's action on its victims.
 enum Act<'a> {
     /// Evict them, until that is enough.
     Evict(&'a dyn Fn() -> bool),

@@ -24,7 +24,7 @@ use memory::{Arena, ClassId, Place, SlabId};
 /// In `free_head`: no free chunk.
 const NONE: u32 = u32::MAX;
 
-/// Who owns a slab and which of its chunks are free.
+/// The owner of a slab, and which of its chunks are free.
 #[derive(Debug)]
 pub(crate) struct Slab {
     class: AtomicU8,

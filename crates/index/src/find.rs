@@ -8,7 +8,7 @@
 //! the old one, but a scan may pass the new slot too early and the old one too late. So the miss
 //! counts only when the version of the key's tag was even before a scan and the same after. The
 //! lookup waits while a writer moves a word, for a moment, or until a writer that lost its core
-//! goes on.
+//! continues.
 //!
 //! Why a lookup may continue in a table that has just been replaced: that table does not change any
 //! more, so its answer was true at the moment it was closed, or when the lookup entered it if that

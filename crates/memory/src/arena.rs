@@ -85,7 +85,7 @@ struct Free {
 const READY_SLABS: usize = 1;
 
 impl Arena {
-    /// Reserves addresses for `reserved_bytes`, or fewer where the kernel refuses so many, and
+    /// Reserves addresses for `reserved_bytes`, or fewer where the kernel refuses that many, and
     /// allows `limit_bytes` of them to be used, in slabs of a size that suits the limit. Both are
     /// rounded to whole slabs: the limit down, but to no less than `slabs_min`.
     pub fn new(reserved_bytes: usize, limit_bytes: usize, slabs_min: usize) -> io::Result<Self> {
@@ -313,7 +313,7 @@ impl Arena {
     }
 }
 
-/// Addresses for `bytes_max`, or for fewer where the kernel refuses so many, but for `bytes_min` at
+/// Addresses for `bytes_max`, or for fewer where the kernel refuses those, but for `bytes_min` at
 /// least. It refuses addresses beyond a limit (`ulimit -v`), and where it does not overcommit
 /// memory, those beyond its memory. Stacks and other processes draw on the same: so half of what it
 /// would give beyond `bytes_min` is left to them.
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "reserves more addresses than there are")]
     fn where_addresses_are_refused_fewer_are_reserved() {
-        // No process has so many addresses, but each has many hundred times this limit.
+        // No process has that many addresses, but each has many hundred times this limit.
         const BYTES: usize = 64 << 20;
         let mapping = reserve(BYTES, 1 << 50).expect("there is room for what is needed");
         assert!(mapping.bytes() > BYTES && mapping.bytes() < 1 << 46);
@@ -425,7 +425,7 @@ mod tests {
         let third = arena.take(0).unwrap();
         assert_eq!(arena.take(0), None);
         for slab in [first, second, third] {
-            // SAFETY: taken above and used by nobody.
+            // SAFETY: taken above and never used.
             unsafe { arena.give(slab) };
         }
         assert!(arena.used_slabs() <= READY_SLABS);
@@ -450,7 +450,7 @@ mod tests {
         arena.set_limit_slabs(2);
         assert_eq!(arena.excess_slabs(), 2);
         for slab in slabs {
-            // SAFETY: taken above and used by nobody.
+            // SAFETY: taken above and never used.
             unsafe { arena.give(slab) };
         }
         assert_eq!((arena.excess_slabs(), arena.free_slabs()), (0, 2));
