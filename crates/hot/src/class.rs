@@ -28,9 +28,9 @@ const ASKING_SHARE: usize = 2;
 /// slab's; then it is worth a slab.
 const BORROWING_SHARE: usize = 4;
 
-/// The background is called when this part of the reserve is left (one in so many),
+/// The background is called when one in this many chunks of the reserve is left,
 const LOW_SHARE: usize = 4;
-/// and stores help it when this part is left.
+/// and stores help it when one in this many is left.
 const HELPED_SHARE: usize = 8;
 /// Bytes that a store demotes at once at most, but for one item: tens of microseconds of work.
 const HANDFUL_BYTES_MAX: usize = 32 << 10;
@@ -180,7 +180,7 @@ impl<'h> Zone<'h> {
         self.slab(self.arena.locate(place).0)
     }
 
-    /// Removes a chunk that is retired or released from its quota.
+    /// Takes a retired or released chunk out of its quota.
     #[inline(always)]
     pub(crate) fn leave_quota(self, place: Place) {
         if let Some(quotas) = self.quotas {

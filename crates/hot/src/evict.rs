@@ -74,8 +74,8 @@ pub(crate) struct RoomRequest {
     pub(crate) wanted: usize,
     /// Chunks that were looked at.
     pub(crate) steps: usize,
-    /// Items that the policy spares stay, and keep the access bits that spare them: the room is for
-    /// such items, or the others are judged already.
+    /// Items that the policy spares stay, and keep the bit or credit that spares them: the room is
+    /// for such items, or the others are judged already.
     pub(crate) only_unread: bool,
 }
 
@@ -427,8 +427,7 @@ impl Hot {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
         let has_any = class.policy.order().is_some() || class.has_for_hand();
         let steps_max = if has_any { request.steps_max(class, hooks) } else { 0 };
-        // Drafts and free chunks: more than a round of these in a row means that there is nothing
-        // else.
+        // Drafts and free chunks: more than a round of these in a row is all that there is.
         let (mut passed, round) = (0, class.chunks() + class.slabs.len());
         while found < GROUP
             && chunks < request.wanted
@@ -463,8 +462,8 @@ impl Hot {
             // Stored long after the hand came by, in a chunk that was freed before its turn: it has
             // had no round to itself.
             let young = choosy && is_young(hooks.age(item), class.hand_found);
-            // Elsewhere than at its mark an item loses no access bit: it is evicted in the end. So
-            // are the newest, where there are no others.
+            // Elsewhere than at its mark an item loses no bit or credit: it is evicted in the end.
+            // So are the newest, where there are no others.
             let is_last_round = request.steps + round > steps_max;
             let young = young || !is_last_round && is_newest(item, hooks);
             let lets_go = |class: &Class| match self.has_its_mark(item, place, judged_at) {
@@ -500,8 +499,8 @@ impl Hot {
         if item.layout().is_chained() { item.piece(0) } else { owner }
     }
 
-    /// Enters the chunk of a spared victim in an order once more, if the item is still there and
-    /// not in the order again. The item was published a moment ago and the index does not point at
+    /// Enters once more, in an order, the chunk of a victim that stays, if the item is still there
+    /// and not in the order again. The item was published a moment ago and the index does not point at
     /// it yet; or a walk has given it another number. A chunk in limbo may be in the order until it
     /// is reused, except pieces, whose mark says that they are in limbo.
     pub(crate) fn put_back(&self, class: &mut Class, came_up: Place) {

@@ -70,8 +70,7 @@ const CHOOSY_ROUNDS: usize = 2;
 const ROUNDS_MAX: usize = CHOOSY_ROUNDS + 2;
 /// Rounds until it gives up where no live item may be evicted: the rest of one, and one.
 const ROUNDS_MAX_KEPT: usize = 2;
-/// A store that has to make room makes this part of the limit for the next ones, too (one in so
-/// many),
+/// A store that makes room makes one in this many bytes of the limit more, for the next stores,
 const AHEAD_SHARE: usize = 64;
 /// but no more bytes than this, so that no store waits for long.
 const AHEAD_BYTES_MAX: usize = 16 << 10;
