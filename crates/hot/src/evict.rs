@@ -500,9 +500,9 @@ impl Hot {
     }
 
     /// Enters once more, in an order, the chunk of a victim that stays, if the item is still there
-    /// and not in the order again. The item was published a moment ago and the index does not point at
-    /// it yet; or a walk has given it another number. A chunk in limbo may be in the order until it
-    /// is reused, except pieces, whose mark says that they are in limbo.
+    /// and not in the order again. The item was published a moment ago and the index does not point
+    /// at it yet; or a walk has given it another number. A chunk in limbo may be in the order until
+    /// it is reused, except pieces, whose mark says that they are in limbo.
     pub(crate) fn put_back(&self, class: &mut Class, came_up: Place) {
         if slab::mark(&self.arena, came_up).load(Ordering::Relaxed) != 0 {
             class.policy.put_back(self.zone(), came_up);
