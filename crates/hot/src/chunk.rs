@@ -10,21 +10,20 @@
 //!
 //! A *split* chunk of C bytes has a head of H = 64, one cache line, in the row of heads at the
 //! slab's start, and a tail of T = C - H in the row of tails behind it. Both rows together are as
-//! long as so many whole chunks: the division itself takes no byte. A place is the address of the
-//! head, and so the mark, the free chunks' links and all that asks for a chunk by its number are
-//! the same for both.
+//! long as n whole chunks: the division itself takes no byte. A place is the address of the head,
+//! so the mark, the links of free chunks and everything that finds a chunk by its number are the
+//! same for both.
 //!
 //! It is Cavast's separation of keys and values (Wang, Liu and Chen, "Put an Elephant into a
-//! Fridge", PVLDB 13(9), 2020), with what it says of an item first and what is in it behind: who
-//! looks at keys and marks alone, such as the hand, a sweep or a lookup that misses, reads a dense
-//! row of heads, and no value takes part of their lines. What differs: there the two rows grow
-//! towards one another, and here both grow upwards, since all chunks of a slab have one size and it
-//! is known where the tails begin; that keeps them in the order of the heads, and the first at the
-//! start of a line. As there, an item has three bytes that say where its tail is. Its chunk's
-//! number and the slab's sizes say so too, and that is how whoever lays it out knows; but who reads
-//! it would have to look them up, which is another line where there are many slabs, and would carry
-//! two addresses about for every item, which cost the default layout 3 to 5 % more instructions a
-//! request.
+//! Fridge", PVLDB 13(9), 2020), with an item's metadata first and its contents behind: the hand, a
+//! sweep or a lookup that misses, which look at keys and marks alone, read a dense row of heads,
+//! and no value takes part of their lines. What differs: there the two rows grow towards one
+//! another, and here both grow upwards, since all chunks of a slab have one size and it is known
+//! where the tails begin; that keeps the tails in the order of the heads, and the first at the
+//! start of a line. As there, an item has three bytes that say where its tail is. The chunk's
+//! number and the slab's sizes say so too, and the writer uses those; but a reader would have to
+//! look them up, which is another line where there are many slabs, and would carry two addresses
+//! about for every item, which cost the default layout 3 to 5 % more instructions a request.
 //!
 //! What it costs: those three bytes and one more ([`TailWord`]); the bytes of the head behind
 //! header and key, which stay empty, or behind the header if the key does not fit there, since a
@@ -43,7 +42,7 @@ use crate::layout::{Layout, PIECE_HEADER_BYTES};
 
 /// Bytes of the head of a split chunk: one cache line, at which it also begins.
 pub(crate) const HEAD_BYTES: usize = CACHE_LINE;
-/// Chunks of up to so many bytes are never split: two lines at the most have header, key and value
+/// Bytes up to which a chunk is never split: its header, key and value take two lines at most
 /// anyway.
 pub(crate) const WHOLE_BYTES_MAX: usize = 2 * HEAD_BYTES;
 
@@ -62,7 +61,7 @@ pub enum ChunkLayout {
     Split,
 }
 
-/// What all chunks of a class have in common.
+/// The size and the cut of all chunks of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkFormat {
     /// Bytes of a chunk.
@@ -71,7 +70,7 @@ pub(crate) struct ChunkFormat {
 }
 
 impl ChunkFormat {
-    /// Chunks of so many bytes under this layout.
+    /// The format of chunks of `bytes` bytes under this layout.
     pub(crate) fn new(bytes: usize, layout: ChunkLayout) -> Self {
         Self { bytes, is_split: layout == ChunkLayout::Split && bytes > WHOLE_BYTES_MAX }
     }
@@ -81,12 +80,12 @@ impl ChunkFormat {
         if self.is_split { HEAD_BYTES } else { self.bytes }
     }
 
-    /// How large a chunk that is cut like this one has to be.
+    /// The bytes that a chunk of this format needs.
     pub(crate) fn bytes_of(self, need: ChunkNeed) -> usize {
         if self.is_split { need.split as usize } else { need.whole as usize }
     }
 
-    /// Whether what needs so much fits.
+    /// Whether a chunk of this format meets the need.
     pub(crate) fn holds(self, need: ChunkNeed) -> bool {
         self.bytes_of(need) <= self.bytes
     }
@@ -97,7 +96,7 @@ impl ChunkFormat {
     }
 }
 
-/// How large a chunk has to be, in bytes.
+/// The size that a chunk has to have, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkNeed {
     pub(crate) whole: u32,
@@ -105,8 +104,8 @@ pub(crate) struct ChunkNeed {
     pub(crate) split: u32,
 }
 
-/// The last bytes of a split chunk's head, in which something lies: how long its key is, in the
-/// lowest byte, and how far it is to the tail.
+/// The last bytes of a used split chunk's head: the length of its key in the lowest byte, and the
+/// distance to the tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TailWord(pub(crate) u32);
 
@@ -123,7 +122,7 @@ impl TailWord {
         self.0 as u8
     }
 
-    /// From the head to the tail.
+    /// Bytes from the head to the tail.
     #[inline]
     pub(crate) fn bytes(self) -> usize {
         (self.0 >> u8::BITS) as usize * PLACE_UNIT_BYTES
@@ -168,11 +167,11 @@ impl Chunk {
         {
             return tail;
         }
-        // SAFETY: whoever laid out the item chose a chunk, or a head, that holds header and key.
+        // SAFETY: the writer of the item chose a chunk, or a head, that holds header and key.
         unsafe { self.head.add(layout.key_at()) }
     }
 
-    /// Where the value of an item with this layout begins, or what a chained one has in its place.
+    /// Where the value of an item with this layout begins, or a chained item's list of pieces.
     #[inline]
     pub(crate) fn value(self, layout: &Layout) -> NonNull<u8> {
         let Some(tail) = self.tail else {
@@ -185,21 +184,21 @@ impl Chunk {
         unsafe { tail.add(behind) }
     }
 
-    /// Asks for the first cache lines: header, key and a short value, which a head has not.
+    /// Prefetches the first cache lines: header, key and a short value, which a head lacks.
     #[inline]
     pub(crate) fn prefetch(self) {
         let bytes = if self.is_split() { HEAD_BYTES } else { FIRST_BYTES };
         lines(self.head, bytes).for_each(prefetch::read);
     }
 
-    /// Asks for the cache lines of a chunk of so many bytes, to read them.
+    /// Prefetches the cache lines of a chunk of `bytes` bytes for reading.
     #[inline]
     pub(crate) fn prefetch_whole(self, bytes: usize) {
         self.for_each_line(bytes, prefetch::read);
     }
 
-    /// The same for who is about to write an item. Otherwise the writes of its value wait for each
-    /// line, and whatever is read next of what was written before them waits as well.
+    /// Prefetches them for writing an item. Otherwise the writes of its value wait for each line,
+    /// and so does the next read of anything written before them.
     #[inline]
     pub(crate) fn prefetch_for_writing(self, bytes: usize) {
         self.for_each_line(bytes, prefetch::write);
@@ -224,17 +223,17 @@ impl Chunk {
 
 /// Bytes of a whole chunk that hold header, key and a short value.
 pub(crate) const FIRST_BYTES: usize = 2 * CACHE_LINE;
-/// Bytes that are asked for at the most: whoever copies more than that has them from the processor,
-/// which sees where it is going.
+/// Bytes that are prefetched at most: a longer copy is prefetched by the processor, which sees
+/// where it is going.
 const WHOLE_PREFETCH_BYTES_MAX: usize = 16 * CACHE_LINE;
 
-/// Where the cache lines of so many bytes are, but for one if they do not begin with a line.
+/// The addresses of the cache lines of `bytes` bytes, but for one if they do not begin with a line.
 #[inline(always)]
 fn lines(start: NonNull<u8>, bytes: usize) -> impl Iterator<Item = *const u8> {
     (0..bytes).step_by(CACHE_LINE).map(move |at| start.as_ptr().wrapping_add(at).cast_const())
 }
 
-/// The same with the last one: from the start of the first.
+/// The addresses of all of them, from the start of the first line.
 #[inline(always)]
 fn all_lines(start: NonNull<u8>, bytes: usize) -> impl Iterator<Item = *const u8> {
     let in_line = start.as_ptr().addr() % CACHE_LINE;

@@ -1,11 +1,11 @@
 //! A size class: its slabs, its free chunks, the chunks that wait for readers to leave, and the
-//! hand of its CLOCK, or the order that stands for it. Everything in here is behind the class's
-//! lock.
+//! hand of its CLOCK, or the order that the policy keeps in its place. All of it is behind the
+//! class's lock.
 //!
 //! A chunk's life: free -> drafted (mark 0) -> published (mark set, then in the index) -> unlinked
 //! and *in limbo*, tagged with the epoch, while readers may still look at it -> free. Limbo is a
 //! queue in the order of the tags, or nearly: a tag is read before the lock is taken, so two may be
-//! swapped. What is at its front is freed first, and one that is out of order a little late.
+//! swapped. The front is freed first, and a chunk that is out of order a little late.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -21,29 +21,28 @@ use crate::quota::Quotas;
 use crate::slab::{self, Slab};
 use crate::vacate::Vacating;
 
-/// A class asks for a slab when it has evicted one in so many of a slab's chunks since it last
-/// asked in vain. Asking looks at every class, which is not for every eviction.
+/// A class asks for a slab again when it has evicted one in this many of a slab's chunks since it
+/// last asked in vain. Asking looks at every class, which is too much for every eviction.
 const ASKING_SHARE: usize = 2;
-/// A class without a slab borrows chunks of larger classes until these are one in so many of a
+/// A class without a slab borrows chunks of larger classes until they number one in this many of a
 /// slab's; then it is worth a slab.
 const BORROWING_SHARE: usize = 4;
 
-/// The background is called when so small a part of the reserve is left,
+/// The background is called when one in this many chunks of the reserve is left,
 const LOW_SHARE: usize = 4;
-/// and stores help it when it is so small.
+/// and stores help it when one in this many is left.
 const HELPED_SHARE: usize = 8;
-/// What a store hands down at once has no more bytes, but for one item: it takes tens of
-/// microseconds at most.
+/// Bytes that a store demotes at once at most, but for one item: tens of microseconds of work.
 const HANDFUL_BYTES_MAX: usize = 32 << 10;
 
-/// What moves takes a free chunk only if the class has more than this part of its reserve.
+/// A moving item takes a free chunk only if the class has more than this part of its reserve.
 const SPARE_SHARE: usize = 2;
 
-/// After so many retired chunks a class asks the epoch to move on. A look at the pinned threads
+/// A class asks the epoch to move on after this many retired chunks. A look at the pinned threads
 /// costs about as much as one store, and the chunks of three moves stay in the first-level cache.
 const RETIRES_PER_MOVE: u32 = 32;
 
-/// What happened in a class since it began.
+/// Counts of what happened in a class since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClassCounters {
     /// Items evicted to make room.
@@ -52,15 +51,15 @@ pub struct ClassCounters {
     pub evicted_unfetched: u64,
     /// Of these, read since the hand last came by: evicted with their slab, or as the last resort.
     pub evicted_recent: u64,
-    /// Microseconds that it takes to make what was evicted again, as far as is known.
+    /// Microseconds that it takes to make the evicted items again, as far as is known.
     pub evicted_cost_us: u64,
-    /// Items that moved to a tier below, since the class began, whatever was reset.
+    /// Items that moved to a tier below since the class began; a reset leaves this count alone.
     pub demoted: u64,
     /// Expired items whose memory was taken back.
     pub expired: u64,
     /// Of these, never read.
     pub expired_unfetched: u64,
-    /// Of the expired ones, found by the sweep.
+    /// Of the expired items, those found by the sweep.
     pub swept: u64,
     /// Chunks that the sweep looked at.
     pub swept_looks: u64,
@@ -68,7 +67,7 @@ pub struct ClassCounters {
     pub out_of_memory: u64,
     /// Slabs that other classes or the index took away.
     pub slabs_lost: u64,
-    /// Items that stayed when their slab left.
+    /// Items that were moved within the class when their slab left.
     pub rescued: u64,
 }
 
@@ -87,59 +86,59 @@ pub(crate) struct Class {
     pub(crate) id: ClassId,
     pub(crate) format: ChunkFormat,
     pub(crate) chunks_per_slab: usize,
-    /// In the order in which the hand goes round them.
+    /// The slabs, in the order in which the hand goes round them.
     pub(crate) slabs: Vec<SlabId>,
-    /// How many of them are draining.
+    /// The number of slabs that are draining.
     pub(crate) draining: usize,
-    /// Those of them that nobody empties yet: they had the newest items among old ones.
+    /// Draining slabs that are not being emptied yet: they had the newest items among old ones.
     pub(crate) closed: Vec<SlabId>,
-    /// The slab of those that drain whose items move to free chunks.
+    /// The draining slab whose items move to free chunks.
     pub(crate) vacating: Option<Vacating>,
-    /// The last few for which that was given up, the latest behind the others.
+    /// The last few slabs that could not be vacated, the latest last.
     pub(crate) stuck: Vec<SlabId>,
-    /// Those that drain, were emptied and are not gone: what was used there waits for readers to
-    /// leave, or was a draft then.
+    /// Draining slabs that were emptied and are not gone: their used chunks wait for readers to
+    /// leave, or were drafts then.
     pub(crate) emptied: Vec<SlabId>,
-    /// Unix seconds at which all of these were looked at for what was published there since.
+    /// Unix seconds at which all of `emptied` was last searched for items published there since.
     emptied_seen: u32,
     /// Slabs with a free chunk in their list that are not draining; the last is used first.
     pub(crate) with_free: Vec<SlabId>,
-    /// Free chunks that lie at hand rather than in the list of their slab: of all chunks the first
-    /// to be used. They came out of limbo, and to go through a slab's list would take a look at the
-    /// memory of each, one after the other. Never more than a reserve, of slabs that stay.
+    /// Free chunks that lie at hand rather than in the list of their slab: the first to be used.
+    /// They came out of limbo, and going through a slab's list would read the memory of each, one
+    /// after the other. Never more than a reserve, all in slabs that stay.
     at_hand: VecDeque<Place>,
-    /// Free chunks: those, and what is in the lists of slabs that stay.
+    /// Free chunks: those at hand, and those in the lists of slabs that stay.
     pub(crate) free: usize,
     /// Unlinked chunks that a reader may still see, oldest first.
     limbo: VecDeque<(Tag, Place)>,
     pub(crate) hand: Hand,
     /// Unix seconds at which the hand began its round.
     pub(crate) round_began: u32,
-    /// How long the last full round took, in seconds: about how long an item stays unread.
+    /// Seconds that the last full round took: about how long an item stays unread.
     pub(crate) round_seconds: u32,
-    /// Mutations there had been when the hand came to the slab that it is in.
+    /// The count of mutations when the hand came to the slab that it is in.
     pub(crate) hand_came: u64,
-    /// Mutations since it had come there before.
+    /// Mutations since its visit there before.
     pub(crate) hand_found: u64,
     /// Chunks evicted since the class last asked for a slab in vain.
     pub(crate) evicted_since: usize,
-    /// A slab that was drained for the class comes when this is safe, or what is to be rescued of
-    /// one has chunks then.
+    /// When this tag is safe, a slab that was drained for the class arrives, or there are chunks
+    /// for the items to be rescued from one.
     pub(crate) awaits: Option<Tag>,
-    /// How often a store was told to wait for readers since chunks last came free that they left.
+    /// Stores told to wait for readers since limbo last freed a chunk.
     pub(crate) waiting: usize,
-    /// How often in a row a slab of it was to leave, and chunks for what is rescued were to come
-    /// first.
+    /// How often in a row a slab of the class was to leave and chunks for the rescued items had to
+    /// come first.
     pub(crate) rescues_waited: u32,
-    /// The background makes chunks free until the reserve is what it should be.
+    /// The background makes chunks free until the reserve is refilled.
     refills: bool,
     /// Chunks of larger classes that were allocated since the class last got a slab.
     pub(crate) borrowed: usize,
-    /// A chunk was allocated since somebody last looked whether the class needs its last slab.
+    /// A chunk was allocated since it was last checked whether the class needs its last slab.
     pub(crate) stores: bool,
     /// Chunks retired, modulo 2^32.
     retired: u32,
-    /// The latest tag there was when the magazines were last emptied.
+    /// The latest tag when the magazines were last emptied.
     collected: Option<Tag>,
     pub(crate) counters: ClassCounters,
     /// Something was evicted before the counters were last reset.
@@ -152,16 +151,16 @@ pub(crate) struct Class {
 pub(crate) struct AllocatedChunk {
     pub(crate) place: Place,
     pub(crate) credit: u8,
-    /// Whether the order of its class, if that has one, has yet to be told of it.
+    /// Whether the class keeps an order that has yet to be told of the chunk.
     pub(crate) is_unentered: bool,
 }
 
-/// A chunk that was taken: its mark is 0, and nobody else reads more of it, or writes it.
+/// A chunk that was taken: its mark is 0, and no other thread writes it or reads more of it.
 #[derive(Debug)]
 #[must_use = "a chunk that was taken is drafted in or released"]
 pub(crate) struct ClaimedChunk(pub(crate) Place);
 
-/// What a class needs to see of the zone it belongs to.
+/// The parts of the hot zone that a class needs to see.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Zone<'h> {
     pub(crate) arena: &'h Arena,
@@ -181,7 +180,7 @@ impl<'h> Zone<'h> {
         self.slab(self.arena.locate(place).0)
     }
 
-    /// A chunk is retired or released: it counts for no quota any more.
+    /// Takes a retired or released chunk out of its quota.
     #[inline(always)]
     pub(crate) fn leave_quota(self, place: Place) {
         if let Some(quotas) = self.quotas {
@@ -232,12 +231,12 @@ impl Class {
         }
     }
 
-    /// Whether something ever had to leave: what is told, and can be reset, decides nothing.
+    /// Whether something ever had to leave. Counters that can be reset decide nothing.
     pub(crate) fn had_to_make_room(&self) -> bool {
         self.has_evicted || self.counters.evicted + self.counters.demoted > 0
     }
 
-    /// Begins the counters anew, but for that of the items that moved below.
+    /// Resets the counters, except that of demoted items.
     pub(crate) fn reset_counters(&mut self) {
         self.has_evicted |= self.counters.evicted > 0;
         let demoted = self.counters.demoted;
@@ -254,8 +253,8 @@ impl Class {
         self.limbo.len()
     }
 
-    /// How many chunks come free for the class once readers have left, those of slabs that stay:
-    /// up to so many.
+    /// The chunks of slabs that stay, up to `most`, which come free for the class once readers have
+    /// left.
     pub(crate) fn room_in_limbo(&self, zone: Zone<'_>, most: usize) -> usize {
         if self.draining == 0 {
             return self.limbo.len().min(most);
@@ -264,7 +263,8 @@ impl Class {
         self.limbo.iter().filter(|&&(_, place)| !slab(place).is_draining()).take(most).count()
     }
 
-    /// How many slabs leave the class as soon as readers have: all that is used there is in limbo.
+    /// The number of slabs that leave the class as soon as readers have: all their used chunks are
+    /// in limbo.
     pub(crate) fn leaving(&self, zone: Zone<'_>) -> usize {
         let leaves = |&&id: &&SlabId| {
             let in_limbo = self.limbo.iter().filter(|&&(_, at)| zone.arena.locate(at).0 == id);
@@ -273,16 +273,16 @@ impl Class {
         self.emptied.iter().filter(leaves).count()
     }
 
-    /// Takes note that all that was published in a slab that leaves has been unlinked.
+    /// Notes that all published items of a leaving slab have been unlinked.
     pub(crate) fn note_emptied(&mut self, id: SlabId) {
         if !self.emptied.contains(&id) {
             self.emptied.push(id);
         }
     }
 
-    /// Those of the emptied slabs in which something was published since. Once a second it is all
-    /// of them: what was published at the moment in which its slab began to drain, or has come to
-    /// the index only after its slab was looked at, is not known of.
+    /// The emptied slabs in which something was published since; once a second, all of them: an
+    /// item that was published at the moment its slab began to drain, or reached the index only
+    /// after its slab was looked at, is not reported.
     pub(crate) fn emptied_with_late(&mut self, zone: Zone<'_>, now: u32) -> Vec<SlabId> {
         let sees_all = self.emptied_seen != now;
         self.emptied_seen = now;
@@ -290,12 +290,12 @@ impl Class {
         self.emptied.iter().copied().filter(has_late).collect()
     }
 
-    /// Whether the hand comes by a slab of the class.
+    /// Whether the hand visits a slab of the class.
     pub(crate) fn is_for_hand(&self, slab: &Slab, id: SlabId) -> bool {
         !slab.is_draining() || self.emptied.contains(&id)
     }
 
-    /// Whether there is one by which it comes.
+    /// Whether there is a slab for the hand to visit.
     pub(crate) fn has_for_hand(&self) -> bool {
         self.staying() > 0 || !self.emptied.is_empty()
     }
@@ -311,24 +311,24 @@ impl Class {
         self.limbo.front().map(|&(tag, _)| tag)
     }
 
-    /// How many free chunks the background keeps at most: enough for a burst of sets, never much of
+    /// The free chunks that the background keeps at most: enough for a burst of sets, never much of
     /// a small class. Slabs that are leaving do not count.
     pub(crate) fn reserve_target(&self) -> usize {
         self.reserve_of(self.staying())
     }
 
-    /// The same if it had so many slabs that stay.
+    /// The reserve, in chunks, of a class with `slabs` slabs that stay.
     pub(crate) fn reserve_of(&self, slabs: usize) -> usize {
         (slabs * self.chunks_per_slab / 32).min(1024)
     }
 
-    /// How many chunks a store hands down at once, if it does: one at least. Where that alone has
-    /// more bytes, the store has as many to bring.
+    /// The chunks that a store demotes at once, if it does: at least one. If that one alone has
+    /// more bytes than a handful, the store brings as many.
     pub(crate) fn handful(&self) -> usize {
         (HANDFUL_BYTES_MAX / self.format.bytes).clamp(1, GROUP)
     }
 
-    /// How many chunks the background has to make free, once there are so few that it does so.
+    /// The chunks that the background has to make free, once few enough are left that it does so.
     pub(crate) fn missing(&mut self) -> usize {
         let (target, have) = (self.reserve_target(), self.free + self.limbo.len());
         let goal = target - target / 4;
@@ -341,7 +341,7 @@ impl Class {
         self.free + self.limbo.len() <= self.reserve_target() / LOW_SHARE
     }
 
-    /// So few free chunks are left when the background is called.
+    /// The number of free chunks at which the background is called.
     pub(crate) fn low(&self) -> usize {
         self.reserve_target() / LOW_SHARE
     }
@@ -351,16 +351,17 @@ impl Class {
         self.free <= self.low()
     }
 
-    /// Whether the magazines are to be emptied before anything goes for a chunk. Readers of what
-    /// was retired since that was last done will not have left before the epoch moves.
+    /// Whether the magazines are to be emptied before anything is evicted for a chunk. Readers of
+    /// chunks retired since the last time will not have left before the epoch moves.
     pub(crate) fn is_collected_first(&mut self, zone: Zone<'_>) -> bool {
         let tag = Some(zone.epochs.latest_tag());
         std::mem::replace(&mut self.collected, tag) != tag
     }
 
-    /// Whether the store that has just taken a chunk of a low reserve hands a few items down: one
-    /// in so many does, and that is twice as many items, until what comes free makes a reserve. Not
-    /// before the background has had time to come since it was called.
+    /// Whether the store that has just taken a chunk of a low reserve demotes a handful: one store
+    /// in half a handful does, which demotes twice as many items as are stored, until the chunks on
+    /// their way make a reserve. Not before the background has had time to come since it was
+    /// called.
     pub(crate) fn is_helped(&self) -> bool {
         self.free <= self.reserve_target() / HELPED_SHARE
             && self.free.is_multiple_of((self.handful() / 2).max(1))
@@ -372,7 +373,7 @@ impl Class {
         self.slabs.len() - self.draining
     }
 
-    /// The cost for each byte that is given up while victims grow old, if costs are known.
+    /// The cost, per byte, of what is given up while victims grow old, if costs are known.
     pub(crate) fn density(&self) -> Option<f64> {
         Some(self.policy.unit_us()? / self.format.bytes as f64)
     }
@@ -387,7 +388,7 @@ impl Class {
         self.borrowed * BORROWING_SHARE < self.chunks_per_slab
     }
 
-    /// Takes over a slab from the arena, after so many mutations.
+    /// Adds a slab from the arena. `mutations`: the count at this moment.
     pub(crate) fn adopt(&mut self, zone: Zone<'_>, slab: SlabId, mutations: u64) {
         zone.slab(slab).adopt(self.id, self.format, self.chunks_per_slab, mutations);
         self.policy.adopt(zone, slab);
@@ -409,10 +410,9 @@ impl Class {
         self.hand.slab += 1;
     }
 
-    /// The slab that the class would miss least, of those that stay: the oldest one. Without a
-    /// hand it is, of those in which the next to go lie and those that are empty, the one that was
-    /// left alone for longest: an empty one may have come a moment ago. There have been so many
-    /// mutations.
+    /// The staying slab that the class would miss least: the oldest. Without a hand it is, of the
+    /// slabs that hold the next victims and the empty ones, the one left alone for longest: an
+    /// empty one may have come a moment ago. `mutations`: the count at this moment.
     pub(crate) fn oldest_slab(&mut self, zone: Zone<'_>, mutations: u64) -> Option<SlabId> {
         if self.slabs.is_empty() {
             return None;
@@ -433,10 +433,10 @@ impl Class {
             .or_else(|| self.next_of_hand(zone))
     }
 
-    /// Whether a slab that was the oldest a moment ago may still go for it.
+    /// Whether a slab that was the oldest a moment ago may still be taken as such.
     pub(crate) fn is_oldest(&self, zone: Zone<'_>, id: SlabId) -> bool {
         match self.policy.order() {
-            // What is next to go changes with each that goes.
+            // The next victim changes with each eviction.
             Some(_) => self.stays(zone, id),
             None => self.next_of_hand(zone) == Some(id),
         }
@@ -447,9 +447,9 @@ impl Class {
         zone.slab(id).belongs_to(self.id) && !zone.slab(id).is_draining()
     }
 
-    /// The slab that the hand has left alone for longest, of those that stay: the one it comes to
-    /// next. The one it is in comes last, since behind the hand lies what was stored in place of
-    /// what it evicted. Without a hand, the one that came, or was spared, first.
+    /// The staying slab that the hand has left alone for longest: the one it comes to next. The
+    /// slab it is in comes last, since behind the hand lie the items stored in place of those it
+    /// evicted. Without a hand, the slab that was adopted or spared first.
     fn next_of_hand(&self, zone: Zone<'_>) -> Option<SlabId> {
         let count = self.slabs.len();
         let next = self.hand.slab + usize::from(self.hand.chunk > 0);
@@ -476,21 +476,21 @@ impl Class {
     }
 
     /// A free chunk: the one that has been in limbo for longest, if no reader can see it any more,
-    /// or one that is at hand or in a slab's list. What was retired a moment ago is still in the
+    /// or else one at hand or in a slab's list. A chunk retired a moment ago is still in the
     /// processor's cache.
     #[inline(never)]
     fn allocate(&mut self, zone: Zone<'_>) -> Option<Place> {
         if let Some(place) = self.reuse(zone) {
             return Some(place);
         }
-        // What the caller's own session holds back is not looked at, or each store of a long one
-        // would, in vain.
+        // Chunks that the caller's own session holds back are not looked at, or each store of a
+        // long session would do so in vain.
         if self.free == 0 && self.oldest_tag().is_some_and(|tag| zone.epochs.may_reach(tag)) {
             self.sweep_limbo(zone);
         }
         let place = self.pop(zone);
         if let Some(&next) = self.at_hand.front() {
-            // Where there is no magazine it is written next.
+            // Where there is no magazine, this chunk is written next.
             let chunk = zone.slab_at(next).chunk(zone.arena, next);
             chunk.prefetch_for_writing(self.format.bytes);
         }
@@ -536,7 +536,7 @@ impl Class {
         Some(ClaimedChunk(room?.place))
     }
 
-    /// The same if the class has more of them than it may need at once.
+    /// As [`Class::take`], only if the class has more free chunks than it may need at once.
     pub(crate) fn take_beyond_reserve(
         &mut self,
         zone: Zone<'_>,
@@ -546,8 +546,8 @@ impl Class {
         is_spare.then(|| self.take(zone, cost)).flatten()
     }
 
-    /// A chunk that was unlinked with this tag and kept aside; or nothing, and it is in limbo or
-    /// free, as if it had been retired.
+    /// A chunk that was unlinked with this tag and kept aside; or `None`, and the chunk is in limbo
+    /// or free, as if it had been retired.
     pub(crate) fn take_back(
         &mut self,
         zone: Zone<'_>,
@@ -590,7 +590,7 @@ impl Class {
         self.retire_free_of_quotas(zone, tag, place);
     }
 
-    /// The same of a chunk that no quota knows of any more.
+    /// As [`Class::retire`], for a chunk that no quota counts any more.
     pub(crate) fn retire_free_of_quotas(&mut self, zone: Zone<'_>, tag: Tag, place: Place) {
         self.limbo.push_back((tag, place));
         self.retired = self.retired.wrapping_add(1);
@@ -599,7 +599,7 @@ impl Class {
         }
     }
 
-    /// Frees what no reader can see any more. Returns whether anything came free.
+    /// Frees the chunks that no reader can see any more. Returns whether any came free.
     pub(crate) fn sweep_limbo(&mut self, zone: Zone<'_>) -> bool {
         let before = self.limbo.len();
         if let Some(tag) = self.oldest_tag() {
@@ -649,7 +649,8 @@ impl Class {
         }
     }
 
-    /// Puts what is at hand into the lists of its slabs, for who looks at what these have.
+    /// Puts the chunks at hand into the lists of their slabs, for a caller that looks at those
+    /// lists.
     pub(crate) fn settle(&mut self, zone: Zone<'_>) {
         while let Some(place) = self.at_hand.pop_front() {
             self.free -= 1;
@@ -668,7 +669,7 @@ impl Class {
         zone.slab(id).used() <= self.at_hand.len() && self.used_in(zone, id) == 0
     }
 
-    /// What is free and in no list.
+    /// Free chunks that are in no list.
     #[cfg(test)]
     pub(crate) fn at_hand(&self) -> impl Iterator<Item = Place> {
         self.at_hand.iter().copied()
@@ -687,7 +688,7 @@ impl Class {
         }
     }
 
-    /// Allocates from a draining slab again, and from all others first.
+    /// Allocates from a draining slab again, after all others.
     pub(crate) fn stop_draining(&mut self, zone: Zone<'_>, id: SlabId) {
         let slab = zone.slab(id);
         slab.stop_draining();
@@ -703,7 +704,7 @@ impl Class {
         }
     }
 
-    /// Stops allocating from a slab, and leaves what is in it until that is old.
+    /// Stops allocating from a slab, and leaves its items alone until they are old.
     pub(crate) fn close(&mut self, zone: Zone<'_>, id: SlabId, mutations: u64) {
         zone.slab(id).pass(mutations);
         self.closed.push(id);

@@ -1,9 +1,9 @@
-//! Who stays in a size class: the policy, and what it has learned. Behind the class's lock.
+//! Which items stay in a size class: the policy, and what it has learned. Behind the class's lock.
 //!
-//! Whoever goes by the items asks of each: a hand, or, with policies that keep an [`Order`], what
-//! takes them from its front. A hit only leaves its bit in the mark under every policy. With
-//! cost-CLOCK an item that has a cost carries the rounds that are left to it in a byte of its own,
-//! the credit. An item of which no cost is known has none, and is judged as by CLOCK.
+//! Each item is judged when it is met: by a hand, or, with policies that keep an [`Order`], when it
+//! is taken from the front. A hit only sets its bit in the mark under every policy. With cost-CLOCK
+//! an item that has a cost carries its remaining rounds in a byte of its own, the credit. An item
+//! of unknown cost has none, and is judged as by CLOCK.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -25,16 +25,16 @@ use crate::order::{LINK_BYTES, Order};
 pub enum Policy {
     /// CLOCK: recency alone.
     Clock,
-    /// CLOCK that knows what items cost to make again.
+    /// CLOCK that takes into account what items cost to make again.
     #[default]
     CostClock,
-    /// GreedyDual: what costs more to make again stays longer, in proportion to its cost, with 12
-    /// bytes for each item. What was hit is renewed when it comes up instead of at the hit.
+    /// GreedyDual: an item that costs more to make again stays longer, in proportion to its cost,
+    /// with 12 bytes for each item. A hit item is renewed when it comes up instead of at the hit.
     GdWheel,
-    /// A list with a second chance, with 12 bytes for each item: what was stored longest ago goes,
-    /// unless it was hit since, and then it goes to the end of the list. LRU by what CLOCK knows of
-    /// recency, in the order of storing rather than in that of memory: not strictly LRU, in which
-    /// the list is in the order of the hits.
+    /// A list with a second chance, with 12 bytes for each item: the item that was stored longest
+    /// ago is evicted, unless it was hit since; then it moves to the end of the list. LRU by
+    /// CLOCK's knowledge of recency, in the order of storing rather than of memory: not strictly
+    /// LRU, whose list is in the order of the hits.
     Lru,
 }
 
@@ -44,12 +44,12 @@ impl Policy {
         if self.keeps_order() { 8 * LINK_BYTES } else { 0 }
     }
 
-    /// The most memory, in bytes, whose chunks can be numbered if the smallest has so many bytes.
+    /// The most memory, in bytes, whose chunks can be numbered if the smallest has this many bytes.
     pub fn memory_bytes_max(self, chunk_bytes_min: usize) -> usize {
         if !self.keeps_order() {
             return ARENA_BYTES_MAX;
         }
-        // As `SizeClasses::new` brings it into its range, for slabs of an arena that is not small.
+        // As `SizeClasses::new` clamps it, for slabs of an arena that is not small.
         let chunk_bytes = chunk_bytes_min
             .clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX / 2)
             .next_multiple_of(CHUNK_ALIGN_BYTES);
@@ -57,7 +57,7 @@ impl Policy {
         ARENA_BYTES_MAX.min(bytes / SLAB_BYTES_MAX * SLAB_BYTES_MAX)
     }
 
-    /// Whether it matters to it what items cost.
+    /// Whether the costs of items matter to it.
     pub fn goes_by_costs(self) -> bool {
         matches!(self, Self::CostClock | Self::GdWheel)
     }
@@ -68,8 +68,8 @@ impl Policy {
     }
 }
 
-/// The policy of one class. Its tag is a byte of its own: told by the capacity of what waits, as it
-/// would be, it takes every store under the other policies more instructions.
+/// The policy of one class. Its tag is a byte of its own: encoded in the capacity of the waiting
+/// entrants, as it would be, it costs every store under the other policies more instructions.
 #[derive(Debug)]
 #[repr(u8)]
 pub(crate) enum ClassPolicy {
@@ -78,13 +78,13 @@ pub(crate) enum ClassPolicy {
     Order(Order),
 }
 
-/// A credit that nobody can have: the hand that comes by first charges the item.
+/// A credit that no policy gives: the first hand that comes by charges the item.
 pub(crate) const UNCHARGED: u8 = u8::MAX;
 const _: () = assert!(UNCHARGED > CREDIT_MAX);
 
 impl ClassPolicy {
-    /// The policy of a class whose places are so many bytes apart, with costs in units of so many
-    /// microseconds where they are counted in units.
+    /// The policy of a class whose places are `stride` bytes apart, with costs in units of
+    /// `cost_unit_us` microseconds where they are counted in units.
     pub(crate) fn new(
         policy: Policy,
         cost_unit_us: u32,
@@ -106,13 +106,13 @@ impl ClassPolicy {
         if let Self::Order(order) = self { Some(order) } else { None }
     }
 
-    /// The same to change it.
+    /// The order, to change it.
     #[inline]
     pub(crate) fn order_mut(&mut self) -> Option<&mut Order> {
         if let Self::Order(order) = self { Some(order) } else { None }
     }
 
-    /// Lets the policy learn what was stored out of a magazine, and the magazine give credits as
+    /// Teaches the policy the costs stored out of a magazine, and lets the magazine give credits as
     /// the policy does now.
     #[inline]
     pub(crate) fn settle(&mut self, credits: &mut Credits) {
@@ -129,8 +129,7 @@ impl ClassPolicy {
         }
     }
 
-    /// Takes note of an item with this cost that is about to be stored at a place; returns its
-    /// credit.
+    /// Notes an item with this cost that is about to be stored at a place; returns its credit.
     #[inline(always)]
     pub(crate) fn enter(&mut self, zone: Zone<'_>, place: Place, cost: Cost) -> u8 {
         match self {
@@ -143,8 +142,8 @@ impl ClassPolicy {
         }
     }
 
-    /// Enters what waits for the order, if there is one. Whoever asks it something, without
-    /// changing it, does this first.
+    /// Enters the waiting chunks into the order, if there is one. A caller that reads the order,
+    /// without changing it, does this first.
     #[inline]
     pub(crate) fn enter_waiting(&mut self, zone: Zone<'_>) {
         if let Self::Order(order) = self {
@@ -152,7 +151,7 @@ impl ClassPolicy {
         }
     }
 
-    /// The chunk at a place is released, or is a piece that is retired.
+    /// Takes out of the order a chunk that is released, or a piece that is retired.
     #[inline]
     pub(crate) fn leave(&mut self, zone: Zone<'_>, place: Place) {
         if let Self::Order(order) = self {
@@ -160,50 +159,50 @@ impl ClassPolicy {
         }
     }
 
-    /// A chunk came up in a slab that leaves, and is out of the order: it makes no room before all
-    /// of the slab has gone, and is first once more if that stays.
+    /// Notes a chunk that came up in a leaving slab, and is out of the order: it makes no room
+    /// before the slab is empty, and is first once more if the slab stays.
     pub(crate) fn set_aside(&mut self, place: Place) {
         if let Self::Order(order) = self {
             order.set_aside(place);
         }
     }
 
-    /// A chunk that was popped stays.
+    /// Enters a popped chunk that stays.
     pub(crate) fn renew(&mut self, zone: Zone<'_>, place: Place) {
         if let Self::Order(order) = self {
             order.renew(zone, place);
         }
     }
 
-    /// A chunk stays that was popped, and may have been entered since.
+    /// Enters a popped chunk that stays, unless it was entered since.
     pub(crate) fn put_back(&mut self, zone: Zone<'_>, place: Place) {
         if let Self::Order(order) = self {
             order.put_back(zone, place);
         }
     }
 
-    /// How many rounds over a class it takes at most until something goes that is not hit.
+    /// The rounds over a class, at most, until some item without a hit is evicted.
     pub(crate) fn rounds_max(&self) -> usize {
         match self {
-            // It is young, the last credit is used up, the bit of a hit is taken and its charge is
-            // used up.
+            // It is young, the last credit is used up, the bit of a hit is cleared and its charge
+            // is used up.
             Self::CostClock(_) => 2 * usize::from(CREDIT_MAX) + 2,
-            // It is young, its bit is taken, and it goes.
+            // It is young, its bit is cleared, and it is evicted.
             Self::Clock => 3,
-            // It came up early, its bit is taken, and it goes.
+            // It came up early, its bit is cleared, and it is evicted.
             Self::Order(_) => 3,
         }
     }
 
-    /// Whether the policy lets the item go; if not, it has lost what spared it this time.
+    /// Whether the policy lets the item go; if not, it has lost the bit or credit that spared it.
     pub(crate) fn judge(&self, item: ItemRef<'_>) -> bool {
         let mark = item.mark().load(Ordering::Relaxed);
         let recent = match (self, self.credit_in(item)) {
             (Self::CostClock(policy), Some(credit)) => {
                 let mut had = credit.load(Ordering::Relaxed);
                 if (1..UNCHARGED).contains(&had) {
-                    // A round passes: what `pass` would say, which then asks neither for the cost
-                    // nor for the mark.
+                    // A round passes: the answer that `pass` would give, but without reading the
+                    // cost or the mark.
                     credit.store(had - 1, Ordering::Relaxed);
                     return false;
                 }
@@ -239,7 +238,7 @@ impl ClassPolicy {
     }
 
     /// The cost that is given up, in microseconds, while victims grow old, if costs are known: that
-    /// of a round of the hand, or in an order what is typical.
+    /// of a round of the hand, or the typical cost in an order.
     pub(crate) fn unit_us(&self) -> Option<f64> {
         match self {
             Self::Clock => None,
@@ -262,7 +261,7 @@ impl ClassPolicy {
 }
 
 /// The credits that a magazine gives: those that the policy of its class gave when it was last
-/// filled, if it gives any. What the policy has not learned yet is kept for it until then.
+/// filled, if it gives any. Costs that the policy has not learned yet are kept for it until then.
 #[derive(Debug, Default)]
 pub(crate) struct Credits {
     policy: Option<CostClock>,
@@ -284,7 +283,7 @@ impl Credits {
     }
 }
 
-/// An item's credit, or what its cost is worth now if nobody has charged it yet.
+/// An item's credit, or the present worth of its cost if it has not been charged yet.
 #[inline]
 fn charged(policy: &CostClock, credit: u8, cost_us: u32) -> u8 {
     if credit == UNCHARGED { credit_of(policy.charge(cost_us)) } else { credit }

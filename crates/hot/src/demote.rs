@@ -1,16 +1,17 @@
-//! Moving items to the tier below instead of evicting them: the background's way of making room,
-//! and that of stores while it is behind ([`Hot::demote_for_store`]).
+//! Demoting items instead of evicting them: the background's way of making room, and that of stores
+//! while it is behind ([`Hot::demote_for_store`]).
 //!
 //! The hand chooses as for an eviction, a group at a time under the class's lock. Then the lock is
-//! let go, since to move an item takes microseconds, and each is copied ([`CacheHooks::copy`]) and
-//! offered to the tier below ([`CacheHooks::demote`]), which needs to wait for no reader, this thread
-//! included: so nobody is pinned while it works. The place may hold another item by then, or lie in
-//! the middle of one, if its slab has gone to another class. The item stays in the index meanwhile,
-//! where readers find it and writers may replace it; the tier below takes it over only if it is
-//! still the one that was copied. What is not taken is evicted, unless it has changed since it was
-//! looked at: what somebody touched, read for the first time or got a win token for is wanted, and
-//! stays until the hand comes by again. Each step of a hand counts, whatever became of what it met,
-//! and stores for which nothing went down evict what comes: so nobody waits for what stays.
+//! released, since moving an item takes microseconds, and each item is copied
+//! ([`CacheHooks::copy`]) and offered to the tier below ([`CacheHooks::demote`]). That tier must
+//! not wait for a reader, this thread included, so the thread is not pinned meanwhile. The place
+//! may hold another item by then, or lie in the middle of one, if its slab has gone to another
+//! class. The item stays in the index, where readers find it and writers may replace it; the tier
+//! below takes it over only if it is still the one that was copied. A refused item is evicted,
+//! unless it has changed since it was looked at: an item that was touched, read for the first time
+//! or given a win token is wanted, and stays until the hand comes by again. Each step of a hand
+//! counts, whatever became of the item it met, and a store for which nothing was demoted evicts
+//! whatever comes: so no thread waits for items that stay.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -22,14 +23,14 @@ use crate::class::Class;
 use crate::evict::{GROUP, RoomRequest, Victim};
 use crate::{CacheHooks, Hot, ItemRef, ItemVersion, PRESSED_BEHIND, PRESSED_CLASS};
 
-/// Chunks that a store hands down of a slab.
+/// Chunks of one slab that a store demotes, at most.
 const HANDED_MAX: usize = 2048;
 
-/// Times that an item of a slab that leaves is offered to the tier below, if it changes each time:
+/// Times that an item of a leaving slab is offered to the tier below, if it changes each time:
 /// nothing of the slab can stay.
 const OFFERS_MAX: usize = 2;
 
-/// Whether an item is still this version of it, and so may go, or is found by nobody any more.
+/// Whether an item is still this version of it, or dead, and so may leave.
 fn lets_go(version: ItemVersion, item: ItemRef<'_>, hooks: &dyn CacheHooks) -> bool {
     let now = ItemVersion::of(item);
     now == version || (now.sequence == version.sequence && hooks.is_gone(item))
@@ -44,8 +45,8 @@ struct Copied {
 }
 
 impl Hot {
-    /// Moves or evicts items of a class until about so many chunks as are wanted are on their way
-    /// to being free: they are once no reader can see them. Returns how many chunks that is.
+    /// Demotes or evicts items of a class until about as many chunks as are wanted are on their way
+    /// to being free, which they are once no reader can see them. Returns how many chunks that is.
     pub(crate) fn demote(
         &self,
         id: ClassId,
@@ -79,8 +80,8 @@ impl Hot {
         left
     }
 
-    /// Moves what is published in a draining slab of a class, as far as the tier below takes it;
-    /// for a store, not more than it can wait for.
+    /// Demotes the published items of a draining slab of a class, as far as the tier below takes
+    /// them; for a store, no more than it can wait for.
     pub(crate) fn move_slab(&self, id: ClassId, slab_id: SlabId, hooks: &dyn CacheHooks) {
         let slab = self.zone().slab(slab_id);
         let (mut next, mut moved) = (0, 0);
@@ -88,7 +89,7 @@ impl Hot {
             let place = {
                 let guard = self.epochs.pin();
                 let _class = lock(self.class(id));
-                // While the lock was let go the slab may have left, and may even have come back.
+                // While the lock was released the slab may have left, and may even have come back.
                 if !slab.belongs_to(id) || !slab.is_draining() {
                     return;
                 }
@@ -113,8 +114,8 @@ impl Hot {
         }
     }
 
-    /// Moves the item at a place where one was published a moment ago, or else evicts it if that is
-    /// asked for. Returns how many chunks are on their way to being free.
+    /// Demotes the item at a place where one was published a moment ago, or else evicts it if
+    /// `evict` is set. Returns how many chunks are on their way to being free.
     pub(crate) fn demote_one(
         &self,
         id: ClassId,
@@ -132,8 +133,8 @@ impl Hot {
         if evict { self.evict_one(&self.epochs.pin(), place, copied.version, hooks) } else { 0 }
     }
 
-    /// Moves the item at a place of a slab that leaves, if the tier below takes it; once more if it
-    /// has changed while it was copied.
+    /// Offers the item at a place of a leaving slab to the tier below; once more if it has changed
+    /// while it was copied.
     fn offer(&self, id: ClassId, place: Place, hooks: &dyn CacheHooks) {
         for _ in 0..OFFERS_MAX {
             let Some(copied) = self.copy(place, hooks) else {
@@ -151,9 +152,9 @@ impl Hot {
         }
     }
 
-    /// Moves a few items of a class down for a store that needs their memory, as far as the tier
-    /// below takes them at once ([`CacheHooks::demote_for_store`]), and evicts the others: a handful for a part
-    /// of the wish, or for more than it. Returns how many chunks are on their way to being free.
+    /// Demotes a few items of a class for a store that needs their memory, as far as the tier below
+    /// takes them at once ([`CacheHooks::demote_for_store`]), and evicts the others: one handful,
+    /// for part of the request or for more. Returns how many chunks are on their way to being free.
     pub(crate) fn demote_for_store(
         &self,
         id: ClassId,
@@ -183,16 +184,16 @@ impl Hot {
         left
     }
 
-    /// [`Hot::put_back`] of what came up before the class's lock was let go. Others may have
-    /// entered it meanwhile, for another item.
+    /// [`Hot::put_back`] for a chunk that was met before the class's lock was released. Others may
+    /// have entered it meanwhile, for another item.
     fn put_back_remembered(&self, came_up: Place) {
         if let Some(mut class) = self.class_of_remembered(came_up) {
             self.put_back(&mut class, came_up);
         }
     }
 
-    /// As [`Hot::demote_one`], for a store, under one pin beside its session's: there are no more
-    /// for each thread ([`memory::epoch::PINS_MAX`]), and it waits for others here.
+    /// As [`Hot::demote_one`], for a store, under one pin beside its session's: a thread has no
+    /// more than these ([`memory::epoch::PINS_MAX`]), and the store waits for others here.
     fn demote_one_for_store(
         &self,
         guard: &Guard<'_>,
@@ -213,7 +214,7 @@ impl Hot {
     }
 
     /// The class of a chunk whose place was remembered without a guard, locked: not the one that a
-    /// piece of the item led to. Nothing if no chunk begins there any more.
+    /// piece of the item led to. `None` if no chunk begins there any more.
     fn class_of_remembered(&self, place: Place) -> Option<MutexGuard<'_, Class>> {
         let (id, slab) = (self.class_at(place), self.slab_at(place));
         let class = lock(self.class(id));
@@ -224,7 +225,7 @@ impl Hot {
     fn copy(&self, place: Place, hooks: &dyn CacheHooks) -> Option<Copied> {
         let guard = self.epochs.pin();
         let item = self.linked(&guard, place, hooks)?;
-        // Before it is copied: whatever changes from here on is seen.
+        // Before it is copied: any change from here on is seen.
         let version = ItemVersion::of(item);
         let shall_move = !hooks.is_gone(item) && hooks.copy(item, place);
         let chunks = item.chunks();
@@ -240,12 +241,13 @@ impl Hot {
     ) -> Option<ItemRef<'g>> {
         let _class = self.class_of_remembered(place)?;
         let (item, owner) = self.published(guard, place)?;
-        // What is in limbo looks published, and may be reused as soon as the lock is let go. What
-        // the index leads to while this guard is pinned stays until it is dropped.
+        // A chunk in limbo looks published, and may be reused as soon as the lock is released. An
+        // item that the index points at while this guard is pinned stays until the guard is
+        // dropped.
         (owner == place && hooks.is_linked(guard, item, place)).then_some(item)
     }
 
-    /// Evicts the item at a place, if it is still what it was.
+    /// Evicts the item at a place, if it is still the same version.
     fn evict_one(
         &self,
         guard: &Guard<'_>,
@@ -273,10 +275,9 @@ impl Hot {
         chunks
     }
 
-    /// How many mutations an item of a class stays without being read: the time that the hand took
-    /// from one visit of a slab to the next, weighted over the last three, or the age of what the
-    /// order evicts next, for which the class is locked. `u64::MAX` as long as nothing has to
-    /// leave.
+    /// The mutations for which an item of a class stays unread: the time that the hand took from
+    /// one visit of a slab to the next, weighted over the last three, or the age of the order's
+    /// next victim, for which the class is locked. `u64::MAX` as long as nothing has to leave.
     pub fn stay_mutations(&self, id: ClassId, hooks: &dyn CacheHooks) -> u64 {
         if let Some(stays) = &self.stays {
             return stays[usize::from(id.0)].load(Ordering::Relaxed);
@@ -286,7 +287,7 @@ impl Hot {
         if class.had_to_make_room() { self.victim_age(&guard, &mut class, hooks) } else { u64::MAX }
     }
 
-    /// Takes note that the hand of a class came back to a slab after so many mutations. The caller
+    /// Notes that the hand of a class came back to a slab after this many mutations. The caller
     /// holds the lock of the class.
     pub(crate) fn note_stay(&self, id: ClassId, mutations: u64) {
         let Some(stays) = &self.stays else { return };

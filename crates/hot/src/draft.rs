@@ -15,7 +15,7 @@ use crate::layout::{Fields, Layout};
 use crate::mark::fresh_mark;
 use crate::{CacheHooks, Hot, Shortage, slab};
 
-/// An item that only its owner can see. Dropped unpublished, its memory goes back.
+/// An item that only its owner can see. If it is dropped unpublished, its memory is freed.
 #[derive(Debug)]
 #[must_use = "a draft that is not published is dropped"]
 pub struct Draft<'h> {
@@ -39,8 +39,8 @@ impl Hot {
         Layout::new(fields, key_bytes, value_bytes, self.largest)
     }
 
-    /// Reserves memory for an item and lays out everything but its value. The layout is that of
-    /// these fields and this key.
+    /// Reserves memory for an item and lays out everything but its value. `layout` is that of these
+    /// fields and this key.
     pub fn draft(
         &self,
         layout: Layout,
@@ -52,9 +52,9 @@ impl Hot {
         if layout.is_chained() { draft.extended(hooks) } else { Ok(draft) }
     }
 
-    /// The same without the pieces of the value, if that lies in such: it gets them one by one
-    /// ([`Draft::extend`]), as what they are for comes.
-    // Always: it is all of a draft that has none.
+    /// As [`Hot::draft`], but without the pieces of a chained value: the draft gets them one by one
+    /// ([`Draft::extend`]), as the bytes for them arrive.
+    // Always inlined: this is all of a draft that has no pieces.
     #[inline(always)]
     pub fn begin_draft(
         &self,
@@ -81,8 +81,8 @@ impl Hot {
         Ok(Draft { hot: self, place, tail_bytes_away, layout, written, pieces, is_unentered })
     }
 
-    /// Lays out what comes before the value, in a chunk that may be split. Returns how far its tail
-    /// is. Out of line, so that a store where none is split has no part in it.
+    /// Lays out everything before the value, in a chunk that may be split. Returns how far its tail
+    /// is. Out of line, so that stores where no chunk is split do not pay for it.
     ///
     /// # Safety
     /// The caller has just allocated the chunk, for what this layout needs.
@@ -101,7 +101,7 @@ impl Hot {
         chunk.tail_bytes_away().unwrap_or(0) as u32
     }
 
-    /// A draft of the same item in a chunk of its class that was taken. Not for an item in pieces.
+    /// A draft of the same item in a taken chunk of its class. Not for an item in pieces.
     pub(crate) fn copy_to(&self, chunk: ClaimedChunk, item: ItemRef<'_>) -> Draft<'_> {
         assert!(!item.layout().is_chained());
         let mut draft = self.begin_copy(chunk, item);
@@ -109,8 +109,8 @@ impl Hot {
         draft
     }
 
-    /// A draft of the item that begins at a place and lies in pieces, in chunks of their classes
-    /// that are free now. If one has none left, says which.
+    /// A draft of the item that begins at `place` and lies in pieces, in chunks of their classes
+    /// that are free now. If a class has none left, returns that class.
     pub(crate) fn copy_of_pieces(
         &self,
         item: ItemRef<'_>,
@@ -119,7 +119,7 @@ impl Hot {
         self.copy_of_pieces_by(item, place, Class::take)
     }
 
-    /// The same in chunks that are taken so.
+    /// As [`Hot::copy_of_pieces`], in chunks that `take` provides.
     pub(crate) fn copy_of_pieces_by(
         &self,
         item: ItemRef<'_>,
@@ -136,7 +136,7 @@ impl Hot {
         Ok(draft)
     }
 
-    /// The same without its value, and without its pieces.
+    /// A copy without its value and its pieces.
     fn begin_copy(&self, chunk: ClaimedChunk, item: ItemRef<'_>) -> Draft<'_> {
         let (layout, place) = (item.layout(), chunk.0);
         assert!(self.slab_at(place).format().holds(layout.need(self.largest.is_split)));
@@ -167,17 +167,17 @@ impl<'h> Draft<'h> {
         unsafe { ItemRef::new(&self.hot.arena, self.place) }
     }
 
-    /// How many bytes of the value are still to be filled in.
+    /// Bytes of the value that are still to be filled in.
     pub fn remaining(&self) -> usize {
         self.layout.value_bytes() - self.written as usize
     }
 
-    /// Bytes of memory that it has by now.
+    /// Bytes of memory that it holds by now.
     pub fn held_bytes(&self) -> usize {
         self.layout.bytes_with(self.pieces as usize)
     }
 
-    /// Whether the next bytes of the value are for a piece that it has yet to get.
+    /// Whether the next bytes of the value are for a piece that the draft does not have yet.
     pub fn lacks_piece(&self) -> bool {
         let allocated = self.pieces as usize * self.layout.piece_bytes();
         self.layout.is_chained() && self.remaining() > 0 && self.written as usize >= allocated
@@ -188,19 +188,19 @@ impl<'h> Draft<'h> {
     #[inline(never)]
     fn extended(mut self, hooks: &dyn CacheHooks) -> Result<Self, Shortage> {
         for _ in self.pieces as usize..self.layout.pieces() {
-            // On failure it gives back what it has so far.
+            // On failure the draft gives back what it has so far.
             self.extend(hooks)?;
         }
         Ok(self)
     }
 
-    /// Gets its next piece.
+    /// Allocates the draft's next piece.
     #[inline(never)]
     pub fn extend(&mut self, hooks: &dyn CacheHooks) -> Result<(), Shortage> {
         let (hot, layout, number) = (self.hot, self.layout, self.pieces as usize);
         assert!(number < layout.pieces(), "it has them all");
         let item = self.item();
-        // Each piece is worth its part of the item.
+        // The cost is shared out equally among the pieces.
         let cost = Cost::from_us(item.cost().us() / layout.pieces() as u32);
         let quota = hot.quota_for(item.key(), &layout)?;
         let need = layout.piece_need(number);
@@ -213,7 +213,7 @@ impl<'h> Draft<'h> {
         Ok(())
     }
 
-    /// Has a chunk that was allocated for its next piece.
+    /// Makes an allocated chunk the draft's next piece.
     fn add_piece(&mut self, piece: Place) {
         let (hot, layout, number) = (self.hot, self.layout, self.pieces as usize);
         assert!(hot.slab_at(piece).format().holds(layout.piece_need(number)));
@@ -251,13 +251,13 @@ impl<'h> Draft<'h> {
         Chunk::split(head, unsafe { head.add(self.tail_bytes_away as usize) })
     }
 
-    /// Says that `bytes` more of `writable` are filled in.
+    /// Notes that `bytes` more of `writable` are filled in.
     pub fn advance(&mut self, bytes: usize) {
         assert!(bytes <= self.remaining());
         self.written += bytes as u32;
     }
 
-    /// Copies as much of `value` as still fits; returns how much that was, which is less where a
+    /// Copies as much of `value` as still fits; returns the number of bytes, which is less where a
     /// piece is lacking.
     pub fn write(&mut self, value: &[u8]) -> usize {
         let mut taken = 0;
@@ -274,7 +274,7 @@ impl<'h> Draft<'h> {
         taken
     }
 
-    /// Copies as much of another item's value as still fits; returns how much that was.
+    /// Copies as much of another item's value as still fits; returns the number of bytes.
     pub fn copy_value(&mut self, item: ItemRef<'_>) -> usize {
         if let Some(value) = item.contiguous() {
             return self.write(value);
@@ -284,8 +284,8 @@ impl<'h> Draft<'h> {
     }
 
     /// Gives the item another cost than it was drafted with, if it has a field for one. Returns
-    /// whether it has. Takes no lock: the credit that the cost is worth is left to the hand that
-    /// comes by first.
+    /// whether it has. Takes no lock: the credit that the cost is worth is left to the first hand
+    /// that comes by.
     pub fn set_cost(&mut self, cost: Cost) -> bool {
         let has_field = self.item().has_cost_field();
         if has_field {
@@ -297,17 +297,17 @@ impl<'h> Draft<'h> {
         has_field
     }
 
-    /// Makes the item one that readers and hands may look at: `sequence` numbers it, and
-    /// `mark_bits` are added to a fresh mark. The caller enters the place into the index right
-    /// behind, under the same lock under which it decided to.
+    /// Makes the item visible to readers and hands: `sequence` numbers it, and `mark_bits` are
+    /// added to a fresh mark. The caller enters the place into the index right after, under the
+    /// same lock under which it decided to.
     pub fn publish(self, sequence: u32, mark_bits: u8, now: u32) -> Place {
         self.publish_with(sequence, fresh_mark(now), mark_bits)
     }
 
-    /// The same for a copy of the item at a place: with what the item has now of what may change.
-    /// Under the lock of its index table.
+    /// Publishes a copy of the item at a place, with the present state of everything that may
+    /// change. Under the lock of its index table.
     pub fn publish_as(self, item: ItemRef<'_>, from: Place) -> Place {
-        // Where it cannot be changed it has not.
+        // A field that cannot be changed has not changed.
         let _ = self.item().set_expiry(item.expiry());
         let (sequence, mark) = (item.sequence(), item.mark().load(Ordering::Relaxed));
         if let Some(quotas) = self.hot.quotas.as_deref() {
@@ -369,7 +369,7 @@ mod tests {
     use crate::mark::{FETCHED, fresh_mark};
     use crate::{ChunkLayout, Policy};
 
-    /// Nobody who would have to be told anything.
+    /// Hooks that do nothing.
     struct Nobody;
 
     impl CacheHooks for Nobody {
@@ -400,7 +400,7 @@ mod tests {
     const FIELDS_STEP: usize = if cfg!(miri) { 7 } else { 1 };
 
     #[test]
-    fn a_copy_has_what_the_item_has_when_it_is_published() {
+    fn a_copy_is_published_with_the_present_state_of_its_item() {
         [ChunkLayout::Inline, ChunkLayout::Split].into_iter().for_each(publish_copy);
     }
 
@@ -435,7 +435,7 @@ mod tests {
                     .expect("nearly all of a slab is free")
             };
             let copy = hot.copy_to(free, item);
-            // Then it is touched, renumbered and read.
+            // Then the item is touched, renumbered and read.
             item.set_expiry(1_900_000_000);
             item.set_sequence(1234);
             item.mark().fetch_or(FETCHED, Ordering::Relaxed);
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_what_lies_in_pieces_has_pieces_of_its_own_or_takes_no_chunk() {
+    fn a_copy_of_an_item_in_pieces_has_its_own_pieces_or_no_chunk() {
         let arena = Arc::new(Arena::new(0, 1 << 20, 8).expect("addresses are there"));
         let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, 0);
         let epochs = Arc::new(Epochs::new());
@@ -485,7 +485,7 @@ mod tests {
         assert!(bytes == value && copied.key() == b"key" && copied.fields() == item.fields());
         assert!((0..pieces).all(|number| copied.piece(number) != item.piece(number)));
         assert_eq!(used(&hot).iter().sum::<usize>(), before.iter().sum::<usize>() + 1 + pieces);
-        // Until a class has nothing left, and then what the copy had is free again.
+        // Until a class has no chunk left; then the copy's chunks are free again.
         let class = loop {
             let before = used(&hot);
             match hot.copy_of_pieces(item, from) {

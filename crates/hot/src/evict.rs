@@ -1,16 +1,16 @@
-//! Making room inside a class: the allocation of chunks, and the hand that evicts, or the front of
-//! the order where the policy keeps one ([`order`](crate::order)).
+//! Making room inside a class: the allocation of chunks, and eviction by the hand, or from the
+//! front of the order where the policy keeps one ([`order`](crate::order)).
 //!
-//! The hand of a class goes round its slabs, chunk by chunk, but for those that leave the class:
-//! what goes in there makes no room for a store before all of it has. It passes over what is not
-//! published, takes what is expired or flushed, and lets the policy judge the rest by their marks.
-//! A chained item comes up in up to three classes, and loses what spares it at the first of its
-//! pieces only. What was stored long after the hand came by last is passed over, too: its chunk was
-//! freed out of turn, by an overwrite or with a chained item, and it has had no round to itself.
-//! Victims are gathered in small groups whose index lines are prefetched together, since each
-//! removal from the index is a cache miss. After [`STEPS_MAX`] chunks without enough victims it
-//! takes what comes: when nearly everything was read lately, which of it goes matters less than
-//! that a store is not kept waiting.
+//! The hand of a class goes round its slabs, chunk by chunk, skipping slabs that are leaving the
+//! class: an eviction there frees nothing for a store until the slab is empty. It passes over
+//! unpublished chunks, takes items that are expired or flushed, and lets the policy judge the rest
+//! by their marks. A chained item is met in up to three classes; only the meeting at its first
+//! piece clears its access bit. An item that was stored long after the hand last came by is passed
+//! over, too: its chunk was freed out of turn, by an overwrite or with a chained item, and it has
+//! had no round to itself. Victims are gathered in small groups whose index lines are prefetched
+//! together, since each removal from the index is a cache miss. After [`STEPS_MAX`] chunks without
+//! enough victims the hand takes whatever comes: when nearly everything was read lately, the choice
+//! of the victim matters less than that a store is not kept waiting.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -29,53 +29,53 @@ use crate::{CacheHooks, Hot, PRESSED_CLASS, Shortage, Unlinked, slab};
 
 /// Victims gathered before they are unlinked: enough misses in flight to hide one another.
 pub(crate) const GROUP: usize = 16;
-/// So many it gathers also while stores wait for the class: they need what it makes free.
+/// Victims gathered even while stores wait for the class: they need the chunks that come free.
 const VICTIMS_AT_LEAST: usize = 4;
 /// Chunks that a hand looks at for one call before it stops being choosy.
 const STEPS_MAX: usize = 4096;
-/// How many chunks ahead of a hand are asked for: a few looks take as long as one from memory.
+/// How many chunks ahead of a hand are prefetched: a few looks take as long as one from memory.
 pub(crate) const HAND_PREFETCH: u32 = 6;
-/// Items evicted at once when a store has to do it itself: at most this many, and at most one in
-/// [`INLINE_SHARE`] of the class's chunks.
+/// Items evicted at once when a store has to evict for itself: at most this many, and at most one
+/// in [`INLINE_SHARE`] of the class's chunks.
 const INLINE_BATCH_MAX: usize = 128;
 /// See [`INLINE_BATCH_MAX`].
 const INLINE_SHARE: usize = 32;
-/// Items, and chunks, that a hand looks at ahead to say how old is what it evicts.
+/// Items among the chunks ahead of a hand whose median age is the age of its victims.
 const VICTIMS: usize = 5;
-/// See [`VICTIMS`].
+/// Chunks looked at ahead of a hand to find [`VICTIMS`].
 pub(crate) const VICTIM_LOOKS: usize = 64;
-/// Slabs in which these are, at the most.
+/// Slabs in which these chunks lie, at most.
 const AHEAD_SLABS: usize = 3;
 /// An item may take a chunk up to this many times its size when its own class has nothing.
 const BORROW_RATIO: usize = 2;
-/// For so many mutations a long value is one of the newest: who stored it may be about to read it.
+/// Mutations for which a long value is one of the newest: its client may be about to read it.
 const NEWEST_MUTATIONS: u64 = 2;
-/// How often a store makes room that others take before it gives up.
+/// How often a store makes room that other threads take before it gives up.
 const ATTEMPTS_MAX: usize = 64;
 
-/// An item that is to go.
+/// An item to evict.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Victim {
     /// Where the item begins.
     pub(crate) place: Place,
-    /// The chunk of it that came up, in the class that it came up in.
+    /// The chunk of it that the hand met, in the class of that hand.
     pub(crate) came_up: Place,
 }
 
 impl Victim {
-    /// What an array of victims has where there are none.
+    /// Fills an array of victims where there are none.
     pub(crate) const NONE: Self = Self { place: Place(0), came_up: Place(0) };
 }
 
-/// The wish for room in a class, and what has been done for it.
+/// A request for room in a class, and what has been done for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoomRequest {
-    /// Chunks that are wanted still.
+    /// Chunks still wanted.
     pub(crate) wanted: usize,
     /// Chunks that were looked at.
     pub(crate) steps: usize,
-    /// What the policy spares stays, and keeps what spares it: the room is for the like, or the
-    /// others are judged already.
+    /// Items that the policy spares stay, and keep the bit or credit that spares them: the room is
+    /// for such items, or the others are judged already.
     pub(crate) only_unread: bool,
 }
 
@@ -84,19 +84,19 @@ impl RoomRequest {
         Self { wanted, steps: 0, only_unread: false }
     }
 
-    /// The same of what nobody read, as far as there is any.
+    /// A request for the room of unread items, as far as there are any.
     pub(crate) fn of_unread(wanted: usize) -> Self {
         Self { only_unread: true, ..Self::new(wanted) }
     }
 
     /// Steps of a hand until it gives up: as many rounds as it may take until every item has lost
-    /// what spares it, or one round without being choosy, in which it meets whatever there is.
-    /// Where only what is gone may go, it goes on next time: or each store that is refused would
-    /// see all chunks.
+    /// its access bits, or one round without being choosy, in which it meets every item. Where only
+    /// dead items may be evicted, it continues from there next time: otherwise each refused store
+    /// would look at all chunks.
     pub(crate) fn steps_max(&self, class: &Class, hooks: &dyn CacheHooks) -> usize {
         let round = class.chunks() + class.slabs.len();
         if self.only_unread {
-            // In the first of two it may come up early.
+            // In the first of two rounds it may be met early.
             (2 * round).min(STEPS_MAX)
         } else if hooks.may_evict() {
             (class.policy.rounds_max() * round).min(STEPS_MAX + round)
@@ -106,26 +106,26 @@ impl RoomRequest {
     }
 }
 
-/// What has been made of the wish for room.
+/// The outcome of a request for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RoomMade {
     /// There is a free slab, or one is on its way.
     Slab,
-    /// So many chunks are on their way to being free, one at least.
+    /// This many chunks are on their way to being free, at least one.
     Chunks(usize),
-    /// There was nothing to be had.
+    /// No room could be made.
     Nothing,
 }
 
 /// Whether an item lies in pieces and was stored a moment ago, by mutations of the whole cache. In
-/// a class of which there are only a few chunks, as of the ends of long values, it may be the
-/// oldest all the same.
+/// a class of only a few chunks, such as those of the ends of long values, it may be the oldest all
+/// the same.
 pub(crate) fn is_newest(item: ItemRef<'_>, hooks: &dyn CacheHooks) -> bool {
     item.layout().is_chained() && hooks.age(item) < NEWEST_MUTATIONS
 }
 
 impl Hot {
-    /// A chunk for an item, or part of one, that needs so much and has this cost.
+    /// A chunk for an item, or part of one, with this need and this cost.
     pub(crate) fn allocate(
         &self,
         need: ChunkNeed,
@@ -187,8 +187,8 @@ impl Hot {
         roomy.find_map(|id| lock(self.class(id)).allocate_for(self.zone(), cost))
     }
 
-    /// A chunk of this very class, which holds what is needed: free, from a new slab, or from room
-    /// that is made.
+    /// A chunk of this very class, which meets the need: free, from a new slab, or from room that
+    /// is made.
     pub(crate) fn allocate_in(
         &self,
         id: ClassId,
@@ -236,7 +236,7 @@ impl Hot {
         self.allocate_in_the_place_of_others(id, batch, cost, hooks)
     }
 
-    /// The same when there is nothing free: `batch` chunks go for it at a time.
+    /// A chunk of the class when none is free: `batch` chunks are evicted for it at a time.
     fn allocate_in_the_place_of_others(
         &self,
         id: ClassId,
@@ -252,8 +252,9 @@ impl Hot {
             {
                 return Ok(room);
             }
-            // Where enough waits for readers to leave, stores that come meanwhile wait for them,
-            // too, rather than that each evicts as much again; but as many as wait get some.
+            // Where enough chunks wait for readers to leave, stores that come meanwhile wait for
+            // them, too, rather than each evict as many again; but each that waits adds one to what
+            // is enough.
             let enough = batch + class.waiting;
             if class.room_in_limbo(zone, enough) == enough {
                 class.sweep_limbo(zone);
@@ -277,24 +278,24 @@ impl Hot {
             if made == RoomMade::Nothing {
                 break;
             }
-            // Somebody else took it, the tier below a free slab; or it was all made in slabs that
-            // leave the class, through which a hand may have to go before it comes to one that
+            // Another thread took it, or the tier below a free slab; or all of it was made in slabs
+            // that leave the class, through which a hand may have to go before it comes to one that
             // stays.
         }
         let is_coming = lock(self.class(id)).in_limbo() > 0;
         Err(if is_coming { Shortage::Pinned } else { Shortage::Nothing })
     }
 
-    /// Sees to it that a class whose last free chunks are being taken gets others: calls for the
-    /// background, and lends it a hand if it is behind.
+    /// Refills a class whose last free chunks are being taken: calls for the background, and helps
+    /// it if it is behind.
     #[cold]
     #[inline(never)]
     fn refill_soon(&self, class: MutexGuard<'_, Class>, hooks: &dyn CacheHooks) {
         if !self.is_full() {
             return;
         }
-        // Also further down: what moves takes chunks and calls nobody, and a slab that leaves takes
-        // some of the reserve that was meant.
+        // Called further down as well: a moving item takes chunks and calls nobody, and a leaving
+        // slab takes some of the intended reserve.
         self.press(PRESSED_CLASS);
         let (id, is_helped) = (class.id, class.is_helped());
         drop(class);
@@ -309,7 +310,7 @@ impl Hot {
         if self.seek_slab(id, true, hooks) {
             return RoomMade::Slab;
         }
-        // To move a handful takes a store as long as it should take.
+        // Demoting one handful takes a store as long as a store should take.
         let wanted = if hooks.store_demotes_wanted() { 1 } else { wanted };
         match self.evict_or_demote(id, RoomRequest::new(wanted), hooks) {
             0 => RoomMade::Nothing,
@@ -317,8 +318,8 @@ impl Hot {
         }
     }
 
-    /// Moves items of a class to the tier below, if there is one that takes them, or evicts them, a
-    /// group at a time. Returns how many chunks are on their way to being free.
+    /// Demotes items of a class, if there is a tier that takes them, or evicts them, a group at a
+    /// time. Returns how many chunks are on their way to being free.
     pub(crate) fn evict_or_demote(
         &self,
         id: ClassId,
@@ -330,7 +331,7 @@ impl Hot {
         }
         let (mut request, mut left, mut paid) = (request, 0, 0);
         while request.wanted > 0 && hooks.store_demotes_wanted() {
-            // As for what is evicted.
+            // As in `evict_for`.
             if left - paid >= INLINE_BATCH_MAX {
                 (request.steps, paid) = (0, left);
             }
@@ -340,23 +341,24 @@ impl Hot {
                 chunks => left += chunks,
             }
         }
-        // It takes no more, or there is nothing that it takes.
+        // The tier takes no more, or there is nothing that it takes.
         left + self.evict_for(id, RoomRequest { steps: 0, ..request }, hooks)
     }
 
-    /// [`Hot::push_out`] where there is no tier below.
+    /// [`Hot::evict_or_demote`] where there is no tier below.
     #[cfg(test)]
     pub(crate) fn evict(&self, id: ClassId, wanted: usize, hooks: &dyn CacheHooks) -> usize {
         self.evict_for(id, RoomRequest::new(wanted), hooks)
     }
 
     /// Evicts items of a class until about as many chunks as are wanted are on their way to being
-    /// free: they are once no reader can see them. Returns how many chunks that is. Between groups
-    /// it lets the class and its readers' epoch go, so that a store waits for one group at most.
+    /// free, which they are once no reader can see them. Returns how many chunks that is. Between
+    /// groups it releases the class and its pin of the epoch, so that a store waits for one group
+    /// at most.
     fn evict_for(&self, id: ClassId, mut request: RoomRequest, hooks: &dyn CacheHooks) -> usize {
         let (mut evicted, mut paid) = (0, 0);
         while request.wanted > 0 {
-            // What a hand may look at before it takes what comes is for so many.
+            // The steps before a hand stops being choosy are for this many chunks.
             if evicted - paid >= INLINE_BATCH_MAX {
                 (request.steps, paid) = (0, evicted);
             }
@@ -367,7 +369,7 @@ impl Hot {
                 }
                 None => break,
             }
-            // Behind the last group it would let others have what it made.
+            // After the last group it would let others have the chunks that it made.
             if request.wanted > 0 {
                 self.make_way(id);
             }
@@ -375,7 +377,7 @@ impl Hot {
         evicted
     }
 
-    /// The same of a group at most. Nothing if there was none to be had.
+    /// Evicts at most one group. `None` if there was no victim.
     fn evict_group(
         &self,
         id: ClassId,
@@ -391,8 +393,8 @@ impl Hot {
             if found == 0 {
                 return None;
             }
-            // Under the same lock: what was found may have been in limbo before this guard was
-            // pinned, and without the lock it may be another item, or in another class, by now.
+            // Under the same lock: a victim may have been in limbo before this guard was pinned,
+            // and without the lock its chunk may hold another item, or be in another class, by now.
             for &Victim { place, came_up } in &victims[..found] {
                 let chunks = self.unlink(&guard, &mut class, hooks, place, &mut chained);
                 if chunks == 0 {
@@ -409,11 +411,11 @@ impl Hot {
         Some(evicted)
     }
 
-    /// Judges what is next until `victims` is full, or they have as many chunks as are wanted, or
+    /// Judges the next items until `victims` is full, or they have as many chunks as are wanted, or
     /// the rounds are over, and prefetches what unlinking them will need. Returns how many it
-    /// found. All of them have to go: one that were passed over now would stay for another round,
-    /// and the hand would soon come to what is newest. They are out of the order, if there is one:
-    /// what does not go after all is for [`Hot::put_back`].
+    /// found. All of them have to be evicted: one that were passed over now would stay for another
+    /// round, and the hand would soon come to the newest items. They are out of the order, if there
+    /// is one: a victim that stays after all is for [`Hot::put_back`].
     pub(crate) fn gather(
         &self,
         guard: &Guard<'_>,
@@ -425,7 +427,7 @@ impl Hot {
         let (zone, mut found, mut chunks) = (self.zone(), 0, 0);
         let has_any = class.policy.order().is_some() || class.has_for_hand();
         let steps_max = if has_any { request.steps_max(class, hooks) } else { 0 };
-        // Drafts and what is free: more than a round of these in a row is all that there is.
+        // Drafts and free chunks: more than a round of these in a row is all that there is.
         let (mut passed, round) = (0, class.chunks() + class.slabs.len());
         while found < GROUP
             && chunks < request.wanted
@@ -446,8 +448,8 @@ impl Hot {
                 class.policy.renew(zone, judged_at);
                 continue;
             };
-            // What goes in a slab that leaves makes no room for a store before all has gone. It has
-            // left the order, and enters it once more if the slab stays.
+            // An eviction in a leaving slab makes no room for a store before the slab is empty. The
+            // item has left the order, and enters it once more if the slab stays.
             let slab_id = self.arena.locate(judged_at).0;
             if !class.is_for_hand(zone.slab(slab_id), slab_id) {
                 class.policy.set_aside(judged_at);
@@ -460,8 +462,8 @@ impl Hot {
             // Stored long after the hand came by, in a chunk that was freed before its turn: it has
             // had no round to itself.
             let young = choosy && is_young(hooks.age(item), class.hand_found);
-            // Elsewhere than at its mark nothing is taken from an item: it goes in the end. So do
-            // the newest, where there are no others.
+            // Elsewhere than at its mark an item loses no bit or credit: it is evicted in the end.
+            // So are the newest, where there are no others.
             let is_last_round = request.steps + round > steps_max;
             let young = young || !is_last_round && is_newest(item, hooks);
             let lets_go = |class: &Class| match self.has_its_mark(item, place, judged_at) {
@@ -485,22 +487,22 @@ impl Hot {
         found
     }
 
-    /// Whether an item, which begins at a place, loses what spares it at this chunk of it: one in
-    /// pieces is met by the hands of up to three classes, and would have to be read before each
+    /// Whether an item, which begins at `owner`, loses its access bit at this chunk of it: an item
+    /// in pieces is met by the hands of up to three classes, and would have to be read before each
     /// comes by.
     pub(crate) fn has_its_mark(&self, item: ItemRef<'_>, owner: Place, place: Place) -> bool {
         place == self.marked_place(item, owner)
     }
 
-    /// The chunk at which it does.
+    /// The chunk at which the item loses its access bit.
     pub(crate) fn marked_place(&self, item: ItemRef<'_>, owner: Place) -> Place {
         if item.layout().is_chained() { item.piece(0) } else { owner }
     }
 
-    /// Enters what came up for an item that was to go once more, in an order, if it is there still
-    /// and not in the order again. The item was published a moment ago, and the index leads to it
-    /// only in a moment; or a walk has given it another number. What is in limbo may be in the
-    /// order until its chunk is reused, but for pieces, whose mark says that they are.
+    /// Enters once more, in an order, the chunk of a victim that stays, if the item is still there
+    /// and not in the order again. The item was published a moment ago and the index does not point
+    /// at it yet; or a walk has given it another number. A chunk in limbo may be in the order until
+    /// it is reused, except pieces, whose mark says that they are in limbo.
     pub(crate) fn put_back(&self, class: &mut Class, came_up: Place) {
         if slab::mark(&self.arena, came_up).load(Ordering::Relaxed) != 0 {
             class.policy.put_back(self.zone(), came_up);
@@ -530,10 +532,10 @@ impl Hot {
         number == 0 || id != self.largest_class()
     }
 
-    /// The chunk under the hand; the hand moves on. `None` at the end of a slab, and instead of one
-    /// that leaves the class: nothing in there makes room for a store before all of it has gone,
-    /// and that is seen to by who drains it. What he has left there, a draft that was published
-    /// since, goes like all else.
+    /// The chunk under the hand; the hand moves on. `None` at the end of a slab, and instead of a
+    /// slab that leaves the class: an eviction there makes no room for a store before the slab is
+    /// empty, and the draining thread sees to that. An item it has left there, a draft that was
+    /// published since, is evicted like all else.
     fn advance_hand(&self, class: &mut Class, hooks: &dyn CacheHooks) -> Option<Place> {
         if class.hand.slab >= class.slabs.len() {
             class.hand = crate::class::Hand::default();
@@ -571,9 +573,9 @@ impl Hot {
         Some(place)
     }
 
-    /// How many mutations ago the items were stored that the class is about to evict, as they would
-    /// be if they cost what is typical: the median of a few that are next; `u64::MAX` if these are
-    /// gone anyway. If all that is next was read lately, it is as old as the oldest slab.
+    /// The age, in mutations, of the items that the class is about to evict, as it would be if they
+    /// cost what is typical: the median of a few that are next; `u64::MAX` if these are dead
+    /// anyway. If all that are next were read lately, it is the age of the oldest slab.
     pub(crate) fn victim_age(
         &self,
         guard: &Guard<'_>,
@@ -614,7 +616,7 @@ impl Hot {
     fn ahead_of_hand(&self, class: &Class, ahead: &mut [Place]) -> usize {
         let zone = self.zone();
         let count = class.slabs.len();
-        // The slab that the hand is in comes once more at the end of the round.
+        // The hand's own slab comes once more at the end of the round.
         let round = (0..count + usize::from(count > 0))
             .map(|at| (at, class.slabs[(class.hand.slab + at) % count]))
             .filter(|&(_, id)| !zone.slab(id).is_draining());
@@ -639,9 +641,9 @@ impl Hot {
         unsafe { published_in(&self.arena, place) }
     }
 
-    /// Unlinks one victim and sends its chunk to limbo; chained ones are left to the caller, who
+    /// Unlinks one victim and sends its chunk to limbo; chained ones are left to the caller, which
     /// must not hold a class's lock when it retires them. Returns how many chunks are on their way
-    /// to being free: 0 if it was not in the index any more.
+    /// to being free: 0 if the item was not in the index any more.
     pub(crate) fn unlink(
         &self,
         guard: &Guard<'_>,
@@ -682,7 +684,7 @@ impl Hot {
     }
 }
 
-/// [`Hot::published`] for who is not pinned.
+/// [`Hot::published`] for a caller that is not pinned.
 ///
 /// # Safety
 /// The caller holds the lock of the chunk's class, during all of `'a` unless it is pinned as well.
@@ -699,17 +701,16 @@ pub(crate) unsafe fn published_in<'a>(arena: &Arena, place: Place) -> Option<(It
         return Some((item, place));
     }
     let owner = item.owner();
-    // SAFETY: a piece's mark is set when its owner is laid out. Whoever retires the owner first
-    // clears the marks of its pieces and sends each to limbo, under the lock that the caller holds,
-    // and only then the owner; so while this mark is set and the lock held, the owner's chunk is
-    // not free.
+    // SAFETY: a piece's mark is set when its owner is laid out. Retiring the owner first clears the
+    // marks of its pieces and sends each to limbo, under the lock that the caller holds, and only
+    // then the owner; so while this mark is set and the lock held, the owner's chunk is not free.
     let owner_item = unsafe { ItemRef::new(arena, owner) };
     // Acquire: partner is the release in `Draft::publish`, as above.
     let owner_mark = owner_item.mark().load(Ordering::Acquire);
     (owner_mark != 0).then_some((owner_item, owner))
 }
 
-/// Fills in what comes as far as there is room; returns how much that is.
+/// Fills in places from `come` as far as there is room; returns how many.
 pub(crate) fn fill(places: &mut [Place], come: impl Iterator<Item = Place>) -> usize {
     places.iter_mut().zip(come).map(|(place, next)| *place = next).count()
 }

@@ -1,7 +1,7 @@
-//! The sweep for what is expired, while memory is full: it is worth more room than anything that
-//! the hand could evict, and the hand comes to it only in its turn.
+//! The sweep for expired items, while memory is full: they are worth more room than anything that
+//! the hand could evict, and the hand comes to them only in their turn.
 //!
-//! A slab knows a time before which nothing in it expires, so that most are passed by without a
+//! A slab knows a time before which nothing in it expires, so that most slabs are passed without a
 //! look at any chunk. A slab in which too little was found is left alone for a while, for twice as
 //! long each time: where items live long and expire one by one, a look at all of a slab's chunks
 //! for each of them is not worth it.
@@ -15,29 +15,29 @@ use crate::{CacheHooks, Hot};
 
 /// Chunks that are looked at under one lock of a class.
 const STEP_CHUNKS: u32 = 256;
-/// Slabs that one step passes by at the most.
+/// Slabs that one step passes by, at most.
 const PASSED_MAX: usize = 4096;
-/// Of a slab's chunks so many must have been taken, or the next look waits longer.
+/// One in this many of a slab's chunks must have been taken, or the next look waits longer.
 const WORTH_SHARE: u32 = 16;
-/// Seconds that a slab in which nothing was found is left alone, at first and at the most.
+/// Seconds that a slab in which nothing was found is left alone, at first and at most.
 const WAIT_SECONDS: std::ops::RangeInclusive<u32> = 1..=64;
 
-/// How far the sweep has come, and what it knows of each slab.
+/// The progress of the sweep, and what it knows of each slab.
 #[derive(Debug, Default)]
 pub struct Sweep {
     slab: u32,
     /// The next chunk; 0 before the slab was begun.
     chunk: u32,
-    /// The earliest expiry that stays in the slab, as far as it was looked at.
+    /// The earliest expiry that remains in the slab, as far as it was looked at.
     earliest: u32,
     /// Chunks of the slab that were taken so far.
     taken: u32,
     waits: Vec<Wait>,
-    /// Of all slabs.
+    /// Totals over all slabs.
     found: Found,
 }
 
-/// What sweeping has come to.
+/// The results of sweeping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Found {
     /// Chunks that were looked at.
@@ -47,7 +47,7 @@ pub struct Found {
 }
 
 impl Sweep {
-    /// What it came to since it began.
+    /// The results since the sweep began.
     pub fn found(&self) -> Found {
         self.found
     }
@@ -62,7 +62,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// A slab was looked at, and so many of its chunks taken.
+    /// Notes a look at a slab in which `taken` of its chunks were taken.
     fn found(&mut self, taken: u32, chunks: u32, now: u32) {
         let (least, most) = WAIT_SECONDS.into_inner();
         self.seconds = if taken * WORTH_SHARE < chunks {
@@ -84,8 +84,8 @@ impl Hot {
         }
     }
 
-    /// The next step of the sweep: takes what is gone from a part of the next slab worth it.
-    /// Returns whether it has not come by every slab yet.
+    /// The next step of the sweep: removes dead items from a part of the next slab worth it.
+    /// Returns whether there are slabs left that it has not come by.
     pub fn sweep_expired(&self, sweep: &mut Sweep, hooks: &dyn CacheHooks) -> bool {
         sweep.waits.resize(self.slabs.len(), Wait::default());
         let now = hooks.now();
@@ -118,8 +118,8 @@ impl Hot {
             let touched = if owned { slab.touched() } else { 0 };
             if sweep.chunk == 0 {
                 if owned {
-                    // What is published from here on is noted behind this. In a slab that has just
-                    // come to another class something may have been.
+                    // Items published from here on are noted after this. In a slab that has just
+                    // come to another class some may have been.
                     slab.forget_expiry();
                 }
                 (sweep.earliest, sweep.taken) = (u32::MAX, 0);

@@ -7,15 +7,15 @@
 //!                                                        words of sixteen temperatures
 //! ```
 //!
-//! A hit that is sampled makes its chunk warmer, and only the passes of the background make it
-//! colder. The size classes leave room for the words (`memory::class`), so they are part of the
-//! memory limit; where nothing moves there is none to leave. A store does not touch them: an item
-//! inherits the temperature of what was in its chunk before, until passes have halved it away.
+//! A sampled hit makes its chunk warmer, and only the passes of the background make it colder. The
+//! size classes leave room for the words (`memory::class`), so they are part of the memory limit;
+//! where nothing moves there are none. A store does not touch them: an item inherits the
+//! temperature of its chunk's previous item, until passes have halved it away.
 //!
-//! A word is read and written as an atomic by whoever holds a chunk of the slab or the lock of its
-//! class. It is read and then written, not exchanged: an atomic exchange would wait for all that
-//! the thread has asked memory for. A hit that another one overwrites is not counted; one in so
-//! many is anyway.
+//! A word is read and written as an atomic by a holder of a chunk of the slab or of the lock of its
+//! class. It is read and then written, not exchanged: an atomic exchange would wait for all
+//! outstanding memory requests of the thread. A hit that another one overwrites is not counted;
+//! only one in many is counted anyway.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,23 +32,23 @@ use crate::slab::Slab;
 
 /// Bits that a slab has to keep beside each chunk.
 pub const HEAT_BITS: usize = 4;
-/// Of a column a chunk takes this part at the most: larger ones have no neighbours there, and stay
+/// A chunk takes at most this part of a column: larger ones have no neighbours there, and stay
 /// where they are.
 const CHUNK_SHARE: usize = 4;
 
 /// How items move to their columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repartition {
-    /// What the columns of a slab follow from.
+    /// The cache whose geometry determines the columns of a slab.
     pub geometry: CacheGeometry,
-    /// One hit in about so many makes its item warmer. A hit that does takes three cache lines of
-    /// its own: with 64, a twentieth of a line for each hit.
+    /// About one hit in this many makes its item warmer. Such a hit takes three cache lines of its
+    /// own: with 64, a twentieth of a line for each hit.
     pub sampling: u32,
-    /// A slab gets a pass after so many of these hits, at least,
+    /// A slab gets a pass after this many of these hits, at least,
     pub pass_hits: u32,
-    /// and at least one for so many of its chunks; 0 asks for none.
+    /// and at least one hit for this many of its chunks; 0 asks for none.
     pub pass_chunks: u32,
-    /// How lazy a pass is. Where all are asked for equally often, chance gives one in 1.6 million
+    /// How lazy a pass is. Where all items are read equally often, chance gives one in 1.6 million
     /// chunks four hits while a slab gets one for 16 chunks; two it gives to one in 500.
     pub limits: Limits,
 }
@@ -67,7 +67,7 @@ impl Repartition {
     }
 }
 
-/// What re-partitioning came to.
+/// The results of re-partitioning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepartitionCounts {
     /// Passes over a slab.
@@ -83,7 +83,7 @@ pub struct RepartitionCounts {
     pub given_up: u64,
 }
 
-/// The same as it is counted.
+/// The results as they are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) passes: AtomicU64,
@@ -126,12 +126,12 @@ impl Heat {
         }
     }
 
-    /// The slab has come to a class: everything in it is cold.
+    /// Makes everything cold in a slab that has come to a class.
     pub(crate) fn adopt(&self, arena: &Arena, id: SlabId, chunks: u32) {
         (0..words(chunks)).for_each(|at| word(arena, id, chunks, at).store(0, Relaxed));
     }
 
-    /// The slab leaves its class: no pass is due any more, and where its chunks will begin is open.
+    /// Forgets a slab that leaves its class: no pass is due, and its chunks will begin elsewhere.
     pub(crate) fn disown(&self, id: SlabId) {
         self.hits[id.0 as usize].store(0, Relaxed);
         self.hot_pages.forget(id);
@@ -146,13 +146,14 @@ impl Heat {
         hits >= pass_hits.max(1) && hits >= share() && is_small
     }
 
-    /// A pass over the slab begins. Under the lock of its class.
+    /// Notes that a pass over the slab begins. Under the lock of its class.
     pub(crate) fn begin_pass(&self, id: SlabId) {
         self.hits[id.0 as usize].store(0, Relaxed);
         self.counters.passes.fetch_add(1, Relaxed);
     }
 
-    /// The temperatures of some words of a slab, which are halved. Under the lock of its class.
+    /// Appends the temperatures of some words of a slab, and halves them. Under the lock of its
+    /// class.
     pub(crate) fn take(
         &self,
         arena: &Arena,
@@ -171,7 +172,7 @@ impl Heat {
         }));
     }
 
-    /// The chunk at a place was hit. The caller holds it.
+    /// Notes that the chunk at a place was hit. The caller holds it.
     pub(crate) fn hit(&self, arena: &Arena, slab: &Slab, place: Place) {
         let (id, number) = (arena.locate(place).0, slab.number(arena, place));
         change(arena, id, slab.chunks(), number, TemperatureWord::heated);
@@ -179,8 +180,8 @@ impl Heat {
         hits.store(hits.load(Relaxed).saturating_add(1), Relaxed);
     }
 
-    /// An item moved from one chunk to another of its class, and its temperature with it; what was
-    /// left is cold. The caller holds both.
+    /// Moves the temperature of an item that moved from one chunk to another of its class; the old
+    /// chunk is cold. The caller holds both.
     pub(crate) fn carry(&self, arena: &Arena, slabs: &[Slab], from: Place, to: Place) {
         let chunk = |place| {
             let id = arena.locate(place).0;
@@ -206,12 +207,12 @@ impl Heat {
     }
 }
 
-/// How many words a slab of so many chunks has.
+/// The words of a slab with this many chunks.
 pub(crate) fn words(chunks: u32) -> usize {
     (chunks as usize).div_ceil(TemperatureWord::COUNT)
 }
 
-/// Changes the word of a chunk. What somebody else changes at the same time may be lost.
+/// Changes the word of a chunk. Another thread's change at the same time may be lost.
 fn change(
     arena: &Arena,
     id: SlabId,
@@ -229,7 +230,8 @@ fn change(
     }
 }
 
-/// A word of a slab with so many chunks, which the caller holds one of, or whose class's lock.
+/// A word of a slab with `chunks` chunks; the caller holds one of these, or the lock of their
+/// class.
 fn word(arena: &Arena, id: SlabId, chunks: u32, at: usize) -> &AtomicU64 {
     assert!(at < words(chunks));
     let before_end = (words(chunks) - at) * size_of::<AtomicU64>();
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn words_lie_behind_the_chunks_of_every_class_and_keep_to_themselves() {
+    fn words_lie_behind_the_chunks_of_every_class_without_overlap() {
         // Miri would lay out all of it.
         let limits: &[usize] = if cfg!(miri) { &[1 << 20] } else { &[1 << 20, 1 << 30] };
         for &limit_bytes in limits {

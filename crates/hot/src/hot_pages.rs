@@ -1,21 +1,21 @@
-//! Which pages of each slab are for hot items, by the frames that they lie in.
+//! The pages of each slab that are for hot items, by the frames that they lie in.
 //!
 //! ```text
 //!   a pass begins -> look: 4 KiB of the pagemap -> policy::colours -> Sight of the slab
 //!   is a chunk hot? -> the pages of its Sight; none: the column by offsets
 //! ```
 //!
-//! Frames are looked at anew with each pass over a slab, so what the kernel moved meanwhile is
-//! known after as many hits as a pass needs. Between passes, and where a slab changed its class
-//! while it was looked at, a choice may be wrong; then hot items lie no better than cold ones, and
-//! nothing else follows from it.
+//! Frames are looked at anew with each pass over a slab, so the kernel's moves of pages are known
+//! after as many hits as a pass needs. Between passes, and where a slab changed its class while it
+//! was looked at, a choice may be wrong; then hot items lie no better than cold ones, and nothing
+//! else follows from it.
 //!
 //! Pages are chosen one by one where chunks are short beside them. A chunk that is longer than a
-//! quarter of a page often lies in pages that follow the one it begins in, whose colours nobody
-//! chose, so such slabs have columns by offsets, as slabs have whose frames are not told. Of split
-//! chunks the heads are placed, and the tails lie wherever they come to lie.
+//! quarter of a page often lies in pages that follow the one it begins in, whose colours were not
+//! chosen, so such slabs have columns by offsets, as do slabs whose frames the system does not
+//! tell. Of split chunks the heads are placed, and the tails lie wherever they come to lie.
 //!
-//! Kept are 80 bytes for each slab up to the last one that a pass came to, under a lock.
+//! Each slab up to the last one that a pass came to takes 80 bytes, under a lock.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,14 +31,14 @@ use crate::slab::Slab;
 
 /// Columns that are for hot items: Cavast has one of sixteen.
 const HOT_COLUMNS: usize = 1;
-/// Of a page a chunk takes this part at the most, if the page is chosen for itself.
+/// A chunk takes at most this part of a page, if the page is chosen for itself.
 const CHUNK_SHARE: usize = 4;
 
 const _: () = assert!(PAGE_BYTES == io::frames::PAGE_BYTES);
 const _: () = assert!(memory::arena::SLAB_BYTES_MAX <= SLAB_PAGES_MAX * PAGE_BYTES);
 const _: () = assert!(size_of::<Sight>() <= 80);
 
-/// What passes saw of the frames of slabs that are in the hot zone.
+/// The frames of the hot zone's slabs, as passes saw them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameCounts {
     /// Whether the system tells frames.
@@ -47,26 +47,26 @@ pub struct FrameCounts {
     pub in_order_slabs: u64,
     /// Slabs of small pages whose hot ones were chosen by colour,
     pub coloured_slabs: u64,
-    /// their hot pages,
+    /// the hot pages of these,
     pub coloured_pages: u64,
-    /// and of these the ones that have the colour that they should.
+    /// and those of them that have the intended colour.
     pub right_pages: u64,
     /// Slabs whose column goes by offsets because no frames are told, or chunks are too long.
     pub unknown_slabs: u64,
 }
 
 impl FrameCounts {
-    /// The share of the chosen pages that have the colour that they should, if any were chosen.
+    /// The share of the chosen pages that have the intended colour, if any were chosen.
     pub fn right_share(&self) -> Option<f64> {
         let are_chosen = self.coloured_pages > 0;
         are_chosen.then(|| self.right_pages as f64 / self.coloured_pages as f64)
     }
 }
 
-/// What the last pass over a slab saw of its frames.
+/// The result of the last pass's look at the frames of a slab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Sight {
-    /// There was none since the slab came to its class.
+    /// There was no pass since the slab came to its class.
     #[default]
     Never,
     Seen(Choice),
@@ -79,12 +79,12 @@ pub(crate) struct HotPages {
     colours: Colours,
     slab_pages: usize,
     source: Arc<dyn FrameSource>,
-    /// By slab, up to the last one that a pass came to. Nothing is taken under this lock.
+    /// By slab, up to the last one that a pass came to. No other lock is taken under this one.
     sights: Mutex<Vec<Sight>>,
 }
 
 impl HotPages {
-    /// Columns of slabs under a cache, and who knows frames.
+    /// Columns of slabs under a cache, with a source of frames.
     pub(crate) fn new(
         slab_bytes: usize,
         geometry: &CacheGeometry,
@@ -112,12 +112,13 @@ impl HotPages {
         }
     }
 
-    /// The same by offsets.
+    /// The hot pages of a slab by offsets.
     fn column(&self, id: SlabId, slab: &Slab) -> PageSet {
         self.columns.hot_pages(id.0, reach_bytes(slab))
     }
 
-    /// Looks which frames a slab lies in, and returns its hot pages. For one thread at a time.
+    /// Looks up the frames that a slab lies in, and returns its hot pages. For one thread at a
+    /// time.
     pub(crate) fn look(&self, arena: &Arena, id: SlabId, slab: &Slab) -> PageSet {
         let column = self.column(id, slab);
         let mut frames = [Frame::Refused; SLAB_PAGES_MAX];
@@ -144,14 +145,14 @@ impl HotPages {
         }
     }
 
-    /// The slab leaves its class: where chunks will begin in it is open.
+    /// Forgets a slab that leaves its class: its chunks will begin elsewhere.
     pub(crate) fn forget(&self, id: SlabId) {
         if let Some(sight) = lock(&self.sights).get_mut(id.0 as usize) {
             *sight = Sight::Never;
         }
     }
 
-    /// What passes saw.
+    /// Counts the results of all passes.
     pub(crate) fn counts(&self) -> FrameCounts {
         let mut counts = FrameCounts { are_told: self.source.is_open(), ..FrameCounts::default() };
         for sight in lock(&self.sights).iter() {
@@ -170,7 +171,7 @@ impl HotPages {
     }
 }
 
-/// In the slab's first so many bytes chunks begin.
+/// The first bytes of a slab in which chunks begin.
 fn reach_bytes(slab: &Slab) -> usize {
     slab.chunks() as usize * slab.format().stride()
 }
@@ -185,7 +186,7 @@ mod tests {
     use memory::ClassId;
     use stdx::random::Xorshift;
 
-    /// Frames as tests want them, and how often they were asked for.
+    /// Frames as tests want them, and the number of requests for them.
     #[derive(Debug)]
     struct Told {
         frames: Mutex<Vec<Frame>>,
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "safe code that maps a gigabyte")]
-    fn every_page_of_a_coloured_slab_has_its_colour_until_frames_change_and_a_pass_sees_it() {
+    fn every_hot_page_has_its_colour_once_a_pass_has_seen_the_frames() {
         let arena = arena();
         let source = Told::new(scattered(1));
         let hot = hot_pages(&arena, &source);
@@ -263,7 +264,7 @@ mod tests {
         let counts = hot.counts();
         assert_eq!((counts.coloured_slabs, counts.coloured_pages), (1, 32));
         assert_eq!((counts.right_pages, counts.right_share()), (32, Some(1.0)));
-        // Pages that came in the order of a huge page need no choice, and those are not counted.
+        // Pages that came in the order of a huge page need no choice, and are not counted.
         *lock(&source.frames) = (0..SLAB_PAGES_MAX as u64).map(Frame::Known).collect();
         assert_eq!(hot.look(&arena, id, &slab), column);
         let in_order = FrameCounts { are_told: true, in_order_slabs: 1, ..FrameCounts::default() };
@@ -321,10 +322,10 @@ mod tests {
     }
 
     /// A slab is looked at without the lock of its class, and its sizes may be those of two
-    /// classes: so many chunks of the one, so long as those of the other.
+    /// classes: the number of chunks of one, and the chunk length of the other.
     #[test]
     #[cfg_attr(miri, ignore = "safe code that maps a gigabyte")]
-    fn a_slab_that_seems_to_reach_beyond_its_end_is_looked_at_to_its_end() {
+    fn a_look_at_a_slab_ends_at_its_end_even_if_its_sizes_reach_beyond() {
         let arena = arena();
         let hot = hot_pages(&arena, &Told::new(scattered(5)));
         let pages = hot.look(&arena, SlabId(0), &slab(1000, 32_768));

@@ -1,5 +1,5 @@
-//! An item as bytes in a chunk: how it is written once, and read. `layout` has the picture, and
-//! `chunk` that of a chunk in two pieces.
+//! An item as bytes in a chunk, written once and read. `layout` has the picture, and `chunk` that
+//! of a chunk in two pieces.
 //!
 //! Key, value, flags, cost and the shape never change once the item is published. Mark, credit,
 //! expiry and sequence are atomic and may: the mark by any reader, the credit by a hand under the
@@ -81,7 +81,7 @@ impl<'a> ItemRef<'a> {
         self.parts().0
     }
 
-    /// The same, and the chunk's two pieces, as its header tells them.
+    /// The layout, and the chunk's two pieces, as its header tells them.
     #[inline]
     fn parts(&self) -> (Layout, Chunk) {
         let (mut layout, chunk) = self.shape();
@@ -98,7 +98,7 @@ impl<'a> ItemRef<'a> {
         (layout, chunk)
     }
 
-    /// The same as far as fields and key go: without the length of a value that is long.
+    /// The layout and chunk as far as fields and key go: without the length of a long value.
     #[inline]
     fn shape(&self) -> (Layout, Chunk) {
         // SAFETY: bytes 2 and 3 of the header, aligned to 2, not written while `'a` lives.
@@ -119,11 +119,11 @@ impl<'a> ItemRef<'a> {
     /// The chunk, which is split.
     #[inline]
     fn split_chunk(&self) -> Chunk {
-        // SAFETY: whoever laid out the item wrote there how far its tail is.
+        // SAFETY: the writer of the item put there how far its tail is.
         Chunk::split(self.start, unsafe { self.start.add(self.tail_word().bytes()) })
     }
 
-    /// What the end of a split chunk's head says.
+    /// The word at the end of a split chunk's head.
     #[inline]
     fn tail_word(&self) -> TailWord {
         // SAFETY: bytes 60 to 64 of a head, which begins at a cache line; not written while `'a`
@@ -141,7 +141,7 @@ impl<'a> ItemRef<'a> {
     #[inline]
     pub fn key(&self) -> &'a [u8] {
         let (layout, chunk) = self.shape();
-        // SAFETY: the layout puts the key inside the chunk, and nobody writes it during `'a`.
+        // SAFETY: the layout puts the key inside the chunk, and no thread writes it during `'a`.
         unsafe { slice::from_raw_parts(chunk.key(&layout).as_ptr(), layout.key_bytes()) }
     }
 
@@ -156,7 +156,7 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// Unix seconds at which the item is over; 0 never.
+    /// Unix seconds at which the item expires; 0 never.
     #[inline]
     pub fn expiry(&self) -> u32 {
         let (layout, _) = self.shape();
@@ -167,14 +167,14 @@ impl<'a> ItemRef<'a> {
         }
     }
 
-    /// By how many milliseconds the item is over before its expiry. Never changes.
+    /// Milliseconds by which the item expires before `expiry`. Never changes.
     pub fn early_ms(&self) -> u16 {
         (self.extra() & EXTRA_EARLY) as u16
     }
 
     /// Changes the expiry in place, to a whole second, if the item has room for one. Returns
-    /// whether it has. An item that is over between two seconds keeps its expiry: readers would
-    /// have to see both words of another at once.
+    /// whether it has. An item that expires between two seconds keeps its expiry: readers would
+    /// have to see both of its words change at once.
     ///
     /// Only under the lock of the item's index table.
     pub fn set_expiry(&self, expiry: u32) -> bool {
@@ -188,7 +188,7 @@ impl<'a> ItemRef<'a> {
         layout.has(SHAPE_EXPIRY) || expiry == 0
     }
 
-    /// What is seldom there: see [`Fields::extra`].
+    /// The word of fields that are rare: see [`Fields::extra`].
     #[inline]
     fn extra(&self) -> u32 {
         let (layout, _) = self.shape();
@@ -202,7 +202,7 @@ impl<'a> ItemRef<'a> {
     /// The low half of the item's number in the sequence of mutations.
     #[inline]
     pub fn sequence(&self) -> u32 {
-        // Acquire: partner is the release in `set_sequence`; a reader who sees a number also sees
+        // Acquire: partner is the release in `set_sequence`; a reader that sees a number also sees
         // that the sequence has come so far.
         self.u32_at(4).load(Ordering::Acquire)
     }
@@ -223,30 +223,30 @@ impl<'a> ItemRef<'a> {
         })
     }
 
-    /// What the item costs to make again.
+    /// The cost of making the item again.
     #[inline]
     pub fn cost(&self) -> Cost {
         let (layout, _) = self.shape();
         if !layout.has(SHAPE_COST) {
             return Cost::UNKNOWN;
         }
-        // SAFETY: the layout counted the field into the chunk; it may be unaligned, and nobody
-        // writes it while `'a` lives.
+        // SAFETY: the layout counted the field into the chunk; it may be unaligned, and no
+        // thread writes it while `'a` lives.
         Cost(unsafe { self.start.add(layout.credit_at() + 1).cast::<u16>().read_unaligned() })
     }
 
-    /// How many chunks the item takes: one, or the pieces of a chained one.
+    /// The chunks that the item takes: one, or the pieces of a chained one.
     pub(crate) fn chunks(&self) -> usize {
         self.layout().pieces().max(1)
     }
 
-    /// What each piece of a chained item costs: its part.
+    /// The part of a chained item's cost that falls to each piece.
     pub(crate) fn cost_of_piece(&self) -> Cost {
         Cost::from_us(self.cost().us() / self.chunks() as u32)
     }
 
-    /// What the policy has left of the item's cost; only of an item that has one. Changed under the
-    /// lock of a class.
+    /// The part of the item's cost that the policy has left; only for an item that has a cost.
+    /// Changed under the lock of a class.
     #[inline]
     pub(crate) fn credit(&self) -> Option<&'a AtomicU8> {
         let (layout, _) = self.shape();
@@ -257,18 +257,18 @@ impl<'a> ItemRef<'a> {
             .then(|| unsafe { AtomicU8::from_ptr(self.start.add(layout.credit_at()).as_ptr()) })
     }
 
-    /// Whether there is a field for what the item costs, known or not.
+    /// Whether there is a field for the item's cost, known or not.
     pub fn has_cost_field(&self) -> bool {
         self.shape().0.has(SHAPE_COST)
     }
 
-    /// Whether no client holds a win token for it, or is to get one: that is told by a mark which
-    /// the item could lose on its way to another chunk.
+    /// Whether no client holds a win token for it or is to get one: a mark says so, which the item
+    /// could lose on its way to another chunk.
     pub(crate) fn may_move(&self) -> bool {
         self.mark().load(Ordering::Relaxed) & TOKENS == 0
     }
 
-    /// What stands beside key and value, to store it again with room for the same.
+    /// The fields beside key and value, to store the item again with room for the same.
     pub fn fields(&self) -> Fields {
         Fields {
             flags: self.flags(),
@@ -300,8 +300,8 @@ impl<'a> ItemRef<'a> {
         if layout.is_chained() {
             return None;
         }
-        // SAFETY: the value of an item that is not chained lies in its chunk, and nobody writes it
-        // during `'a`.
+        // SAFETY: the value of an item that is not chained lies in its chunk, and no thread writes
+        // it during `'a`.
         Some(unsafe { slice::from_raw_parts(chunk.value(&layout).as_ptr(), layout.value_bytes()) })
     }
 
@@ -320,11 +320,11 @@ impl<'a> ItemRef<'a> {
         // SAFETY: the piece was laid out before its owner was published, and lives as long.
         let piece = unsafe { Self::new(arena, self.piece(number)) };
         // SAFETY: the piece was allocated with a chunk for its header and `bytes` of value, and
-        // nobody writes it during `'a`.
+        // no thread writes it during `'a`.
         unsafe { slice::from_raw_parts(piece.piece_chunk().piece_value().as_ptr(), bytes) }
     }
 
-    /// Of a piece: its chunk.
+    /// The chunk of a piece.
     fn piece_chunk(&self) -> Chunk {
         debug_assert!(self.is_piece());
         // SAFETY: bytes 2 and 3 of a piece, aligned to 2, not written while `'a` lives.
@@ -332,14 +332,14 @@ impl<'a> ItemRef<'a> {
         if shape == PIECE_IS_SPLIT { self.split_chunk() } else { Chunk::whole(self.start) }
     }
 
-    /// Of a piece: the place of the item it belongs to.
+    /// The place of the item that a piece belongs to.
     pub fn owner(&self) -> Place {
         debug_assert!(self.is_piece());
         // SAFETY: bytes 8 to 16 of a piece, aligned to 8.
         Place(unsafe { self.start.add(8).cast::<u64>().read() })
     }
 
-    /// Of a piece: its number in its item.
+    /// The number of a piece in its item.
     pub fn piece_number(&self) -> u32 {
         debug_assert!(self.is_piece());
         self.u32_at(4).load(Ordering::Relaxed)
@@ -347,7 +347,7 @@ impl<'a> ItemRef<'a> {
 }
 
 /// Lays out an item's header and key: everything but the mark, which stays 0, and the value. If the
-/// item has a cost, `credit` is what its policy made of it.
+/// item has a cost, `credit` is the policy's measure of it.
 ///
 /// # Safety
 /// The caller owns the chunk, which holds `layout.need()`, and no other thread reads more of it
@@ -397,7 +397,7 @@ pub(crate) unsafe fn write_header(
     }
 }
 
-/// Changes what an unpublished item costs, and its credit.
+/// Changes the cost of an unpublished item, and its credit.
 ///
 /// # Safety
 /// The caller owns the chunk at `place`, whose header was written with `layout`, which has a cost.
@@ -435,8 +435,8 @@ pub(crate) unsafe fn write_piece(chunk: Chunk, owner: Place, number: usize) {
     }
 }
 
-/// Writes at the end of a chunk's head where its tail is, if the chunk is split. Returns whether it
-/// is.
+/// Writes the place of the tail at the end of a chunk's head, if the chunk is split. Returns
+/// whether it is.
 ///
 /// # Safety
 /// The caller owns the chunk, and no other thread reads more of it than its mark.
@@ -478,10 +478,10 @@ pub(crate) unsafe fn value_mut<'a>(chunk: Chunk, layout: Layout, from: usize) ->
     }
 }
 
-/// The same if it is chained, as far as the bytes are contiguous.
+/// The contiguous bytes of an unpublished chained item's value from `from` on.
 ///
 /// # Safety
-/// As of [`value_mut`].
+/// As for [`value_mut`].
 #[inline(never)]
 pub(crate) unsafe fn chained_value_mut<'a>(
     arena: &Arena,
@@ -496,7 +496,7 @@ pub(crate) unsafe fn chained_value_mut<'a>(
     }
     let item = ItemRef { start: chunk.head, alive: PhantomData };
     // SAFETY: as promised by the caller; the list leads to pieces that were laid out with the item,
-    // each for so many bytes of value.
+    // each for that many bytes of value.
     unsafe {
         let piece = ItemRef::new(arena, item.piece(number));
         let start = piece.piece_chunk().piece_value().add(offset);

@@ -5,18 +5,19 @@ use std::sync::atomic::Ordering;
 use crate::item::ItemRef;
 use crate::mark::KEPT;
 
-/// Everything that tells one state of an item in its chunk from another: a published item changes
-/// in no other way, and one that moves away and comes back has another number or other milliseconds.
+/// Everything that distinguishes one state of an item in its chunk from another: a published item
+/// changes in no other way, and one that moves away and comes back has another number or
+/// milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ItemVersion {
     /// Its number in the sequence of mutations.
     pub sequence: u32,
-    /// The second of its expiry, which a touch changes where the item lies.
+    /// The second of its expiry, which a touch changes in place.
     pub expiry: u32,
-    /// By how many milliseconds it expires earlier. A touch to other milliseconds moves the item
-    /// under the same number, and the next one may bring it back to where it was.
+    /// Milliseconds by which it expires earlier. A touch to other milliseconds moves the item under
+    /// the same number, and the next one may bring it back to where it was.
     pub early_ms: u16,
-    /// The bits of its mark that go down with it, which hits do not change.
+    /// The bits of its mark that are demoted with it, which hits do not change.
     pub mark: u8,
 }
 

@@ -10,8 +10,8 @@
 //!   mark   see `mark`. A mark of 0: no item
 //!   shape  15 cost   14 custom cas   13 extra   12 long   11 expiry   10 flags
 //!          9..0 value bytes, when not long
-//!   extra  10 base64 key   9..0 milliseconds by which the item is over before its expiry
-//!   cost   0 credit, which belongs to the hand   1..2 what the item costs to make again
+//!   extra  10 base64 key   9..0 milliseconds by which the item expires before its expiry
+//!   cost   0 credit, which belongs to the hand   1..2 the cost of making the item again
 //! ```
 //!
 //! Eight bytes for an item without client flags, expiry and cost; four more for each of the first
@@ -19,7 +19,7 @@
 //! reference count: CLOCK needs one bit, the index holds the places, and epochs keep readers safe.
 //!
 //! A value that does not fit the largest chunk is *chained*, which the top bit of `long` says. In
-//! its place stand how many bytes of it a full piece has (u32) and then the places of its pieces, 8
+//! its place stand the bytes of it that a full piece has (u32) and then the places of its pieces, 8
 //! bytes each; every piece is a chunk of its own that knows its owner:
 //!
 //! ```text
@@ -29,11 +29,11 @@
 //!   +------+-----+-------+--------+----------------+--------------------------+
 //! ```
 //!
-//! That is how they lie in a whole chunk. In a split one (see [`chunk`](crate::chunk)) the fields
+//! That is their layout in a whole chunk. In a split one (see [`chunk`](crate::chunk)) the fields
 //! are in the head, the key behind them if it fits there and otherwise in the tail, and the value
 //! is in the tail, behind the key if that is there too; a piece has its bytes of the value in the
 //! tail. Then the second byte of an item is 255, the third of a piece 1, and the last four of the
-//! head say the rest:
+//! head hold the rest:
 //!
 //! ```text
 //!   0      1       2        4                                 60      61                  64
@@ -55,7 +55,7 @@ pub const HEADER_BYTES: usize = 8;
 pub const PIECE_HEADER_BYTES: usize = 16;
 /// Bytes of a cost and of the credit before it.
 pub(crate) const COST_BYTES: usize = 3;
-/// Bytes before the list of pieces: how much of the value a full piece has.
+/// Bytes before the list of pieces: the bytes of value in a full piece.
 pub(crate) const LIST_HEADER_BYTES: usize = 4;
 /// In `long`: the value is chained.
 pub(crate) const LONG_CHAINED: u32 = 1 << 31;
@@ -76,10 +76,10 @@ pub(crate) const SHAPE_LONG: u16 = 1 << 12;
 pub(crate) const SHAPE_EXTRA: u16 = 1 << 13;
 pub(crate) const SHAPE_CUSTOM: u16 = 1 << 14;
 pub(crate) const SHAPE_COST: u16 = 1 << 15;
-/// From this bit on the shape says which fields there are.
+/// The first of the shape's bits that say which fields there are.
 const SHAPE_FIELDS_SHIFT: u32 = 10;
 
-/// In `extra`: the milliseconds by which the item is over before its expiry.
+/// In `extra`: the milliseconds by which the item expires before `expiry`.
 pub(crate) const EXTRA_EARLY: u32 = (1 << 10) - 1;
 /// In `extra`: the client sent the key in base64.
 pub(crate) const EXTRA_BASE64: u32 = 1 << 10;
@@ -108,29 +108,29 @@ const _: () = assert!(PIECE_HEADER_BYTES < CHUNK_BYTES_MIN);
 const _: () = assert!((KEY_AT[KEY_AT.len() - 1] as usize) < TAIL_WORD_AT);
 const _: () = assert!(KEY_BYTES_MAX < KEY_IS_SPLIT as usize);
 
-/// What is to be stored beside key and value.
+/// The fields to be stored beside key and value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fields {
     /// Client flags.
     pub flags: u32,
-    /// Unix seconds at which the item is over; 0 never.
+    /// Unix seconds at which the item expires; 0 never.
     pub expiry: u32,
-    /// The item is over so many milliseconds before, 999 at the most.
+    /// Milliseconds by which the item expires earlier, 999 at most.
     pub early_ms: u16,
-    /// Make room for an expiry even if it is 0.
+    /// Reserves room for an expiry even if it is 0.
     pub expiry_reserved: bool,
     /// A CAS unique of the client's choice.
     pub custom_cas: Option<u64>,
     /// The client sent the key in base64.
     pub base64_key: bool,
-    /// What the item costs to make again.
+    /// The cost of making the item again.
     pub cost: Cost,
-    /// Make room for a cost even if it is unknown.
+    /// Reserves room for a cost even if it is unknown.
     pub cost_reserved: bool,
 }
 
 impl Fields {
-    /// What is seldom there, in one word; 0 without any of it.
+    /// The fields that are rare, in one word; 0 without any of them.
     #[inline]
     pub(crate) fn extra(&self) -> u32 {
         debug_assert!(u32::from(self.early_ms) <= EXTRA_EARLY);
@@ -149,7 +149,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a new item where the largest chunks are cut like this. Key 1 to 250 bytes,
+    /// The layout of a new item where the largest chunks have this format. Key 1 to 250 bytes,
     /// value at most 1 GiB.
     pub(crate) fn new(
         fields: &Fields,
@@ -216,7 +216,7 @@ impl Layout {
         self.extra_at() + 4 * usize::from(self.has(SHAPE_EXTRA))
     }
 
-    /// Where the credit stands, and the cost behind it; only of an item that has a cost.
+    /// Where the credit stands, and the cost behind it; only for an item that has a cost.
     pub(crate) fn credit_at(&self) -> usize {
         self.key_at() - COST_BYTES
     }
@@ -263,7 +263,7 @@ impl Layout {
         (self.value_bytes() - number * self.piece_bytes()).min(self.piece_bytes())
     }
 
-    /// Where the place of piece `number` stands, from where the value would begin.
+    /// Where the place of piece `number` stands, counted from where the value would begin.
     pub(crate) fn piece_at(&self, number: usize) -> usize {
         debug_assert!(number < self.pieces());
         LIST_HEADER_BYTES + number * PLACE_BYTES
@@ -275,8 +275,8 @@ impl Layout {
         self.value_at() <= TAIL_WORD_AT
     }
 
-    /// What the first chunk has to hold: all of an item that is not chained. Whether any chunks are
-    /// split is asked for so that where none is nobody reckons with it.
+    /// The need of the first chunk: all of an item that is not chained. `may_split` says whether
+    /// any chunks are split, so that nothing is computed for them where none are.
     #[inline]
     pub(crate) fn need(&self, may_split: bool) -> ChunkNeed {
         let body = if self.is_chained() {
@@ -287,7 +287,7 @@ impl Layout {
         self.need_with(body, may_split)
     }
 
-    /// What has to be held with so many bytes in the value's place.
+    /// The need with `body` bytes in the value's place.
     #[inline]
     fn need_with(&self, body: usize, may_split: bool) -> ChunkNeed {
         let whole = (self.value_at() + body) as u32;
@@ -298,13 +298,13 @@ impl Layout {
         ChunkNeed { whole, split: (HEAD_BYTES + key + body) as u32 }
     }
 
-    /// What the chunk of piece `number` has to hold.
+    /// The need of the chunk of piece `number`.
     pub(crate) fn piece_need(&self, number: usize) -> ChunkNeed {
         let bytes = self.piece_value_bytes(number);
         ChunkNeed { whole: (PIECE_HEADER_BYTES + bytes) as u32, split: (HEAD_BYTES + bytes) as u32 }
     }
 
-    /// Bytes of header, key and value: what the item limit is compared with.
+    /// Bytes of header, key and value, which the item limit is compared with.
     pub fn item_bytes(&self) -> usize {
         self.value_at() + self.value_bytes()
     }
@@ -314,7 +314,7 @@ impl Layout {
         self.bytes_with(self.pieces())
     }
 
-    /// The same of the first chunk and so many pieces.
+    /// Bytes of the first chunk and this many pieces.
     pub(crate) fn bytes_with(&self, pieces: usize) -> usize {
         let values = (pieces * self.piece_bytes()).min(self.value_bytes());
         self.need(false).whole as usize + values + pieces * PIECE_HEADER_BYTES
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_in_the_head_exactly_as_long_as_it_fits() {
+    fn a_key_is_in_the_head_exactly_when_it_fits() {
         let need = |fields: &Fields, key_bytes| {
             let layout = Layout::new(fields, key_bytes, 100, SPLIT);
             (layout.has_key_in_head(), layout.need(true))

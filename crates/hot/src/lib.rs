@@ -4,15 +4,15 @@
 //! index point at it; from there on key and value never change. An overwrite publishes another
 //! chunk, and the old one is *retired*: it waits in limbo until no reader can see it.
 //!
-//! When a class runs out of chunks it takes a slab from the arena; when the arena has none it
-//! compares what it would evict with what other classes keep. If they keep much older items it gets
-//! a slab of theirs ([`shift`]), and otherwise it evicts by a hand of each class, or by the order
-//! that the class keeps ([`evict`]); its policy says who stays ([`Policy`]).
-//! The background does the same ahead of need, so that a store rarely has to.
+//! When a class runs out of chunks it takes a slab from the arena. When the arena has none, the
+//! class compares the items it would evict with those that other classes keep. If they keep much
+//! older items it gets one of their slabs ([`shift`]); otherwise it evicts by its hand, or by the
+//! order that it keeps ([`evict`]). Its policy decides which items stay ([`Policy`]). The
+//! background does the same ahead of need, so that a store rarely has to.
 //!
-//! The zone does not know the index. Whoever owns both tells it, as [`CacheHooks`], how to unlink an
-//! item. Locks nest in one order: a class's lock first, then whatever `CacheHooks` takes; never two
-//! classes' locks.
+//! The zone does not know the index. The owner of both tells it, through [`CacheHooks`], how to
+//! unlink an item. Locks nest in one order: a class's lock first, then whatever `CacheHooks` takes;
+//! never two classes' locks.
 //!
 //! The rooms, in reading order:
 //!
@@ -80,80 +80,80 @@ use magazine::{Magazines, Parked};
 use quota::Quotas;
 use slab::Slab;
 
-/// Memory of tests with slabs of 2 MiB. Miri lays all of it out, and there slabs have 128 KiB.
+/// Arena bytes of tests, in slabs of 2 MiB. Miri lays all of it out; there slabs have 128 KiB.
 #[cfg(test)]
 const TEST_ARENA_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 1 << 30 };
 
-/// Why no chunk could be had.
+/// Why no chunk could be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
     /// Memory was evicted, but pinned readers, perhaps the caller itself, may still see it.
     Pinned,
-    /// There is nothing that could be evicted, or eviction is switched off.
+    /// Nothing could be evicted, or eviction is switched off.
     Nothing,
     /// The item alone would take more than its quota.
     Quota,
 }
 
-/// What became of an item that was to leave the index.
+/// The outcome of unlinking an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unlinked {
     /// The index did not point at its place any more.
     Not,
     /// Nothing of it is left.
     Left,
-    /// A tier below had it as well, and is where it is from now on.
+    /// A tier below had it as well and serves it from now on.
     Rests,
 }
 
 impl From<bool> for Unlinked {
-    /// Of an item that no other tier has.
+    /// For an item that no other tier has.
     fn from(is_unlinked: bool) -> Self {
         if is_unlinked { Self::Left } else { Self::Not }
     }
 }
 
-/// What the hot zone has to be told about the items it holds.
+/// The hot zone's view of the cache that owns it: what it has to know or have done about its items.
 pub trait CacheHooks {
     /// Unix seconds.
     fn now(&self) -> u32;
     /// Whether items may be evicted while they are alive.
     fn may_evict(&self) -> bool;
-    /// How many mutations there were so far: the time by which ages are compared.
+    /// The number of mutations so far: the clock by which ages are compared.
     fn mutations(&self) -> u64;
-    /// How many mutations there were since the item's.
+    /// The number of mutations since the item's own.
     fn age(&self, item: ItemRef<'_>) -> u64;
-    /// Asks for the cache lines that `unlink` will need.
+    /// Prefetches the cache lines that `unlink` will need.
     fn prefetch(&self, guard: &Guard<'_>, item: ItemRef<'_>);
-    /// Whether the item is expired or flushed: no reader gets it any more.
+    /// Whether the item is expired or flushed, so that no reader gets it any more.
     fn is_gone(&self, item: ItemRef<'_>) -> bool;
-    /// The item was unlinked to make room, while it was alive. Called under the lock of a class:
-    /// it must be quick, and take nothing that is held while the hot zone is called.
+    /// Notes that a live item was unlinked to make room. Called under the lock of a class: it must
+    /// be quick, and take no lock that is held while the hot zone is called.
     fn evicted(&self, item: ItemRef<'_>, class: ClassId);
     /// Removes the item from the index if the index still points at exactly this place.
     fn unlink(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> Unlinked;
-    /// Whether what makes room here offers items to a tier below before it evicts them. That takes
+    /// Whether this thread offers items to a tier below before it evicts them. That takes
     /// microseconds for each, so it is for the background only.
     fn demotes(&self) -> bool {
         false
     }
-    /// Whether somebody else would move down what can only be evicted here: then nothing is evicted
-    /// that need not be.
+    /// Whether the background would demote what this thread can only evict: then stores evict no
+    /// more than they must.
     fn background_demotes(&self) -> bool {
         false
     }
-    /// Whether a store may at this moment move down at once what it would evict otherwise: then it
+    /// Whether a store may at this moment demote at once what it would evict otherwise: then it
     /// begins before the last chunk is taken.
     fn store_demotes(&self) -> bool {
         false
     }
-    /// Whether it may do so with what is wanted, at least, when there is no other chunk to be had.
+    /// Whether a store may do so at least when no other chunk can be had.
     fn store_demotes_wanted(&self) -> bool {
         self.store_demotes()
     }
-    /// Moves an item to the tier below at once, for a store: removes it from the index and retires
-    /// it, if the index still points at exactly that item. Returns whether it did. That takes a
-    /// microsecond or two and waits for nothing but short locks. Called without any lock.
+    /// Demotes an item at once, for a store: removes it from the index and retires it, if the index
+    /// still points at exactly that item. Returns whether it did. That takes a microsecond or two
+    /// and waits for nothing but short locks. Called without any lock.
     fn demote_for_store(&self, guard: &Guard<'_>, item: ItemRef<'_>, place: Place) -> bool {
         let _ = (guard, item, place);
         false
@@ -163,13 +163,13 @@ pub trait CacheHooks {
         let _ = (guard, item, place);
         false
     }
-    /// Whether items may move from chunk to chunk. Asked by a thread that is pinned.
+    /// Whether items may move from chunk to chunk. The caller is pinned.
     fn may_move(&self) -> bool {
         true
     }
-    /// Leads to a copy of an item from now on, as the item is now, if the index still points at
-    /// exactly this place. Returns whether it did: then the old place is the caller's. Called
-    /// without any lock.
+    /// Points the index at a copy of the item as it is now, if the index still points at exactly
+    /// this place. Returns whether it did: then the old place is the caller's. Called without any
+    /// lock.
     fn relocate(
         &self,
         guard: &Guard<'_>,
@@ -180,29 +180,29 @@ pub trait CacheHooks {
         let _ = (guard, item, place, copy);
         false
     }
-    /// Takes a copy of an item, to move it. Returns whether it shall be moved. Called without any
+    /// Takes a copy of an item, to move it. Returns whether it is to be moved. Called without any
     /// lock.
     fn copy(&self, item: ItemRef<'_>, place: Place) -> bool {
         let _ = (item, place);
         false
     }
-    /// Moves the item that was copied last to the tier below: it removes it from the index and
-    /// retires it, if the index still points at exactly that item. Returns whether it did. Called
-    /// without any lock, and by a thread that is not pinned.
+    /// Demotes the item that was copied last: removes it from the index and retires it, if the
+    /// index still points at exactly that item. Returns whether it did. Called without any lock, by
+    /// a thread that is not pinned.
     fn demote(&self) -> bool {
         false
     }
 }
 
-/// In [`Hot::is_pressed`]: a class.
+/// Bit of [`Hot::pressed`]: a class's reserve is low.
 const PRESSED_CLASS: u8 = 1;
-/// A quota, beside which others have no shortage.
+/// Bit: a quota's reserve is low; others have no shortage.
 const PRESSED_QUOTA: u8 = 2;
-/// Stores have handed items down themselves since the background last found all reserves in order.
+/// Bit: stores have demoted items since the background last found all reserves in order.
 const PRESSED_BEHIND: u8 = 4;
 
-/// How often who evicts waits until a store has had its turn, at most: a few microseconds, or until
-/// others have had the core as well.
+/// How often an evicting thread waits, at most, until a store has had its turn: a few microseconds,
+/// or until others have had the core as well.
 const WAY_WAITS_MAX: u32 = Backoff::SPINS + 2;
 
 /// The hot zone.
@@ -210,28 +210,28 @@ pub struct Hot {
     arena: Arc<Arena>,
     epochs: Arc<Epochs>,
     sizes: SizeClasses,
-    /// Chunks from this class on are split. No class has this number where none is.
+    /// The first class whose chunks are split; a number that no class has, if none are.
     first_split: u8,
     /// How the largest chunks are cut.
     largest: ChunkFormat,
     classes: Box<[CachePadded<Mutex<Class>>]>,
-    /// Stores that wait for the lock of a class, class for class: whoever evicts makes way.
+    /// Stores that wait for the lock of a class, per class: an evicting thread makes way for them.
     stores_waiting: Box<[CachePadded<AtomicU32>]>,
-    /// How many mutations an item stays without being read, class for class, where a hand tells.
+    /// Mutations for which an item stays unread, per class; only where a hand measures it.
     stays: Option<Box<[AtomicU64]>>,
     slabs: Box<[Slab]>,
-    /// Of so many slabs, those that classes leave in the arena for others: for the index, so that a
-    /// full hot zone does not keep it from growing, and for a tier below.
+    /// The number of slabs, out of the given number, that classes leave in the arena: for the
+    /// index, so that a full hot zone does not keep it from growing, and for a tier below.
     reserve_slabs: fn(usize) -> usize,
-    /// A reserve is low, and whose: the background has work.
+    /// The `PRESSED_` bits: which reserves are low, so that the background has work.
     pressed: AtomicU8,
-    /// Some class had a slab to spare when the background last came by.
+    /// Some class had a slab to spare at the background's last round.
     may_vacate: AtomicBool,
-    /// Only if items move to their columns.
+    /// Present only if items move to their columns.
     heat: Option<Box<Heat>>,
-    /// Only if there are any.
+    /// Present only if there are any.
     quotas: Option<Box<Quotas>>,
-    /// Only if several threads store.
+    /// Present only if several threads store.
     magazines: Option<Magazines>,
 }
 
@@ -248,20 +248,20 @@ pub struct ClassStats {
     pub slabs: usize,
     /// Chunks that hold an item or part of one, or did until a moment ago.
     pub used_chunks: usize,
-    /// Chunks that can be had at once.
+    /// Chunks that can be allocated at once.
     pub free_chunks: usize,
-    /// Seconds that the hand took for its last full round; 0 where there is an order instead.
+    /// Seconds of the hand's last full round; 0 where the class keeps an order instead.
     pub round_seconds: u32,
-    /// What happened since it began.
+    /// Counts of events since the counters began.
     pub counters: ClassCounters,
 }
 
 impl Hot {
     /// An empty zone in `arena`, with chunks of these sizes in this layout and a policy for each,
-    /// which counts costs in units of `cost_unit_us` microseconds if it has to. `reserve_slabs` says
-    /// how many of the arena's slabs, however many these are at the time, are left for others: at
-    /// least one, for the index. The sizes leave a slab [`Policy::side_bits`] beside each
-    /// chunk, and no more is reserved than [`Policy::memory_bytes_max`].
+    /// which counts costs in units of `cost_unit_us` microseconds if it counts them.
+    /// `reserve_slabs` says how many of the arena's slabs, whose number may change, are left for
+    /// others: at least one, for the index. The sizes leave a slab [`Policy::side_bits`] beside
+    /// each chunk, and no more is reserved than [`Policy::memory_bytes_max`].
     pub fn new(
         arena: Arc<Arena>,
         epochs: Arc<Epochs>,
@@ -322,13 +322,13 @@ impl Hot {
     pub unsafe fn item<'g>(&self, guard: &'g Guard<'_>, place: Place) -> ItemRef<'g> {
         let _ = guard;
         // SAFETY: the index points only at published items; the release that published the
-        // location made the item's bytes visible to whoever acquired it; and the pinned epoch
+        // location made the item's bytes visible to a reader that acquired it; and the pinned epoch
         // keeps the chunk from being reused.
         unsafe { ItemRef::new(&self.arena, place) }
     }
 
-    /// The chunk at `place`, which the caller owns or which may not be reused meanwhile: so its
-    /// slab stays as it is.
+    /// The chunk at `place`. The caller owns it, or it cannot be reused meanwhile, so its slab
+    /// stays as it is.
     #[inline]
     pub(crate) fn chunk(&self, place: Place) -> Chunk {
         if !self.largest.is_split {
@@ -342,16 +342,16 @@ impl Hot {
         self.class_for(layout.need(self.largest.is_split))
     }
 
-    /// The class of the smallest chunk that something fits.
+    /// The class of the smallest chunk that meets the need.
     #[inline]
     pub(crate) fn class_for(&self, need: ChunkNeed) -> ClassId {
         let class = self.sizes.class_for(need.whole as usize);
-        // What needs more in a split chunk fits no smaller class for it: all that are smaller are
-        // too small or whole.
+        // A need for which a split chunk is larger fits no smaller class either: all that are
+        // smaller are too small or whole.
         if class.0 < self.first_split { class } else { self.sizes.class_for(need.split as usize) }
     }
 
-    /// The class of most pieces of values.
+    /// The class that most pieces of chained values are in.
     pub(crate) fn largest_class(&self) -> ClassId {
         ClassId(self.sizes.count() as u8 - 1)
     }
@@ -372,18 +372,18 @@ impl Hot {
         self.arena.free_slabs() <= self.reserve_slabs()
     }
 
-    /// The same, or it will be as soon as anybody takes a slab: the index may at any time.
+    /// Whether memory is full or one slab short of it: the index may take that one at any time.
     pub fn is_nearly_full(&self) -> bool {
         self.arena.free_slabs() <= self.reserve_slabs() + 1
     }
 
-    /// Slabs that classes leave in the arena, which has a limit that may change.
+    /// Slabs that classes leave in the arena, whose limit may change.
     pub(crate) fn reserve_slabs(&self) -> usize {
         (self.reserve_slabs)(self.arena.limit_slabs())
     }
 
-    /// Asks for the first cache lines of the chunk at `place`: header, key and a short value, which
-    /// a split chunk has not in its head.
+    /// Prefetches the first cache lines of the chunk at `place`: header, key and a short value,
+    /// which the head of a split chunk lacks.
     #[inline]
     pub fn prefetch(&self, place: Place) {
         if self.largest.is_split {
@@ -392,7 +392,7 @@ impl Hot {
         Chunk::whole(self.arena.pointer(place)).prefetch();
     }
 
-    /// Asks for the cache lines of the chunk at `place`, value and all: how long it is, is known
+    /// Prefetches all cache lines of the chunk at `place`, including the value; its length is known
     /// without a look at it.
     #[inline]
     pub fn prefetch_whole(&self, place: Place) {
@@ -423,14 +423,14 @@ impl Hot {
             // From here on no hand follows the piece to its owner.
             slab::mark(&self.arena, piece).store(0, Ordering::Relaxed);
             let mut class = lock(self.class(self.class_at(piece)));
-            // In an order it would be renewed each time that it comes up, as a draft.
+            // In an order it would be renewed, like a draft, each time it is met.
             class.policy.leave(self.zone(), piece);
             class.retire(self.zone(), tag, piece);
         }
         lock(self.class(self.class_at(place))).retire(self.zone(), tag, place);
     }
 
-    /// What every class has and did.
+    /// The state and the counters of every class.
     pub fn stats(&self) -> Vec<ClassStats> {
         let stats = |class: &CachePadded<Mutex<Class>>| {
             let class = lock(class);
@@ -439,7 +439,7 @@ impl Hot {
         self.classes.iter().map(stats).collect()
     }
 
-    /// Begins the counters of every class anew.
+    /// Resets the counters of every class.
     pub fn reset_counters(&self) {
         for class in &self.classes {
             lock(class).reset_counters();
@@ -456,8 +456,7 @@ impl Hot {
         self.classes.iter().map(|class| bytes(&lock(class))).sum()
     }
 
-    /// Whether some class's reserve, or that of a quota, is low and the background has not come
-    /// since.
+    /// Whether the reserve of some class or quota is low and the background has not come since.
     #[inline]
     pub fn is_pressed(&self) -> bool {
         self.pressed.load(Ordering::Relaxed) != 0
@@ -468,21 +467,21 @@ impl Hot {
         self.pressed.load(Ordering::Relaxed) & PRESSED_CLASS != 0
     }
 
-    /// Whether the background is behind: stores hand items down, since reserves are empty sooner
-    /// than it fills them.
+    /// Whether the background is behind: stores demote items themselves, since reserves are used up
+    /// faster than it fills them.
     pub fn is_behind(&self) -> bool {
         self.pressed.load(Ordering::Relaxed) & PRESSED_BEHIND != 0
     }
 
-    /// Calls for the background: somebody's reserve is low.
+    /// Calls for the background: the reserves named by the bits `whose` are low.
     fn press(&self, whose: u8) {
         if self.pressed.load(Ordering::Relaxed) & whose != whose {
             self.pressed.fetch_or(whose, Ordering::Relaxed);
         }
     }
 
-    /// How many slabs are about to leave their classes, as soon as readers have: who needs one
-    /// waits for it rather than that another is emptied.
+    /// The number of slabs that leave their classes as soon as readers have left: a class that
+    /// needs one waits for it rather than have another emptied.
     pub(crate) fn slabs_leaving(&self) -> usize {
         self.classes.iter().map(|class| lock(class).leaving(self.zone())).sum()
     }
@@ -515,9 +514,9 @@ impl Hot {
         self.stores_waiting[usize::from(id.0)].load(Ordering::Relaxed)
     }
 
-    /// Has a store that waits for the lock of a class go first. Who would lock it again at once
-    /// would have it before the other has noticed that it was let go. A store that evicts has its
-    /// own session open and keeps its core, since nobody's chunks come free without it.
+    /// Lets a store that waits for the lock of a class go first. A thread that locked it again at
+    /// once would have it before the store noticed that it was free. A store that evicts has its
+    /// own session open and keeps its core, since no chunks come free without it.
     fn make_way(&self, id: ClassId) {
         let before = self.waiting_for(id);
         let is_pinned = !self.epochs.may_reach(self.epochs.latest_tag());
@@ -538,8 +537,8 @@ impl Hot {
     }
 }
 
-/// Chunks of a class that are neither free nor in limbo nor in a magazine. What goes from one
-/// magazine to another while they are counted one by one may count twice.
+/// Chunks of a class that are neither free nor in limbo nor in a magazine. A chunk that goes from
+/// one magazine to another while they are counted one by one may count twice.
 fn used_chunks(class: &Class, parked: Parked) -> usize {
     class.chunks().saturating_sub(class.free + parked.free + parked.retired)
 }

@@ -1,27 +1,27 @@
-//! Magazines: what lets stores of several threads take and retire chunks without the lock of their
-//! class. A thread has a magazine for each class, with a few free chunks in it and a few that it
-//! retired; it goes to the class for the next few of the one, and with the last few of the other.
+//! Magazines: they let the stores of several threads take and retire chunks without the lock of
+//! their class. A thread has a magazine for each class, with a few free chunks in it and a few that
+//! it retired; it goes to the class for the next few free ones, and with the last few retired ones.
 //!
 //! ```text
 //!   store  <-  free     <-  class: limbo, at hand, slabs' lists   several at once, under its lock
 //!   store  ->  retired  ->  class: limbo
 //! ```
 //!
-//! A free chunk in a magazine is what a draft's is: its mark is 0, and the class counts it as used.
-//! A retired one is as if whoever unlinked it had not come to retire it yet. So nothing that holds
-//! the lock of a class sees anything new: what looks published is not used again before it has gone
-//! through limbo, under that lock.
+//! A free chunk in a magazine is in the state of a draft's: its mark is 0, and the class counts it
+//! as used. A retired one is as if the thread that unlinked it had not retired it yet. So a thread
+//! that holds the lock of a class sees nothing new: a chunk that looks published is not used again
+//! before it has gone through limbo, under that lock.
 //!
-//! Where a class keeps an order, it is told of a chunk out of a magazine once the item in it is
-//! published: until then nobody knows for sure what it costs, and a draft that comes up in an order
-//! is only put off. So a magazine also keeps what is to be *entered*, until its thread next goes to
-//! the class, or another one if that is many. What has left by then is passed over: its mark is 0,
-//! or its slab another's.
+//! Where a class keeps an order, the order is told of a chunk from a magazine once the chunk's item
+//! is published: until then its cost is not known for sure, and a draft that comes up in an order
+//! is only put off. So a magazine also keeps the chunks to be *entered*, until its thread next goes
+//! to the class, or another thread does if there are many. A chunk that has left by then is passed
+//! over: its mark is 0, or its slab another class's.
 //!
 //! This is Bonwick's and Adams's layer of magazines, with the class for their depot. Theirs hands
-//! whole magazines back and forth; here it is places, so that a class takes back what it is out of
-//! ([`Hot::collect`]), and a class that is small has none. What is free in all magazines of a class
-//! is at most one in [`MAGAZINE_SHARE`] of its chunks, and what is retired as many again.
+//! whole magazines back and forth; here it is places, so that a class takes back the chunks it has
+//! run out of ([`Hot::collect`]), and a small class has none. At most one in [`MAGAZINE_SHARE`] of
+//! a class's chunks is free in all of its magazines, and as many again are retired there.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -35,12 +35,12 @@ use crate::class::{AllocatedChunk, Class, Zone};
 use crate::class_policy::Credits;
 use crate::{CacheHooks, Hot, slab};
 
-/// One in so many chunks of a class may be free in the magazines of all threads.
+/// One in this many chunks of a class may be free in the magazines of all threads.
 pub const MAGAZINE_SHARE: usize = 256;
 /// The most free chunks in a magazine, and the most retired ones: with fewer, threads meet at the
 /// class; more are too many to be passed on under one lock.
 const CHUNKS_MAX: usize = 16;
-/// The most threads with magazines of their own. Others share them.
+/// The most threads with magazines of their own. Further threads share them.
 const THREADS_MAX: usize = 64;
 
 /// The magazines of all threads and classes.
@@ -53,37 +53,38 @@ pub(crate) struct Magazines {
     share: usize,
     /// Whether classes keep an order.
     keeps_order: bool,
-    /// Those of one thread lie side by side.
+    /// The magazines of one thread lie side by side.
     all: Box<[CachePadded<Slot>]>,
-    /// Unix seconds at which what was left alone was taken back.
+    /// Unix seconds at which idle magazines were last emptied.
     collected: AtomicU32,
-    /// By class: whether a magazine has more to be entered than its thread would leave there.
+    /// By class: whether a magazine has more chunks to be entered than its thread would leave
+    /// there.
     overdue: Box<[AtomicBool]>,
 }
 
 /// The magazine of a thread for a class.
 #[derive(Debug, Default)]
 struct Slot {
-    /// How many chunks it may have of either kind, as the class last said.
+    /// Chunks that it may have of either kind, as the class last said.
     room: AtomicU32,
     magazine: Mutex<Magazine>,
 }
 
-/// What `ARCHITECTURE.md` says of memory outside the limit.
+/// The size that `ARCHITECTURE.md` gives for memory outside the limit.
 const _: () = assert!(size_of::<CachePadded<Slot>>() <= 256);
 
 #[derive(Debug, Default)]
 struct Magazine {
     free: Vec<Place>,
     retired: Vec<(Tag, Place)>,
-    /// Chunks with items that the order of the class is to be told of.
+    /// Chunks with items that the order of the class has yet to be told of.
     unentered: Vec<Place>,
     credits: Credits,
-    /// Something was put in or taken out since it was last asked.
+    /// A chunk was put in or taken out since this was last asked.
     is_used: bool,
 }
 
-/// What waits in all magazines of a class.
+/// The chunks that wait in all magazines of a class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Parked {
     pub(crate) free: usize,
@@ -91,7 +92,7 @@ pub(crate) struct Parked {
 }
 
 impl Magazines {
-    /// Empty ones for so many threads, which hold one in `share` of a class's chunks.
+    /// Empty magazines for this many threads, which hold one in `share` of a class's chunks.
     fn new(threads: usize, classes: usize, share: usize, keeps_order: bool) -> Self {
         let threads = threads.clamp(1, THREADS_MAX).next_power_of_two();
         let all = (0..threads * classes).map(|_| CachePadded::default()).collect();
@@ -106,27 +107,27 @@ impl Magazines {
         &self.all[thread * self.classes + usize::from(class.0)]
     }
 
-    /// Those of all threads.
+    /// The magazines of all threads for a class.
     fn of_class(&self, class: ClassId) -> impl Iterator<Item = &Slot> {
         self.all.iter().skip(usize::from(class.0)).step_by(self.classes).map(|slot| &slot.0)
     }
 
-    /// How many chunks of either kind a magazine of a class with so many may have.
+    /// The chunks of either kind that a magazine may have, in a class with `chunks` chunks.
     fn room(&self, chunks: usize) -> usize {
         (chunks / (self.share * self.threads)).min(CHUNKS_MAX)
     }
 }
 
 impl Hot {
-    /// The zone with magazines for so many threads that store, which have one in `share` of the
-    /// chunks of a class: [`MAGAZINE_SHARE`], or fewer so that also small classes have some.
+    /// The zone with magazines for this many storing threads, which hold one in `share` of the
+    /// chunks of a class: [`MAGAZINE_SHARE`], or fewer so that small classes have some, too.
     pub fn with_magazines(mut self, threads: usize, share: usize) -> Self {
         let keeps_order = lock(&self.classes[0]).policy.order().is_some();
         self.magazines = Some(Magazines::new(threads, self.sizes.count(), share, keeps_order));
         self
     }
 
-    /// How many chunks wait in the magazines of a class, whose lock the caller holds: the class
+    /// The chunks that wait in the magazines of a class, whose lock the caller holds: the class
     /// counts all of them as used.
     pub(crate) fn parked(&self, id: ClassId) -> Parked {
         let mut parked = Parked::default();
@@ -143,7 +144,7 @@ impl Hot {
     pub(crate) fn take_cached(&self, id: ClassId, cost: Cost) -> Option<AllocatedChunk> {
         let magazines = self.magazines.as_ref()?;
         let slot = magazines.own(id);
-        // Whoever is told late goes to the class.
+        // A thread that is told late goes to the class.
         if slot.room.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -179,16 +180,16 @@ impl Hot {
             let Magazine { free, credits, .. } = &mut *magazine;
             class.policy.settle(credits);
             class.take_more(zone, room, free);
-            // The first that was taken goes first: what is stored one after the other lies in one
-            // slab then, which an order that is emptied from its front leaves as a whole.
+            // The first chunk taken is used first: items stored one after the other then lie in one
+            // slab, which an order that is emptied from its front leaves as a whole.
             free.reverse();
         }
     }
 
-    /// Tells the order of a class, if it has one, of what this thread has published out of its
-    /// magazine: before of anything that comes later. And of what others have too much of: who
-    /// publishes what this thread drafted may never come to the class. Each of those chunks came
-    /// out of a magazine that was filled by a call that begins with this, so their number is
+    /// Tells the order of a class, if it has one, of the chunks that this thread has published from
+    /// its magazine, before any that come later; and of those that others have too many of: a
+    /// thread that publishes this thread's drafts may never come to the class. Each of those chunks
+    /// came from a magazine that was filled by a call that begins with this, so their number is
     /// bounded, whether the background runs or not.
     #[inline]
     pub(crate) fn enter_parked(&self, class: &mut Class) {
@@ -205,7 +206,7 @@ impl Hot {
     #[cold]
     #[inline(never)]
     fn enter_overdue(&self, magazines: &Magazines, class: &mut Class) {
-        // First: whoever puts more in behind the look says so again.
+        // First: a thread that puts more in after the look says so again.
         magazines.overdue[usize::from(class.id.0)].store(false, Ordering::Relaxed);
         for slot in magazines.of_class(class.id) {
             let mut magazine = lock(&slot.magazine);
@@ -215,7 +216,7 @@ impl Hot {
         }
     }
 
-    /// Has the order of its class told of a chunk out of a magazine, in which an item has just been
+    /// Notes, for the order of its class, a chunk from a magazine in which an item has just been
     /// published. Takes no lock of a class: the caller holds that of an index table.
     #[inline(never)]
     pub(crate) fn enter_later(&self, place: Place) {
@@ -233,7 +234,7 @@ impl Hot {
     /// may wait in this thread's magazine.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Hot::retire_at_once`].
     #[inline]
     pub unsafe fn retire(&self, guard: &Guard<'_>, place: Place) {
         // SAFETY: the caller was pinned when it unlinked the item.
@@ -254,7 +255,7 @@ impl Hot {
         if magazine.retired.len() < room {
             return;
         }
-        // Nobody waits for a class who holds the lock of a magazine.
+        // A thread that holds the lock of a magazine does not wait for a class.
         let (mut all, count) = ([newest; CHUNKS_MAX], magazine.retired.len().min(CHUNKS_MAX));
         all[..count].copy_from_slice(&magazine.retired[..count]);
         magazine.retired.drain(..count);
@@ -262,12 +263,12 @@ impl Hot {
         lock(self.class(id)).retire_all(zone, all[..count].iter().copied());
     }
 
-    /// Takes back what waits in the magazines of a class. Returns whether there was anything.
+    /// Takes back the chunks in the magazines of a class. Returns whether there were any.
     pub(crate) fn collect(&self, id: ClassId) -> bool {
         self.collect_from(id, |_| true)
     }
 
-    /// The same of the magazines that `is_due` says so of.
+    /// As [`Hot::collect`], from the magazines that are due.
     fn collect_from(&self, id: ClassId, is_due: impl Fn(&mut Magazine) -> bool) -> bool {
         let Some(magazines) = &self.magazines else { return false };
         let (mut free, mut retired, mut unentered) = (Vec::new(), Vec::new(), Vec::new());
@@ -289,19 +290,19 @@ impl Hot {
         true
     }
 
-    /// The same of all classes.
+    /// Takes back the chunks in the magazines of all classes.
     pub(crate) fn collect_all(&self) {
         self.sizes.iter().for_each(|id| _ = self.collect(id));
     }
 
-    /// The same, of magazines that nobody has used for a second or two.
+    /// Takes back the chunks in magazines that were not used for a second or two.
     pub(crate) fn collect_idle(&self, hooks: &dyn CacheHooks) {
         let Some(magazines) = &self.magazines else { return };
         let now = hooks.now();
         if magazines.collected.swap(now, Ordering::Relaxed) != now {
             for id in self.sizes.iter() {
                 self.collect_from(id, |magazine| {
-                    // Who publishes what others drafted never comes to the class.
+                    // A thread that publishes others' drafts never comes to the class.
                     !std::mem::take(&mut magazine.is_used) || magazine.unentered.len() > CHUNKS_MAX
                 });
             }
@@ -310,8 +311,8 @@ impl Hot {
 }
 
 impl Class {
-    /// Takes chunks from limbo, as far as readers have left them, and free ones beyond those at
-    /// which the background is called, until there are so many.
+    /// Takes chunks from limbo, as far as readers have left them, and free ones beyond the number
+    /// at which the background is called, until there are `count`.
     fn take_more(&mut self, zone: Zone<'_>, count: usize, taken: &mut Vec<Place>) {
         while taken.len() < count {
             let is_plenty = self.free > self.low() + 1;
@@ -321,7 +322,7 @@ impl Class {
         }
     }
 
-    /// Tells the order of the class of chunks with items in them, those that are still there.
+    /// Tells the order of the class of chunks with items in them, as far as these are still there.
     fn enter_all(&mut self, zone: Zone<'_>, places: impl Iterator<Item = Place>) {
         for place in places {
             let slab = zone.slab_at(place);
@@ -330,13 +331,13 @@ impl Class {
                 // Acquire: partner is the release in `Draft::publish`.
                 && slab::mark(zone.arena, place).load(Ordering::Acquire) != 0;
             if is_there {
-                // The item says by now what it costs.
+                // The item's cost is known by now.
                 self.policy.enter(zone, place, Cost::UNKNOWN);
             }
         }
     }
 
-    /// Takes chunks that were unlinked with these tags, of which no quota knows any more.
+    /// Takes chunks that were unlinked with these tags, which no quota counts any more.
     fn retire_all(&mut self, zone: Zone<'_>, chunks: impl Iterator<Item = (Tag, Place)>) {
         chunks.for_each(|(tag, place)| self.retire_free_of_quotas(zone, tag, place));
     }

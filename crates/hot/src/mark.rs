@@ -7,20 +7,20 @@
 //!   +-------+-------+----------------+---------+--------+
 //! ```
 //!
-//! The stamp, 1 to 15, is the minute of the last access, modulo 15: so a mark of 0 says that there
+//! The stamp, 1 to 15, is the minute of the last access, modulo 15, so a mark of 0 means that there
 //! is no item. Any reader may change the mark of a published item.
 
 use policy::clock::RECENT;
 
-/// The mark's bit that says: read at least once since it was stored.
+/// The mark's bit for an item that was read at least once since it was stored.
 pub const FETCHED: u8 = 1 << 1;
-/// The mark's bit that says: a client holds the win token.
+/// The mark's bit for an item of which a client holds the win token.
 pub const SENT: u8 = 1 << 2;
-/// The mark's bit that says: invalidated, and not yet recomputed.
+/// The mark's bit for an item that was invalidated and not yet recomputed.
 pub const STALE: u8 = 1 << 3;
-/// What a mark says of win tokens.
+/// The mark's bits for win tokens.
 pub const TOKENS: u8 = SENT | STALE;
-/// What goes down and comes up with an item. The rest of its mark changes with each hit.
+/// The bits that are demoted and promoted with an item. The rest of its mark changes with each hit.
 pub const KEPT: u8 = FETCHED | TOKENS;
 const STAMP_SHIFT: u32 = 4;
 /// Stamps are 1 to this.

@@ -1,31 +1,31 @@
-//! Quotas: items whose keys begin with certain bytes take no more of the zone than so much,
-//! whatever is stored there. What goes to make room for one of them is another of them.
+//! Quotas: items whose keys begin with a given prefix take no more of the zone than a limit,
+//! whatever is stored there. Room for one of them is made by evicting another of them.
 //!
 //! ```text
 //!   slab  | chunk 0 | ... | chunk n-1 | label 0 | ... | label n-1 |    links of an order, if any |
 //!         0                           ^ n * chunk_bytes           ^ + n                        end
 //! ```
 //!
-//! *The account.* Each chunk has a label behind the chunks of its slab, a byte: which quota its
-//! bytes are charged to, if any. A draft charges each of its chunks when it gets it, all of the
-//! chunk, and whoever retires or releases a chunk finds the label, takes it off and gives the bytes
-//! back. Every chunk leaves through [`Class::retire`] or [`Class::release`], so nothing is counted
-//! that is not there, and no walk has to correct anything: labels and accounts always agree but for
-//! those who are at it. What moves ([`Draft::publish_as`](crate::Draft::publish_as)) takes its
-//! label along.
+//! *The account.* Each chunk has a label behind the chunks of its slab, a byte: the quota that its
+//! bytes are charged to, if any. A draft charges each of its chunks when it gets it, the whole
+//! chunk, and a thread that retires or releases a chunk finds the label, removes it and gives the
+//! bytes back. Every chunk leaves through [`Class::retire`] or [`Class::release`], so no absent
+//! item is counted, and no walk has to correct anything: labels and accounts always agree, except
+//! while a thread is changing them. An item that moves
+//! ([`Draft::publish_as`](crate::Draft::publish_as)) takes its label along.
 //!
-//! *The bound.* Bytes are charged by compare and swap, and only up to the limit; who finds no room
-//! makes some. So an account is never above its limit, unless the limit was lowered: then the
-//! background takes what is too much ([`Hot::keep_quotas`]). What was retired does not count,
-//! though readers may keep its chunk for a moment.
+//! *The bound.* Bytes are charged by compare and swap, and only up to the limit; a thread that
+//! finds no room makes some. So an account is never above its limit, unless the limit was lowered:
+//! then the background evicts the excess ([`Hot::keep_quotas`]). Retired chunks do not count,
+//! though readers may keep them for a moment.
 //!
-//! *Who goes.* Each quota has a hand of its own, which goes round all slabs and stops only where
-//! the label is its own: so it takes nothing that is not under the quota, whatever its share of the
-//! memory. To look for a label costs a byte, not a cache line of an item, and slabs without any are
-//! passed by, since each knows which quotas it has labels of. The hand spares what was stored since
-//! its round began, and lets the policy of the class judge the rest by marks and credits, as a
-//! class's own hand does. Under policies that keep an order, marks alone decide. What goes leaves
-//! the cache: it does not move to a tier below, for a store is waiting.
+//! *Which item is evicted.* Each quota has a hand of its own, which goes round all slabs and stops
+//! only at its own labels: so it takes nothing that is not under the quota, whatever its share of
+//! the memory. Looking for a label costs a byte, not a cache line of an item, and slabs without any
+//! are passed by, since each knows which quotas it has labels of. The hand spares items that were
+//! stored since its round began, and lets the policy of the class judge the rest by marks and
+//! credits, as a class's own hand does. Under policies that keep an order, marks alone decide. A
+//! victim leaves the cache: it is not demoted, for a store is waiting.
 //!
 //! An item belongs to the longest prefix that its key begins with.
 //!
@@ -59,34 +59,35 @@ pub const QUOTAS_MAX: usize = 64;
 pub const LABEL_BITS: usize = 8;
 /// Chunks whose labels are looked at under one lock of a class.
 const STEP_CHUNKS: u32 = 4096;
-/// Items that the hand judges for one store before it stops being choosy; or, where nothing that
-/// is alive may go, before it gives up, and goes on there for the next store.
+/// Items that the hand judges for one store before it stops being choosy; or, where no live item
+/// may be evicted, before it gives up, to continue there for the next store.
 const JUDGED_MAX: usize = 1024;
-/// Rounds of the hand in which it is choosy: what is left of one, and one in which everything may
-/// lose what spares it.
+/// Rounds of the hand in which it is choosy: the rest of one, and one in which every item may lose
+/// its access bit.
 const CHOOSY_ROUNDS: usize = 2;
-/// Rounds of the hand until it gives up: one more takes what comes, and one what was left out of
-/// the first.
+/// Rounds of the hand until it gives up: one more takes whatever comes, and one the part left out
+/// of the first.
 const ROUNDS_MAX: usize = CHOOSY_ROUNDS + 2;
-/// The same where nothing that is alive may go: what is left of one, and one.
+/// Rounds until it gives up where no live item may be evicted: the rest of one, and one.
 const ROUNDS_MAX_KEPT: usize = 2;
-/// Who has to make room makes some for those who come next: one in so many bytes of the limit.
+/// A store that makes room makes one in this many bytes of the limit more, for the next stores,
 const AHEAD_SHARE: usize = 64;
-/// But no more than this, so that nobody waits for long.
+/// but no more bytes than this, so that no store waits for long.
 const AHEAD_BYTES_MAX: usize = 16 << 10;
-/// How often room that somebody else took is made once more.
+/// How often room that another thread took is made once more.
 const ATTEMPTS_MAX: usize = 64;
-/// Bytes that the background takes from one quota in a turn, when the limit was lowered.
+/// Bytes that the background evicts from one quota in a turn, when the limit was lowered.
 const TURN_BYTES_MAX: usize = 1 << 20;
-/// What the background keeps free where a tier below takes what goes: one in so many bytes.
+/// One in this many bytes of a quota is kept free by the background where a tier below takes
+/// victims.
 const RESERVE_SHARE: usize = 32;
-/// Items that it moves there from one quota in a turn.
+/// Items that it demotes from one quota in a turn.
 const TURN_ITEMS_MAX: usize = 128;
 
-/// What keys with this prefix may take.
+/// A limit for the keys with a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quota {
-    /// What the keys begin with: not empty.
+    /// The bytes that the keys begin with: not empty.
     pub prefix: Box<[u8]>,
     /// Bytes of chunks.
     pub limit_bytes: usize,
@@ -95,19 +96,19 @@ pub struct Quota {
 /// A quota as statistics show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaStats {
-    /// What the keys begin with.
+    /// The bytes that the keys begin with.
     pub prefix: Box<[u8]>,
     /// Bytes of chunks that its items may take.
     pub limit_bytes: usize,
-    /// Bytes of chunks that they take, and those that are about to be stored.
+    /// Bytes of chunks that they take, including items that are about to be stored.
     pub bytes: usize,
-    /// How many these are.
+    /// The number of these items.
     pub items: usize,
-    /// How many went so that others under the same quota had room.
+    /// Items evicted so that others under the same quota had room.
     pub evicted: u64,
 }
 
-/// Which quota a chunk is charged to, and whether its item is counted with it.
+/// The quota that a chunk is charged to, and whether its item is counted with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label(u8);
 
@@ -139,11 +140,11 @@ impl Label {
 struct Hand {
     slab: u32,
     chunk: u32,
-    /// Mutations there had been when it began its round.
+    /// The count of mutations when it began its round.
     began: u64,
 }
 
-/// What is charged to one quota.
+/// The bytes and items charged to one quota.
 #[derive(Debug)]
 struct Account {
     prefix: Box<[u8]>,
@@ -196,11 +197,11 @@ pub(crate) struct Quotas {
     accounts: Box<[CachePadded<Account>]>,
     /// Numbers of the accounts, those of the longest prefixes first.
     by_length: Box<[u8]>,
-    /// Whether a prefix begins with a byte.
+    /// By byte: whether a prefix begins with it.
     begins: [bool; 256],
-    /// By slab: a bit for each quota of which there may be a label in it. Whoever labels a chunk
-    /// sets it behind the label; the hand clears it before it looks at a slab's labels, and sets it
-    /// when it finds one.
+    /// By slab: a bit for each quota of which there may be a label in it. A thread that labels a
+    /// chunk sets it after the label; the hand clears it before it looks at a slab's labels, and
+    /// sets it when it finds one.
     present: Box<[AtomicU64]>,
 }
 
@@ -230,7 +231,7 @@ impl Quotas {
         by_length.find(|&at| key.starts_with(&self.accounts[at].prefix))
     }
 
-    /// A slab has come to a class: nothing in it is charged to anybody.
+    /// Clears the labels of a slab that has come to a class.
     pub(crate) fn adopt(&self, arena: &Arena, slab: &Slab, id: SlabId) {
         (0..slab.chunks()).for_each(|number| label(arena, slab, id, number).store(0, Relaxed));
         self.present[id.0 as usize].store(0, Relaxed);
@@ -257,7 +258,7 @@ impl Quotas {
         }
     }
 
-    /// A chunk is retired or released: its bytes are given back, if they were charged. Under the
+    /// Gives back the bytes of a chunk that is retired or released, if they were charged. Under the
     /// lock of its class.
     #[inline(never)]
     pub(crate) fn leave(&self, zone: Zone<'_>, place: Place) {
@@ -270,7 +271,7 @@ impl Quotas {
         }
     }
 
-    /// An item has moved: its label moves along. Under the lock of its index table, so that nobody
+    /// Moves an item's label along with it. Under the lock of its index table, so that no thread
     /// retires the old place meanwhile.
     pub(crate) fn carry(&self, zone: Zone<'_>, from: Place, to: Place) {
         let slab_of = |place| zone.slab_at(place);
@@ -283,13 +284,13 @@ impl Quotas {
         self.present[slab as usize].load(Relaxed) & 1 << index != 0
     }
 
-    /// The hand begins with a slab: its labels are about to be looked at.
+    /// Notes that the hand is about to look at a slab's labels.
     fn begin(&self, slab: u32, index: usize) {
-        // Acquire: partner is the release in `put`: whose bit is cleared here, its label is seen.
+        // Acquire: partner is the release in `put`: if its bit is cleared here, its label is seen.
         self.present[slab as usize].fetch_and(!(1 << index), AcqRel);
     }
 
-    /// The hand has found a label in a slab.
+    /// Notes that the hand has found a label in a slab.
     fn found(&self, slab: u32, index: usize) {
         if !self.may_have(slab, index) {
             self.present[slab as usize].fetch_or(1 << index, Relaxed);
@@ -323,7 +324,7 @@ impl Hot {
         self.quota_of(key).is_some()
     }
 
-    /// Which quota a key's item is under, by its place among those that were given, and its limit
+    /// The quota that a key's item is under, as an index into those that were given, and its limit
     /// in bytes.
     pub fn quota_of(&self, key: &[u8]) -> Option<(usize, usize)> {
         let quotas = self.quotas.as_deref()?;
@@ -331,7 +332,7 @@ impl Hot {
         Some((index, quotas.accounts[index].limit_bytes.load(Relaxed)))
     }
 
-    /// What every quota has and did, in the order in which they were given.
+    /// The state and the counters of every quota, in the order in which they were given.
     pub fn quota_stats(&self) -> Vec<QuotaStats> {
         let accounts = self.quotas.as_deref().map_or(&[][..], |quotas| &quotas.accounts);
         let stats = |account: &CachePadded<Account>| QuotaStats {
@@ -344,13 +345,13 @@ impl Hot {
         accounts.iter().map(stats).collect()
     }
 
-    /// Begins what the quotas count anew.
+    /// Resets the counters of the quotas.
     pub(crate) fn reset_quota_counters(&self) {
         let accounts = self.quotas.as_deref().map_or(&[][..], |quotas| &quotas.accounts);
         accounts.iter().for_each(|account| account.evicted.store(0, Relaxed));
     }
 
-    /// Gives the quotas other limits, in the order in which they were given.
+    /// Sets the limits of the quotas, in the order in which they were given.
     pub fn set_quota_limits(&self, limits_bytes: impl Iterator<Item = usize>) {
         let accounts = self.quotas.as_deref().map_or(&[][..], |quotas| &quotas.accounts);
         for (account, limit) in accounts.iter().zip(limits_bytes) {
@@ -358,9 +359,9 @@ impl Hot {
         }
     }
 
-    /// Evicts some of what is beyond limits that were lowered. Where there is a tier below that
-    /// takes it, some room is kept under each quota, too: what a store has to make itself leaves
-    /// the cache. Returns whether there is more to do at once.
+    /// Evicts some of the excess over limits that were lowered. Where a tier below takes items,
+    /// some room is kept under each quota, too: items that a store has to evict itself leave the
+    /// cache. Returns whether there is more to do at once.
     pub fn keep_quotas(&self, hooks: &dyn CacheHooks) -> bool {
         let Some(quotas) = self.quotas.as_deref().filter(|_| hooks.may_evict()) else {
             return false;
@@ -379,8 +380,8 @@ impl Hot {
         more
     }
 
-    /// Moves what is charged to a quota to the tier below, or evicts it, until there is some room
-    /// again. Returns whether that takes more than one turn.
+    /// Demotes items charged to a quota, or evicts them, until there is some room again. Returns
+    /// whether that takes more than one turn.
     fn demote_under(&self, quotas: &Quotas, index: usize, hooks: &dyn CacheHooks) -> bool {
         let account = &quotas.accounts[index];
         let reserve = account.limit_bytes.load(Relaxed) / RESERVE_SHARE;
@@ -406,8 +407,8 @@ impl Hot {
         moved >= TURN_ITEMS_MAX
     }
 
-    /// The quota that an item is under, if any. The error: it alone would take more than that.
-    // Always: it is a branch where there are no quotas.
+    /// The quota that an item is under, if any. An error: the item alone would exceed it.
+    // Always inlined: it is a branch where there are no quotas.
     #[inline(always)]
     pub(crate) fn quota_for(&self, key: &[u8], layout: &Layout) -> Result<Option<usize>, Shortage> {
         match self.quotas.as_deref() {
@@ -434,7 +435,7 @@ impl Hot {
     }
 
     /// A chunk that is charged to a quota, if there is one: the head of an item, or a piece.
-    // Always: it is a branch beside the chunk where there are no quotas.
+    // Always inlined: it is a branch beside the chunk where there are no quotas.
     #[inline(always)]
     pub(crate) fn allocate_under(
         &self,
@@ -461,12 +462,12 @@ impl Hot {
     ) -> Result<AllocatedChunk, Shortage> {
         let quotas = self.quotas.as_deref().expect("a chunk is charged to a quota that is there");
         let account = &quotas.accounts[index];
-        // Before the chunk: what goes for it leaves one behind.
+        // Before the chunk: an item evicted for it leaves a chunk behind.
         let least = self.sizes.chunk_bytes(self.class_for(need));
         self.charge(quotas, index, least, hooks)?;
         let room = self.allocate(need, cost, hooks).inspect_err(|_| account.give_back(least))?;
         let slab = self.slab_at(room.place);
-        // It may be a larger one.
+        // The chunk may be larger.
         let rest = slab.format().bytes - least;
         if rest > 0
             && let Err(shortage) = self.charge(quotas, index, rest, hooks)
@@ -482,7 +483,7 @@ impl Hot {
         Ok(room)
     }
 
-    /// Charges bytes to a quota, and makes room for that if there is none.
+    /// Charges bytes to a quota, and makes room for them if there is none.
     fn charge(
         &self,
         quotas: &Quotas,
@@ -507,8 +508,8 @@ impl Hot {
         Ok(())
     }
 
-    /// Evicts what is charged to a quota until that is enough. Returns whether it was enough, at a
-    /// moment, or anything went. The caller holds no lock of a class.
+    /// Evicts items charged to a quota until `is_enough`. Returns whether it was enough, at some
+    /// moment, or anything was evicted. The caller holds no lock of a class.
     fn evict_under(
         &self,
         quotas: &Quotas,
@@ -520,12 +521,12 @@ impl Hot {
         self.hunt(Hunt::new(quotas, index, &mut Search::default(), act, hooks))
     }
 
-    /// The hand of a quota goes on until what is found is enough, or for as many rounds as it may
-    /// take. Returns whether it was enough, or anything was found.
+    /// Moves the hand of a quota on until it has found enough, or for the rounds that it may take.
+    /// Returns whether it was enough, or anything was found.
     fn hunt(&self, mut hunt: Hunt<'_>) -> bool {
         let evicts = hunt.hooks.may_evict();
         let rounds_max = if evicts { ROUNDS_MAX } else { ROUNDS_MAX_KEPT };
-        // Where only what is gone goes, each store that is refused would see all items.
+        // Where only dead items are evicted, each refused store would otherwise look at all items.
         while hunt.search.rounds < rounds_max && (evicts || hunt.search.judged <= JUDGED_MAX) {
             if hunt.act.is_done() {
                 return true;
@@ -570,7 +571,7 @@ impl Hot {
                 }
                 quotas.found(hand.slab, *index);
                 let place = slab.place(&self.arena, id, number);
-                // A draft is not published, and a piece goes with its head.
+                // A draft is not published, and a piece is evicted with its head.
                 let Some((item, owner)) = self.published(&guard, place) else { continue };
                 if owner != place || !search.takes(&class, hand, item, *hooks) {
                     continue;
@@ -590,7 +591,7 @@ impl Hot {
                 quotas.accounts[*index].evicted.fetch_add(evicted, Relaxed);
             }
             if hand.chunk == 0 && touched > 0 {
-                // It was enough before the first label: they are all still to be looked at.
+                // It was enough before the first label: all of them are still to be looked at.
                 quotas.found(hand.slab, *index);
             }
             hand.chunk >= touched
@@ -603,7 +604,7 @@ impl Hot {
     }
 }
 
-/// The hand of a quota on its way, which is locked for that long.
+/// The hand of a quota on its way, locked meanwhile.
 struct Hunt<'a> {
     quotas: &'a Quotas,
     index: usize,
@@ -625,11 +626,11 @@ impl<'a> Hunt<'a> {
     }
 }
 
-/// What the hand does with what it lets go.
+/// The hand's action on its victims.
 enum Act<'a> {
-    /// It is evicted, until that is enough.
+    /// Evict them, until that is enough.
     Evict(&'a dyn Fn() -> bool),
-    /// Its place is noted, until there are so many bytes, about, or a group.
+    /// Note their places, until about this many bytes are found, or a group.
     Gather(&'a mut Vec<Place>, usize),
 }
 
@@ -642,18 +643,18 @@ impl Act<'_> {
     }
 }
 
-/// What one call has made of the hand's rounds.
+/// The progress of one call in the hand's rounds.
 #[derive(Debug, Default)]
 struct Search {
     rounds: usize,
     judged: usize,
-    /// There was something to take.
+    /// There was an item to take.
     found: bool,
 }
 
 impl Search {
-    /// Whether an item goes. One that stays has lost what spared it, unless it is so new that
-    /// nobody has asked.
+    /// Whether an item is to be evicted. One that stays has lost its access bit, unless it is so
+    /// new that the policy was not asked.
     fn takes(
         &mut self,
         class: &Class,

@@ -13,22 +13,23 @@
 //!                                                 old chunk to limbo, as any other
 //! ```
 //!
-//! Each move confirms under the lock of the item's index table that the index still leads to
-//! exactly the old place, takes over what may have changed (mark, expiry, number), and leads to the
-//! copy: [`CacheHooks::relocate`]. So a move is no change of the key: whoever stores, touches or deletes
-//! it does so before the move, which then finds another place and is given up, or behind it, with
-//! the copy. Readers that found the old place read it for as long as they are pinned.
+//! Each move confirms under the lock of the item's index table that the index still points at
+//! exactly the old place, takes over the state that may have changed (mark, expiry, number), and
+//! points the index at the copy: [`CacheHooks::relocate`]. So a move is no change of the key: a
+//! thread that stores, touches or deletes it does so before the move, which then finds another
+//! place and is given up, or after it, with the copy. Readers that found the old place read it for
+//! as long as they are pinned.
 //!
-//! *What is kept aside is so within one step.* It counts as used, so its slab stays in the class,
-//! and who drains the slab waits for it as for a draft. When the step ends it holds an item again,
-//! or it is free, or it went to limbo because some reader stays pinned. Nothing is left between
-//! steps but numbers of chunks that might change places, which are looked at anew.
+//! *A chunk is kept aside within one step only.* It counts as used, so its slab stays in the class,
+//! and a thread that drains the slab waits for it as for a draft. When the step ends it holds an
+//! item again, or it is free, or it went to limbo because some reader stays pinned. Between steps
+//! only the numbers of chunks that might change places are kept, and these are looked at anew.
 //!
-//! Nobody waits for it: a class's lock is held for a look at two items, or at the temperatures of
-//! [`WORDS_STEP`] words. It gives way where the class has few chunks to spare. A free chunk of a
+//! No thread waits for it: a class's lock is held for a look at two items, or at the temperatures
+//! of [`WORDS_STEP`] words. It gives way where the class has few chunks to spare. A free chunk of a
 //! hot column cannot be a partner: it could only be taken from the middle of its slab's list. But
-//! if the free chunk that comes next is one, W goes there at once, and X stays. Items in pieces,
-//! and those for which a client holds a win token or is to get one, stay where they are.
+//! if the next free chunk is one, W goes there at once, and X stays. Items in pieces, and those for
+//! which a client holds a win token or is to get one, stay where they are.
 //!
 //! [`heat`]: crate::heat
 
@@ -53,23 +54,23 @@ use crate::{CacheHooks, Hot, slab};
 const WORDS_STEP: usize = 256;
 /// Chunks whose marks are read under one lock of a class.
 const MARKS_STEP: usize = 256;
-/// Slabs that one step passes by at the most.
+/// Slabs that one step passes by, at most.
 const PASSED_MAX: usize = 4096;
 /// Swaps of one step. Readers have to leave once for each step.
 const BATCH: usize = 8;
-/// How often a step looks whether they have.
+/// How often a step checks whether they have left.
 const WAIT_LOOKS: usize = 64;
 
-/// How far re-partitioning has come.
+/// The progress of re-partitioning.
 #[derive(Debug, Default)]
 pub struct Passes {
-    /// The slab that is looked at next.
+    /// The next slab to look at.
     slab: u32,
     /// Slabs that were passed by since one was due.
     passed: usize,
     /// The slab whose items move.
     subject: Option<Subject>,
-    /// What is still to change places there, the most worthwhile last.
+    /// Swaps that are still to be made there, the most worthwhile last.
     swaps: Vec<Swap>,
     /// Some reader stayed pinned; nothing moves until this is safe.
     awaits: Option<Tag>,
@@ -78,8 +79,8 @@ pub struct Passes {
     random: Xorshift,
 }
 
-/// A slab while it belongs to a class, and how that cuts it. Between two looks it may come to
-/// another, whose chunks begin elsewhere.
+/// A slab while it belongs to a class, and the layout of its chunks there. Between two looks it may
+/// come to another class, whose chunks begin elsewhere.
 #[derive(Debug, Clone, Copy)]
 struct Subject {
     id: SlabId,
@@ -93,13 +94,13 @@ struct Subject {
 }
 
 impl Subject {
-    /// The place of a chunk, which is in the slab whatever has become of that.
+    /// The place of a chunk, which is in the slab whatever has become of the slab.
     fn place(&self, arena: &Arena, number: u32) -> Place {
         arena.place(self.id, number as usize * self.stride)
     }
 }
 
-/// What became of the cold item of a swap.
+/// The outcome for the cold item of a swap.
 enum Cleared {
     /// It moved, and its chunk waits for the hot one.
     Kept(Kept),
@@ -109,12 +110,12 @@ enum Cleared {
     GivenUp,
 }
 
-/// A chunk of a hot column that readers may still see, and what is to go there.
+/// A chunk of a hot column that readers may still see, and the item that is to go there.
 struct Kept {
     place: Place,
     tag: Tag,
     warm: Place,
-    /// Of the item that was there.
+    /// The number of the item that was there.
     sequence: u32,
 }
 
@@ -127,17 +128,17 @@ impl Hot {
         self
     }
 
-    /// How items move to their columns, if they do.
+    /// The settings by which items move to their columns, if they do.
     pub fn repartition_settings(&self) -> Option<&Repartition> {
         self.heat.as_deref().map(|heat| &heat.settings)
     }
 
-    /// What that came to.
+    /// The results of re-partitioning.
     pub fn repartition_counts(&self) -> Option<RepartitionCounts> {
         self.heat.as_deref().map(Heat::counts)
     }
 
-    /// What it saw of the frames that slabs lie in.
+    /// The frames of slabs, as passes saw them.
     pub fn frame_counts(&self) -> Option<FrameCounts> {
         self.heat.as_deref().map(|heat| heat.hot_pages.counts())
     }
@@ -152,7 +153,7 @@ impl Hot {
         heat.hot_pages.of(id, &self.slabs[id.0 as usize]).has_byte(offset)
     }
 
-    /// Takes note of a hit that was sampled.
+    /// Notes a sampled hit.
     ///
     /// # Safety
     /// As for [`Hot::item`].
@@ -164,8 +165,8 @@ impl Hot {
         }
     }
 
-    /// The next step: looks for a slab that was hit often enough and decides what in it changes
-    /// places, or moves some of that. For one thread at a time, which is not pinned. Returns
+    /// The next step: looks for a slab that was hit often enough and decides which of its items
+    /// change places, or moves some of them. For one thread at a time, which is not pinned. Returns
     /// whether there is more to do.
     pub fn repartition(&self, passes: &mut Passes, hooks: &dyn CacheHooks) -> bool {
         let Some(heat) = self.heat.as_deref() else {
@@ -198,7 +199,7 @@ impl Hot {
         true
     }
 
-    /// A pass over a slab: its temperatures are taken, and those that differ enough are paired.
+    /// Makes a pass over a slab: takes its temperatures, and pairs those that differ enough.
     fn choose(&self, heat: &Heat, passes: &mut Passes, id: SlabId) {
         passes.subject = self.take_temperatures(heat, passes, id);
         let Some(subject) = passes.subject else {
@@ -226,7 +227,7 @@ impl Hot {
         };
         let seen = |number: u32| {
             let found = temperature(number).get(number as usize % TemperatureWord::COUNT);
-            // What has no item has none that could make room.
+            // A chunk without an item has none that could make room.
             let is_hot_zone = is_hot(number);
             let is_empty = is_hot_zone && empty.binary_search(&number).is_ok();
             let temperature = if is_empty { TEMPERATURE_MAX } else { found };
@@ -237,7 +238,7 @@ impl Hot {
         passes.swaps.reverse();
     }
 
-    /// Reads the temperatures of a slab. Nothing if it is not, or does not stay, in the hot zone.
+    /// Reads the temperatures of a slab. `None` if it is not, or does not stay, in the hot zone.
     fn take_temperatures(&self, heat: &Heat, passes: &mut Passes, id: SlabId) -> Option<Subject> {
         let slab = &self.slabs[id.0 as usize];
         passes.words.clear();
@@ -259,14 +260,14 @@ impl Hot {
         Some(subject)
     }
 
-    /// The class of a slab, locked. Nothing if the slab leaves, or has left, also if it came back.
+    /// The class of a slab, locked. `None` if the slab leaves, or has left, even if it came back.
     fn class_of_subject(&self, subject: &Subject) -> Option<MutexGuard<'_, Class>> {
         let class = lock(self.class(subject.class));
         let is_same = self.slabs[subject.id.0 as usize].life() == subject.life;
         (is_same && class.stays(self.zone(), subject.id)).then_some(class)
     }
 
-    /// The chunks of a slab's hot columns that hold nothing; nothing if the slab leaves.
+    /// The chunks of a slab's hot columns that hold nothing; `None` if the slab leaves.
     fn empty_in_hot_pages(&self, hot: &PageSet, subject: &Subject) -> Option<Vec<u32>> {
         let touched = subject.touched;
         let place = |number| subject.place(&self.arena, number);
@@ -285,7 +286,7 @@ impl Hot {
         Some(empty)
     }
 
-    /// Moves some of what is to change places.
+    /// Makes some of the swaps.
     fn swap_some(
         &self,
         heat: &Heat,
@@ -305,7 +306,7 @@ impl Hot {
         if let Some(last) = kept.last()
             && !self.wait_a_moment(last.tag)
         {
-            // Whoever reads for so long would keep aside all that is moved.
+            // A reader that stays so long would keep aside all that is moved.
             passes.awaits = Some(last.tag);
             passes.swaps.clear();
         }
@@ -313,7 +314,8 @@ impl Hot {
         heat.counters.given_up.fetch_add(given_up as u64, Ordering::Relaxed);
     }
 
-    /// Waits until nobody sees what was tagged so, or for a moment. Returns whether nobody does.
+    /// Waits until no reader can see chunks with this tag, or for a moment. Returns whether none
+    /// can.
     fn wait_a_moment(&self, tag: Tag) -> bool {
         let mut backoff = Backoff::default();
         (0..WAIT_LOOKS).any(|_| {
@@ -325,8 +327,8 @@ impl Hot {
         })
     }
 
-    /// Moves the cold item of a swap elsewhere, and keeps its chunk aside. If the chunk that is
-    /// free lies in a hot column itself, the hot item goes there instead.
+    /// Moves the cold item of a swap elsewhere, and keeps its chunk aside. If the free chunk lies
+    /// in a hot column itself, the hot item goes there instead.
     fn clear(&self, heat: &Heat, subject: &Subject, swap: Swap, hooks: &dyn CacheHooks) -> Cleared {
         let guard = self.epochs.pin();
         let [warm, cold] = [swap.warm, swap.cold].map(|number| subject.place(&self.arena, number));
@@ -366,7 +368,7 @@ impl Hot {
     }
 
     /// Moves the hot item of a swap to the chunk that was kept aside for it. Returns whether it
-    /// did; if not, the chunk is as any other.
+    /// did; if not, the chunk is like any other.
     fn fill(&self, heat: &Heat, kept: &Kept, hooks: &dyn CacheHooks) -> bool {
         let (guard, zone) = (self.epochs.pin(), self.zone());
         let (item, free) = {
@@ -415,7 +417,7 @@ impl Hot {
         heat.counters.moved_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The item at a place of a class, whose lock the caller holds, if it may move. What is gone is
+    /// The item at a place of a class, whose lock the caller holds, if it may move. A dead item is
     /// removed.
     fn movable<'g>(
         &self,
@@ -427,8 +429,9 @@ impl Hot {
     ) -> Option<ItemRef<'g>> {
         let (item, owner) = self.published(guard, place)?;
         let is_whole = owner == place && !item.layout().is_chained();
-        // What is in limbo looks published, and may be reused as soon as the lock is let go. What
-        // the index leads to while this guard is pinned stays until it is dropped.
+        // A chunk in limbo looks published, and may be reused as soon as the lock is released. An
+        // item that the index points at while this guard is pinned stays until the guard is
+        // dropped.
         if !is_whole || !hooks.is_linked(guard, item, place) {
             return None;
         }
@@ -457,7 +460,7 @@ mod tests {
     const LARGE_BYTES: usize = 3000;
     const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 
-    /// A span of 8 KiB, a sixteenth of a slab, and as much as can be made to move.
+    /// A span of 8 KiB, a sixteenth of a slab, and settings that move as much as possible.
     fn zone() -> Hot {
         let geometry: CacheGeometry = "128x16x64".parse().expect("sets, ways, bytes of a line");
         let settings = Repartition {
@@ -474,12 +477,12 @@ mod tests {
         hot.with_repartition(settings, Arc::<Pagemap>::default())
     }
 
-    /// Chunks that are to change places are remembered by their numbers between two steps. The slab
-    /// may belong to another class by then, whose chunks begin elsewhere: the numbers led to what
-    /// is no chunk, and beyond the slab.
+    /// Regression: between two steps, chunks that are to change places are remembered by number.
+    /// When the slab had come to another class, whose chunks begin elsewhere, the numbers led to
+    /// places where no chunk begins, and beyond the slab.
     #[test]
     #[cfg_attr(miri, ignore = "thousands of items, and the process's pagemap")]
-    fn what_was_to_change_places_is_let_go_of_when_its_slab_leaves() {
+    fn planned_swaps_are_given_up_when_their_slab_leaves() {
         let (hot, map, mut passes) = (zone(), Map::default(), Passes::default());
         let places: Vec<Place> =
             (0..8000).map_while(|number| map.store(&hot, number, SMALL_BYTES).ok()).collect();

@@ -1,15 +1,14 @@
-//! Rescuing what the policy would spare from a slab that leaves its class, or has spared a moment
-//! ago: it moves to other chunks of the class, in place of what is next to go there and nobody
-//! read. What nobody would miss goes with the slab. memcached calls it the same
-//! (`slab_reassign_rescues`).
+//! Rescuing the items of a leaving slab that the policy would spare, or has spared a moment ago:
+//! they move to other chunks of the class, in place of unread items that are next to be evicted
+//! there. The others leave with the slab. memcached calls it the same (`slab_reassign_rescues`).
 //!
-//! What is worth it is decided first. Then room is made for it in all classes that it needs, of
-//! what the policy does not spare: or one that is read would go for another. Where that does not
-//! suffice the slab stays for a round.
+//! The items worth it are chosen first. Then room is made for them in all classes that they need,
+//! by evicting only items that the policy does not spare: otherwise one read item would be evicted
+//! for another. Where that does not suffice the slab stays for a round.
 //!
-//! An item moves as in [`repartition`](crate::repartition): as a copy, which takes the place in the
-//! index if that still leads to exactly the item. No class's lock is held meanwhile. An item in
-//! pieces, of which the slab has some, moves as a whole.
+//! An item moves as in [`repartition`](crate::repartition): as a copy, which takes its place in the
+//! index if the index still points at exactly the item. No class's lock is held meanwhile. An item
+//! in pieces, of which the slab has some, moves as a whole.
 
 use std::sync::atomic::Ordering;
 
@@ -25,13 +24,13 @@ use crate::{CacheHooks, Hot};
 
 /// Chunks of the slab that are looked at under one lock of the class.
 const LOOK_STEP: u32 = 256;
-/// Items that go at once to make more room for what is rescued, if others took what was made.
+/// Items evicted at once to make more room for rescued items, if others took the room made.
 const ROOM_BATCH: usize = 32;
-/// Chunks of items that are rescued from one slab at the most, where its own are fewer: those of
+/// Chunks of items that are rescued from one slab at most, where it has fewer itself: the chunks of
 /// items in pieces lie in other slabs, too.
 const RESCUES_MAX: usize = 2048;
-/// An item in pieces is rescued if it has at most one in so many of the chunks of their class:
-/// others would have to go for too much of it.
+/// An item in pieces is rescued if it has at most one in this many of the chunks of their class:
+/// otherwise too much would have to be evicted for it.
 const PIECES_SHARE: usize = 4;
 
 /// Whether the classes have chunks for what is to be rescued from a slab.
@@ -44,14 +43,14 @@ pub(crate) enum RescueRoom {
     Short,
 }
 
-/// What is to be rescued from a slab.
+/// The items to be rescued from a slab.
 #[derive(Debug, Default)]
 pub(crate) struct Rescues {
     /// Where the items begin, and their numbers in the sequence of mutations.
     items: Vec<(Place, u32)>,
-    /// Some of them have not lost yet what spares them.
+    /// Some of them still have the access bit that spares them.
     pub(crate) has_unjudged: bool,
-    /// How many chunks they have of which classes.
+    /// How many chunks they have in which classes.
     chunks: Vec<(ClassId, usize)>,
 }
 
@@ -63,7 +62,7 @@ impl Rescues {
         }
     }
 
-    /// Whether that is enough for a slab of so many chunks.
+    /// Whether these are enough for a slab of `slab_chunks` chunks.
     fn is_enough(&self, slab_chunks: usize) -> bool {
         let chunks: usize = self.chunks.iter().map(|(_, chunks)| chunks).sum();
         chunks >= slab_chunks.max(RESCUES_MAX)
@@ -71,7 +70,7 @@ impl Rescues {
 }
 
 impl Hot {
-    /// What is to be rescued from a slab of a class.
+    /// Finds the items to be rescued from a slab of a class.
     pub(crate) fn rescues(&self, id: ClassId, slab_id: SlabId, hooks: &dyn CacheHooks) -> Rescues {
         let pieces_max = lock(self.class(self.largest_class())).chunks() / PIECES_SHARE;
         let slab_age = self.zone().slab(slab_id).age(hooks.mutations());
@@ -86,7 +85,7 @@ impl Hot {
                 if pieces > pieces_max && !is_newest {
                     continue;
                 }
-                // Of what lies in pieces other classes know.
+                // Other classes judge items in pieces.
                 let is_spared = match pieces {
                     0 => is_spared,
                     _ => is_newest || self.is_spared(item, owner),
@@ -107,8 +106,8 @@ impl Hot {
         rescues
     }
 
-    /// Finds what is worth it in the next chunks of a slab, and what may be of what lies in pieces,
-    /// each item at one of them; and whether the policy spares it. Returns where to go on.
+    /// Finds the items worth it in the next chunks of a slab, and candidates among those in pieces,
+    /// each at one of its chunks; and whether the policy spares them. Returns where to continue.
     fn find_rescues<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -121,7 +120,7 @@ impl Hot {
         let slab = self.zone().slab(slab_id);
         let mut class = lock(self.class(id));
         class.policy.enter_waiting(self.zone());
-        // While the lock was let go the slab may have left.
+        // While the lock was released the slab may have left.
         let touched = if slab.belongs_to(id) { slab.touched() } else { 0 };
         let end = touched.min(begin + LOOK_STEP);
         for number in begin..end {
@@ -135,12 +134,13 @@ impl Hot {
             };
             let was_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
             let order = class.policy.order();
-            // Of what lies in pieces another class may know.
+            // Another class may know of items in pieces.
             let was_spared = was_read
                 && (item.layout().is_chained()
                     || order.is_some_and(|order| order.was_renewed(self.zone(), place)));
-            // What is in limbo looks published, and may be reused as soon as the lock is let go.
-            // What the index leads to while this guard is pinned stays until it is dropped.
+            // A chunk in limbo looks published, and may be reused as soon as the lock is released.
+            // An item that the index points at while this guard is pinned stays until the guard is
+            // dropped.
             let is_spared = class.policy.keeps(item) || is_newest(item, hooks);
             if (is_spared || was_spared)
                 && item.may_move()
@@ -159,8 +159,8 @@ impl Hot {
         lock(self.class(self.class_at(owner))).policy.keeps(item)
     }
 
-    /// Whether such an item in a slab of this age was read, and lost a moment ago what spared it
-    /// for that: nobody has had the time to read it again.
+    /// Whether such an item, in a slab of this age, was read and lost its access bit for that a
+    /// moment ago, so that no reader has had the time to read it again.
     fn was_spared(
         &self,
         item: ItemRef<'_>,
@@ -180,8 +180,8 @@ impl Hot {
         is_renewed && item.mark().load(Ordering::Relaxed) & FETCHED != 0
     }
 
-    /// Sees to it that classes have chunks for what is to be rescued from a slab, from which none
-    /// are allocated any more: evicts as much elsewhere, of what nobody read.
+    /// Makes room in the classes for the items to be rescued from a slab, which no longer allocates
+    /// chunks: evicts as many unread items elsewhere.
     pub(crate) fn make_room_for_rescues(
         &self,
         rescues: &Rescues,
@@ -193,10 +193,10 @@ impl Hot {
                 .iter()
                 .for_each(|&(id, _)| _ = lock(self.class(id)).sweep_limbo(self.zone()));
         };
-        // With what readers have yet to leave, or without.
+        // With the chunks that readers have yet to leave, or without.
         let missing = |(id, wanted): (ClassId, usize), with_limbo: bool| {
             let class = lock(self.class(id));
-            // What has no chunk but in slabs that leave cannot be rescued.
+            // A class with chunks only in leaving slabs has none for a rescue.
             if class.staying() == 0 {
                 return 0;
             }
@@ -224,10 +224,10 @@ impl Hot {
         room().unwrap_or(RescueRoom::There)
     }
 
-    /// Moves what was found worth it out of a draining slab of a class, as far as there are chunks
-    /// for it.
+    /// Moves the items found worth it out of a draining slab of a class, as far as there are chunks
+    /// for them.
     pub(crate) fn rescue(&self, id: ClassId, rescues: Rescues, hooks: &dyn CacheHooks) {
-        // Classes in which others took what was made, more was made, and that did not suffice.
+        // Classes in which others took the room, more was made, and that did not suffice.
         let (mut dry, mut rescued) = (Vec::new(), 0);
         for (place, sequence) in rescues.items {
             loop {
@@ -248,7 +248,7 @@ impl Hot {
         lock(self.class(id)).counters.rescued += rescued;
     }
 
-    /// Moves the item of this number at a place, if it is there still. Returns whether it did, or
+    /// Moves the item of this number at a place, if it is still there. Returns whether it did, or
     /// the class that has no chunk left for it.
     fn rescue_one(
         &self,
@@ -257,7 +257,7 @@ impl Hot {
         hooks: &dyn CacheHooks,
     ) -> Result<bool, ClassId> {
         let guard = self.epochs.pin();
-        // Asked for under the guard: a walk that is about to begin waits for it.
+        // Asked under the guard: a walk that is about to begin waits for it.
         if !hooks.may_move() {
             return Ok(false);
         }
@@ -279,8 +279,8 @@ impl Hot {
     }
 
     /// Has a copy of the item at a place, which was linked under this guard, take its place in the
-    /// index. Returns whether it did; if not, the item has changed or gone, and the copy's chunks
-    /// are free again.
+    /// index. Returns whether it did; if not, the item has changed or is not there, and the copy's
+    /// chunks are free again.
     pub(crate) fn move_item(
         &self,
         guard: &Guard<'_>,

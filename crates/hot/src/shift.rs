@@ -1,36 +1,37 @@
-//! Moving slabs: to a class that would evict what is young from one that keeps what is old, to the
+//! Moving slabs: from a class that keeps old items to one that would evict young ones, to the
 //! index, or back to the system when the memory limit was lowered. And the background's round.
 //!
-//! Where a class has free chunks for all that is in one of its slabs, that one goes before any
-//! other ([`vacate`](crate::vacate)). Otherwise ages decide.
+//! Where a class has free chunks for all items of one of its slabs, that slab goes before any other
+//! ([`vacate`](crate::vacate)). Otherwise ages decide.
 //!
 //! A class that has to make room asks, once for each half slab of evictions, whether another class
 //! has a slab that a hand left alone for much longer than the age of its own next victims
-//! (`policy::rebalance`). It does so before it evicts, in a store as well as in the background, so
-//! nothing depends on when the background comes. What is in the slab decides then:
+//! (`policy::rebalance`). It asks before it evicts, in a store as well as in the background, so
+//! nothing depends on when the background comes. The slab's contents then decide:
 //!
 //! - Much of it was stored or read since: the slab is *spared* and gets another round.
 //! - Mostly old, but with some of the newest items: it is *closed*. Nothing is allocated from it,
-//!   and who asks next gets it as soon as what was new in it is older than what would be evicted.
+//!   and the next class that asks gets it as soon as its newest items are older than that class's
+//!   victims.
 //! - It is the only slab of a class in which something was stored: spared, or the class would need
 //!   another at once.
 //! - Otherwise it leaves.
 //!
-//! Where the policy keeps an order instead of a hand, nobody comes by the slabs. A slab is then as
-//! old as what its class would evict, taken for the typical cost, or as the time since it came or
-//! was spared, if that is less; and the one that is offered has the next to go in it. Where costs
-//! differ, costly items and the newest may lie in every slab of the class. A slab is spared if half
-//! of it is so costly that it would stay with the inflation of the class that asks, and closed for
-//! the newest; what is left goes with it.
+//! Where the policy keeps an order, no hand comes by the slabs. A slab is then as old as its
+//! class's next victims, taken for the typical cost, or as the time since it came or was spared, if
+//! that is less; and the offered slab holds the next victim. Where costs differ, costly items and
+//! the newest may lie in every slab of the class. A slab is spared if half of it is so costly that
+//! it would stay with the inflation of the class that asks, and closed for the newest; the rest of
+//! its items are evicted with it.
 //!
-//! A slab that shall leave is *drained*: nothing is allocated from it any more, what was read
-//! lately moves to other chunks of the class ([`rescue`](crate::rescue)), all else is evicted, and
-//! when the last of its chunks is out of limbo it goes back to the arena. A draft in it (a client
-//! that is half-way through a value) may hold it for a while; another slab is drained then, and the
-//! item moves when it is published, if there is a free chunk for it. No hand comes by a slab that
-//! leaves, but for such a late item. If what is to be rescued finds no room but in place of what
-//! was read as well, the slab is spared instead. Who needs a slab waits for one that is about to
-//! leave, and for chunks of a class from which one is to leave and something to be rescued.
+//! A slab that is to leave is *drained*: nothing is allocated from it any more, recently read items
+//! move to other chunks of the class ([`rescue`](crate::rescue)), all others are evicted, and when
+//! the last of its chunks is out of limbo it goes back to the arena. A draft in it (a client that
+//! is half-way through a value) may hold it for a while; another slab is drained then, and the item
+//! moves when it is published, if there is a free chunk for it. A hand comes by a leaving slab only
+//! for such a late item. If the items to be rescued find room only in place of others that were
+//! read as well, the slab is spared instead. A class that needs a slab waits for one that is about
+//! to leave, and for the chunks that the items to be rescued from one need first.
 
 mod spare;
 
@@ -51,20 +52,19 @@ use crate::{CacheHooks, Hot, PRESSED_BEHIND, PRESSED_CLASS, Shortage};
 
 use spare::Renewed;
 
-/// Chunks that are emptied before the class's lock is let go for a moment.
+/// Chunks that are emptied before the class's lock is released for a moment.
 const DRAIN_STEP: u32 = 512;
-/// Slabs that are looked at for one request before it goes on without.
+/// Slabs that are looked at for one request before it continues without.
 const LOOKS_MAX: usize = 4;
-/// How often in a row slabs of a class stay because chunks for what is rescued of them are to come
-/// first.
+/// How often in a row a class's slab stays because chunks for its rescued items have to come first.
 const RESCUE_WAITS_MAX: u32 = 8;
-/// How often that is repeated for a request that has to have a slab.
+/// How often the looks are repeated for a request that has to have a slab.
 const ANY_ROUNDS_MAX: usize = 4;
 /// Items that the background evicts from one class before it looks at the others.
 const REFILL_BATCH: usize = 128;
 
 impl Hot {
-    /// A chunk for a class that owns nothing it could evict: by way of another class's slab.
+    /// A chunk for a class that owns nothing it could evict, from another class's slab.
     pub(crate) fn allocate_from_another_class(
         &self,
         own: ClassId,
@@ -100,8 +100,9 @@ impl Hot {
     }
 
     /// Whether a class without room gets some once readers have left: a slab, or chunks of its own.
-    /// What others have unlinked in their classes is of no use to it, and if many store there is
-    /// always some; but where nothing is evicted it is all that ever comes, and may be borrowed.
+    /// Chunks that others have unlinked in their classes are of no use to it, and with many stores
+    /// there are always some; but where nothing is evicted, nothing else ever comes, and they may
+    /// be borrowed.
     fn is_room_coming(&self, own: ClassId, hooks: &dyn CacheHooks) -> bool {
         let has_room = |id| lock(self.class(id)).room_in_limbo(self.zone(), 1) > 0;
         has_room(own)
@@ -118,9 +119,9 @@ impl Hot {
         true
     }
 
-    /// Sees to a slab for a class: one that can be vacated, or else, if it `may_drain`, one that is
-    /// much older than what the class would evict. Returns whether the class had better wait for
-    /// the slab, or for what has to come before it leaves, than evict.
+    /// Gets a slab for a class: one that can be vacated, or else, if it `may_drain`, one that is
+    /// much older than the class's next victims. Returns whether the class had better wait for the
+    /// slab, or for the chunks that have to come before it leaves, than evict.
     pub(crate) fn seek_slab(&self, id: ClassId, may_drain: bool, hooks: &dyn CacheHooks) -> bool {
         let may_ask = {
             let mut class = lock(self.class(id));
@@ -142,7 +143,7 @@ impl Hot {
         }
         let from = match self.vacate(Some(id), false, hooks) {
             Vacated::Slab(from) => Some(from),
-            // With no free chunk left, nobody waits.
+            // With no free chunk left, it evicts at once.
             Vacated::Partly => return lock(self.class(id)).free > 0,
             Vacated::Nothing => {
                 self.may_vacate.store(false, Ordering::Relaxed);
@@ -151,7 +152,7 @@ impl Hot {
                 }
                 match self.drain_older(id, hooks) {
                     (Drained::Leaves, from) => from,
-                    // What comes first does once readers have left. Asked again then.
+                    // The rescued items' chunks come once readers have left. Asked again then.
                     (Drained::Waits, _) => {
                         lock(self.class(id)).awaits = Some(self.epochs.latest_tag());
                         return true;
@@ -174,8 +175,8 @@ impl Hot {
         true
     }
 
-    /// Drains a slab that is much older than what a class would evict, for what it keeps. Returns
-    /// what became of it, and whose it was.
+    /// Drains a slab whose contents are much older than a class's next victims. Returns the
+    /// outcome, and the class whose slab it was.
     fn drain_older(&self, id: ClassId, hooks: &dyn CacheHooks) -> (Drained, Option<ClassId>) {
         if !hooks.may_evict() {
             return (Drained::Stays, None);
@@ -224,7 +225,7 @@ impl Hot {
         let old = offers().first().map_or(0, |oldest| oldest.age / AGE_RATIO_MIN);
         for _ in 0..ANY_ROUNDS_MAX {
             let offers = offers();
-            // What was spared meanwhile is not old any more.
+            // Slabs spared meanwhile are not old any more.
             let open = offers.iter().filter(|offer| !offer.is_closed && offer.age > old);
             let mut looks = 0;
             for offer in open {
@@ -232,7 +233,7 @@ impl Hot {
                 if drained != Drained::Stays {
                     return drained;
                 }
-                // What nobody read in slabs that stay may have made room for what is in one.
+                // Unread items of slabs that stay may have made room for the contents of one.
                 self.epochs.try_reach(self.epochs.latest_tag());
                 self.sweep();
                 if self.vacate_whole(except, hooks) {
@@ -250,8 +251,8 @@ impl Hot {
         drained.find(|drained| *drained != Drained::Stays).unwrap_or(Drained::Stays)
     }
 
-    /// Drains a slab that is not spared for what is in it, when otherwise what is of this age would
-    /// be evicted, or half as old as the slab.
+    /// Drains a slab unless its contents spare it, where otherwise items of age `victim_age` would
+    /// be evicted, or of half the slab's age.
     fn drain_unless_spared(
         &self,
         offer: &Offer,
@@ -267,7 +268,7 @@ impl Hot {
         self.drain(offer, false, hooks)
     }
 
-    /// The slabs that each class would miss least, the oldest first, and what ages are worth.
+    /// The slabs that each class would miss least, the oldest first, and the worth of their ages.
     fn offers(&self, hooks: &dyn CacheHooks) -> (Vec<Offer>, Worths) {
         let (zone, guard) = (self.zone(), self.epochs.pin());
         let (mut offers, mut worths) = (Vec::new(), Worths::default());
@@ -297,8 +298,8 @@ impl Hot {
         (offers, worths)
     }
 
-    /// Evicts what is in a slab, but for what is rescued; the slab leaves its class then. Unless it
-    /// has to go it waits until there is room for what should be rescued.
+    /// Evicts the contents of a slab, except the rescued items; the slab leaves its class then.
+    /// Unless it `must` leave it waits until there is room for the items to be rescued.
     fn drain(&self, offer: &Offer, must: bool, hooks: &dyn CacheHooks) -> Drained {
         let (zone, slab) = (self.zone(), self.zone().slab(offer.slab));
         let rescues = self.rescues(offer.class, offer.slab, hooks);
@@ -309,13 +310,13 @@ impl Hot {
             if !is_open && !class.closed.contains(&offer.slab) {
                 return Drained::Stays;
             }
-            // Of the last slab nothing can be rescued.
+            // Nothing of the last slab can be rescued.
             if class.staying() == usize::from(is_open) && rescues.has_unjudged && !must {
                 _ = self.judge(&guard, &mut class, offer.slab);
                 class.spare(zone, offer.slab, hooks.mutations());
                 return Drained::Stays;
             }
-            // Before room is made: that of the slab itself is of no use, and no hand comes by it.
+            // Before room is made: the slab's own room is of no use, and no hand comes by it.
             if is_open {
                 class.start_draining(zone, offer.slab);
             }
@@ -335,8 +336,8 @@ impl Hot {
         Drained::Leaves
     }
 
-    /// What becomes of a slab that drains, in this life of it, with so much room for what is
-    /// rescued, and what was renewed in it if it stays.
+    /// The fate of a draining slab, in this life of it, with this room for rescued items, and which
+    /// items were renewed in it if it stays.
     fn decide(
         &self,
         offer: &Offer,
@@ -358,7 +359,7 @@ impl Hot {
         }
         let is_closed = class.closed.contains(&offer.slab);
         let drained = match room {
-            // Whoever stores in the class takes of what comes: that is not waited for for ever.
+            // Stores in the class take some of the coming chunks: the wait has an end.
             RescueRoom::Coming if !must && class.rescues_waited < RESCUE_WAITS_MAX => {
                 class.rescues_waited += 1;
                 if !is_closed {
@@ -366,7 +367,7 @@ impl Hot {
                 }
                 Drained::Waits
             }
-            // All else was read as well. What is not read once more does not spare it twice.
+            // All other items were read as well. Those not read once more do not spare it twice.
             RescueRoom::Short if !must => {
                 if !is_closed {
                     class.stop_draining(zone, offer.slab);
@@ -384,8 +385,8 @@ impl Hot {
         (drained, renewed)
     }
 
-    /// For how many mutations a slab was left alone. Without a hand, no longer than what is next to
-    /// go.
+    /// The mutations for which a slab was left alone. Without a hand, at most the age of the next
+    /// victims.
     fn slab_age(
         &self,
         guard: &Guard<'_>,
@@ -400,14 +401,14 @@ impl Hot {
         }
     }
 
-    /// Frees what readers have left behind in every class.
+    /// Frees the chunks that readers have left, in every class.
     pub fn sweep(&self) {
         for class in &self.classes {
             lock(class).sweep_limbo(self.zone());
         }
     }
 
-    /// The same in classes of which a slab is leaving.
+    /// Does so in classes that a slab is leaving.
     pub(crate) fn sweep_draining(&self) {
         for id in self.sizes.iter() {
             let (leaving, draining) = {
@@ -428,9 +429,9 @@ impl Hot {
         self.classes.iter().any(|class| lock(class).missing() > 0)
     }
 
-    /// One turn of the background's work: a reserve of free chunks in each class. If `room_comes`
-    /// by other ways, nothing is evicted for a class that has some left. Returns whether there is
-    /// more to do at once.
+    /// One turn of the background's work: refills the reserve of free chunks in each class. If room
+    /// comes by other ways (`room_comes`), nothing is evicted for a class that has some left.
+    /// Returns whether there is more to do at once.
     pub fn maintain(&self, room_comes: bool, hooks: &dyn CacheHooks) -> bool {
         let pressed = self.pressed.fetch_and(PRESSED_BEHIND, Ordering::Relaxed);
         let (mut more, mut is_behind) = (false, false);
@@ -453,7 +454,7 @@ impl Hot {
                 continue;
             }
             // A store that had to help says so for the class that is low, and not for others, nor
-            // for longer: what moves meanwhile is not compressed.
+            // for longer: items that are demoted meanwhile are not compressed.
             if !is_low {
                 self.pressed.fetch_and(!PRESSED_BEHIND, Ordering::Relaxed);
             }
@@ -480,8 +481,8 @@ impl Hot {
         more
     }
 
-    /// Notes whether some class has free chunks to spare, before any other asks: what a sweep has
-    /// just found goes before anything alive.
+    /// Notes whether some class has free chunks to spare, before any other asks: expired items that
+    /// a sweep has just found go before anything alive.
     fn note_spare(&self) {
         let may_vacate = self.classes.iter().any(|class| {
             let mut class = lock(class);
@@ -491,9 +492,9 @@ impl Hot {
         self.may_vacate.store(may_vacate, Ordering::Relaxed);
     }
 
-    /// Frees `slabs` slabs for the index or the system, as far as that is possible at once. Those
-    /// that are about to leave their classes are among them. Returns whether something comes of it,
-    /// perhaps once readers have left.
+    /// Frees `slabs` slabs for the index or the system, as far as that is possible at once. Slabs
+    /// that are about to leave their classes count. Returns whether some come free, perhaps once
+    /// readers have left.
     pub fn give_up_slabs(&self, slabs: usize, hooks: &dyn CacheHooks) -> bool {
         if slabs == 0 {
             return false;
@@ -512,13 +513,13 @@ impl Hot {
         comes
     }
 
-    /// Empties draining slabs once more: of drafts that were published after the first time. Where
-    /// nothing may be evicted, what cannot move keeps its slab.
+    /// Empties draining slabs once more, of drafts that were published after the first time. Where
+    /// nothing may be evicted, an item that cannot move keeps its slab.
     fn finish_draining(&self, id: ClassId, hooks: &dyn CacheHooks) {
         if !lock(self.class(id)).emptied.is_empty() {
             self.collect(id);
         }
-        // A client that sends nothing more may hold a slab for as long as it likes, and to go
+        // A client that sends nothing more may hold a slab for as long as it likes, and going
         // through one takes long.
         let with_late = lock(self.class(id)).emptied_with_late(self.zone(), hooks.now());
         for slab_id in with_late {
@@ -531,7 +532,7 @@ impl Hot {
         }
     }
 
-    /// Evicts what is published in a draining slab of a class.
+    /// Evicts the published items of a draining slab of a class.
     fn empty_slab(&self, id: ClassId, slab_id: SlabId, hooks: &dyn CacheHooks) {
         if hooks.demotes() || hooks.store_demotes_wanted() {
             self.move_slab(id, slab_id, hooks);
@@ -543,7 +544,7 @@ impl Hot {
             let mut chained = Vec::new();
             let end = {
                 let mut class = lock(self.class(id));
-                // While the lock was let go the slab may have left, and may even have come back.
+                // While the lock was released the slab may have left, and may even have come back.
                 if !slab.belongs_to(id) || !slab.is_draining() {
                     return;
                 }
@@ -569,8 +570,8 @@ impl Hot {
         }
     }
 
-    /// Evicts what is published in some chunks of a slab: few, so that the index lines that all of
-    /// them need can be asked for before the first is unlinked.
+    /// Evicts the published items of some chunks of a slab: few, so that the index lines that all
+    /// of them need can be prefetched before the first is unlinked.
     fn empty_chunks(
         &self,
         guard: &Guard<'_>,
@@ -591,23 +592,23 @@ impl Hot {
     }
 }
 
-/// What became of the wish that a slab leaves its class.
+/// The outcome of a request that a slab leave its class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Drained {
-    /// It does, once readers have left what was in it.
+    /// It leaves, once readers have left its items.
     Leaves,
-    /// It will: once readers have left, its class has chunks for what is to be rescued of it.
+    /// It will: once readers have left, its class has chunks for the items to be rescued.
     Waits,
-    /// It does not.
+    /// It stays.
     Stays,
 }
 
-/// What a class would evict next.
+/// A class's next victims.
 #[derive(Debug, Clone, Copy)]
 struct Victims {
-    /// Mutations since it was stored.
+    /// Mutations since they were stored.
     age: u64,
-    /// The cost for each byte that is given up in this time, if costs are known.
+    /// The cost per byte that is given up in this time, if costs are known.
     density: Option<f64>,
 }
 
@@ -616,12 +617,12 @@ struct Victims {
 struct Offer {
     class: ClassId,
     slab: SlabId,
-    /// Mutations since a hand came by, or since it was closed, for what they are worth.
+    /// Mutations since a hand came by, or since it was closed, scaled by their worth.
     age: u64,
-    /// The cost for each byte that is given up in this time, if costs are known.
+    /// The cost per byte that is given up in this time, if costs are known.
     density: Option<f64>,
     is_closed: bool,
-    /// The class has no other that stays.
+    /// The class has no other slab that stays.
     is_last: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of each slab of the hot zone, and the free chunks inside it.
+//! The state of each slab of the hot zone, and the free chunks inside it.
 //!
 //! ```text
 //!   | chunk | chunk | chunk | chunk | chunk |  never used yet ...         |
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Free chunks are linked through themselves, by number, per slab rather than per class, so that a
-//! slab can leave its class without a search through a list. Never used chunks need no link: a
+//! slab can leave its class without a search through a list. Chunks never used yet need no link: a
 //! number says where they begin. Where chunks are split (see [`chunk`](crate::chunk)), this picture
 //! is of the row of heads, and the tails go with them.
 //!
@@ -24,23 +24,23 @@ use memory::{Arena, ClassId, Place, SlabId};
 /// In `free_head`: no free chunk.
 const NONE: u32 = u32::MAX;
 
-/// Who owns a slab and which of its chunks are free.
+/// The owner of a slab, and which of its chunks are free.
 #[derive(Debug)]
 pub(crate) struct Slab {
     class: AtomicU8,
-    /// Whether it belongs to that class now, rather than to nobody or another tier.
+    /// Whether it belongs to that class now, rather than to none or to another tier.
     owned: AtomicU8,
-    /// Also read without the lock, by who has a free chunk of the slab in a magazine.
+    /// Also read without the lock, by threads that have a free chunk of the slab in a magazine.
     draining: AtomicU8,
-    /// Something was published in it since it drains, and nobody has come for that. Not guarded by
+    /// Something was published in it since it drains and has not been dealt with. Not guarded by
     /// the lock.
     has_late: AtomicU8,
     chunk_bytes: AtomicU32,
     /// Bytes from one place to the next: fewer than a chunk has if chunks are split.
     stride: AtomicU32,
     chunks: AtomicU32,
-    /// How often it came to a class: what is remembered of its chunks without the lock is void when
-    /// this has changed.
+    /// How often it came to a class: what was remembered of its chunks without the lock is void
+    /// once this has changed.
     life: AtomicU32,
     /// Number of the first free chunk.
     free_head: AtomicU32,
@@ -48,17 +48,17 @@ pub(crate) struct Slab {
     fresh: AtomicU32,
     /// Chunks that are neither in the list nor fresh.
     used: AtomicU32,
-    /// How many mutations there had been when the hand last came to the slab, or when it was
-    /// adopted or spared: the low half.
+    /// The low half of the count of mutations when the hand last came to the slab, or when it was
+    /// adopted or spared.
     passed: AtomicU32,
-    /// Nothing in the slab expires before, or hardly anything: Unix seconds, `u32::MAX` if nothing
-    /// does. The sweep forgets it before it looks, and whoever stores notes it behind; in between
-    /// an item may be overlooked that is published meanwhile. Not guarded by the lock.
+    /// Unix seconds before which nothing in the slab expires, or hardly anything; `u32::MAX` if
+    /// nothing does. The sweep forgets it before it looks, and a store notes it after publishing;
+    /// an item published in between may be overlooked. Not guarded by the lock.
     first_expiry: AtomicU32,
 }
 
 impl Slab {
-    /// Owned by nobody.
+    /// A slab that belongs to no class.
     pub(crate) const fn new() -> Self {
         Self {
             class: AtomicU8::new(0),
@@ -77,7 +77,7 @@ impl Slab {
         }
     }
 
-    /// Gives the slab to a class, after so many mutations; all its chunks are fresh.
+    /// Gives the slab to a class at this count of mutations; all its chunks are fresh.
     pub(crate) fn adopt(&self, class: ClassId, format: ChunkFormat, chunks: usize, mutations: u64) {
         self.pass(mutations);
         self.forget_expiry();
@@ -95,24 +95,24 @@ impl Slab {
         self.owned.store(1, Release);
     }
 
-    /// Takes the slab, in which nothing is, from its class.
+    /// Takes the slab, which is empty, from its class.
     pub(crate) fn disown(&self) {
         self.owned.store(0, Relaxed);
     }
 
     /// Whether the slab belongs to this class, whose lock the caller holds.
     pub(crate) fn belongs_to(&self, class: ClassId) -> bool {
-        // In this order. If it came to another class a moment ago, it is seen to be that one's.
+        // In this order: if it came to another class a moment ago, it is seen to be that one's.
         // Acquire: partner is the release in `adopt`.
         self.owned.load(Acquire) != 0 && self.class() == class
     }
 
-    /// Which time this is that it belongs to a class.
+    /// The number of times it has come to a class.
     pub(crate) fn life(&self) -> u32 {
         self.life.load(Relaxed)
     }
 
-    /// Whether the slab belonged to the hot zone at any time.
+    /// Whether the slab ever belonged to the hot zone.
     pub(crate) fn was_owned(&self) -> bool {
         self.chunks.load(Relaxed) != 0
     }
@@ -145,7 +145,7 @@ impl Slab {
         Chunk::split(head, unsafe { head.add(tail_at - at) })
     }
 
-    /// All of its chunks.
+    /// The number of its chunks.
     #[inline]
     pub(crate) fn chunks(&self) -> u32 {
         self.chunks.load(Relaxed)
@@ -156,17 +156,17 @@ impl Slab {
         self.draining.load(Relaxed) != 0
     }
 
-    /// From now on the slab's chunks are not allocated any more.
+    /// Stops the allocation of the slab's chunks.
     pub(crate) fn start_draining(&self) {
         self.draining.store(1, Relaxed);
     }
 
-    /// They are allocated again.
+    /// Allows it again.
     pub(crate) fn stop_draining(&self) {
         self.draining.store(0, Relaxed);
     }
 
-    /// Takes note that something was just published in the slab, if it drains. Who publishes may
+    /// Notes that something was just published in the slab, if it drains. The publishing thread may
     /// not see yet that it does.
     #[inline]
     pub(crate) fn note_published(&self) {
@@ -176,19 +176,18 @@ impl Slab {
         }
     }
 
-    /// Whether something was published in the slab while it drained, since the last time that
-    /// somebody asked.
+    /// Whether something was published in the slab while it drained, since this was last asked.
     pub(crate) fn take_late(&self) -> bool {
         // Acquire: partner is the release in `note_published`: what was published is seen.
         self.has_late.load(Relaxed) != 0 && self.has_late.swap(0, Acquire) != 0
     }
 
-    /// Notes that the hand, or what stands for it, came by after so many mutations.
+    /// Notes that the hand, or what stands for it, came by at this count of mutations.
     pub(crate) fn pass(&self, mutations: u64) {
         self.passed.store(mutations as u32, Relaxed);
     }
 
-    /// How many mutations there were since then. A slab that was left alone for 2^32 of them looks
+    /// The number of mutations since then. A slab that was left alone for 2^32 of them looks
     /// younger than it is, and waits a little longer for its turn.
     pub(crate) fn age(&self, mutations: u64) -> u64 {
         u64::from((mutations as u32).wrapping_sub(self.passed.load(Relaxed)))
@@ -202,7 +201,7 @@ impl Slab {
         }
     }
 
-    /// As if nothing in the slab expired.
+    /// Forgets when something in the slab expires, as if nothing did.
     pub(crate) fn forget_expiry(&self) {
         self.first_expiry.store(u32::MAX, Relaxed);
     }
@@ -217,12 +216,12 @@ impl Slab {
         self.used.load(Relaxed) as usize
     }
 
-    /// Chunks that can be allocated, were the slab not draining.
+    /// Chunks that could be allocated if the slab were not draining.
     pub(crate) fn free(&self) -> usize {
         (self.chunks.load(Relaxed) - self.used.load(Relaxed)) as usize
     }
 
-    /// Chunks that were used at least once: the ones a hand has to look at.
+    /// Chunks that were used at least once: those that a hand has to look at.
     pub(crate) fn touched(&self) -> u32 {
         self.fresh.load(Relaxed)
     }
@@ -238,8 +237,8 @@ impl Slab {
         arena.locate(place).1 as u32 / self.stride.load(Relaxed)
     }
 
-    /// Whether a chunk begins at this place of the slab, and was used at least once: only then does
-    /// it have a mark.
+    /// Whether a chunk begins at this place of the slab and was used at least once: only then has
+    /// it a mark.
     pub(crate) fn has_used(&self, arena: &Arena, place: Place) -> bool {
         let number = self.number(arena, place);
         number < self.touched() && self.place(arena, arena.locate(place).0, number) == place
@@ -255,7 +254,7 @@ impl Slab {
             let next = unsafe { link(arena, place).read() };
             self.free_head.store(next, Relaxed);
             if next != NONE {
-                // Whoever comes next reads the link there first, and then writes an item.
+                // The next caller reads the link there first, and then writes an item.
                 let chunk = self.chunk(arena, self.place(arena, id, next));
                 chunk.prefetch_for_writing(self.format().bytes.min(FIRST_BYTES));
             }
@@ -286,7 +285,7 @@ impl Slab {
         std::iter::successors((head != NONE).then_some(head), next).collect()
     }
 
-    /// Takes back a chunk that nobody can see any more.
+    /// Takes back a chunk that no thread can see any more.
     pub(crate) fn push(&self, arena: &Arena, place: Place) {
         mark(arena, place).store(0, Relaxed);
         let number = self.number(arena, place);

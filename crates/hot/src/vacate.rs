@@ -1,14 +1,14 @@
-//! Vacating a slab: a class that has more free chunks than it needs gives up a slab, and what is
-//! alive in it moves to those. Nothing is evicted for it, so this comes before any slab is
-//! [drained](crate::shift), however old what is in that is. Chunks come free in all slabs of a
-//! class where items expire or are deleted, and no slab would ever be empty. memcached's page mover
-//! does the same for a class with two and a half slabs' worth of free chunks.
+//! Vacating a slab: a class that has more free chunks than it needs gives up a slab, whose live
+//! items move to those chunks. Nothing is evicted for it, so this comes before any slab is
+//! [drained](crate::shift), however old the items of that slab are. Chunks come free in all slabs
+//! of a class where items expire or are deleted, and no slab would ever be empty. memcached's page
+//! mover does the same for a class with two and a half slabs' worth of free chunks.
 //!
 //! The slab with the fewest items is vacated: nothing is allocated from it any more, and its items
 //! move, as in [`rescue`](crate::rescue), a few at a time and without a lock in between. An item in
-//! pieces moves as a whole. If a class needs its free chunks itself meanwhile, or an item cannot
-//! move (a very long one in pieces, or one for which a client holds a win token), the slab stays,
-//! with what is left in it, and another one is tried.
+//! pieces moves as a whole. If the class needs its free chunks itself meanwhile, or an item cannot
+//! move (a very long one in pieces, or one for which a client holds a win token), the slab stays
+//! with its remaining items, and another one is tried.
 
 use std::ops::Range;
 
@@ -19,28 +19,30 @@ use crate::class::{ClaimedChunk, Class, Zone};
 use crate::evict::GROUP;
 use crate::{CacheHooks, Hot, ItemRef};
 
-/// Chunks of items that move before a store, or the background, looks after other things.
+/// Chunks of items that move before the thread, a store's or the background's, looks after other
+/// things.
 const MOVES_MAX: usize = 2048;
-/// What lies in pieces moves if it has no more bytes: a store may be waiting while it is copied,
-/// and a slab may have several.
+/// An item in pieces moves if it has no more bytes than this: a store may be waiting while it is
+/// copied, and a slab may have several.
 const PIECED_BYTES_MAX: usize = 1 << 20;
 /// Slabs with free chunks that are compared.
 const COMPARED_MAX: usize = 1024;
-/// So many slabs that cannot be vacated are passed over: as long as what keeps one lives, it would
-/// be tried again and again, and those that could be were never reached.
+/// Slabs that cannot be vacated and are therefore passed over, at most. As long as the item that
+/// keeps one lives, it would be tried again and again, and slabs that can be vacated were never
+/// reached.
 const STUCK_MAX: usize = 16;
-/// Slabs that are tried before there is none to be vacated.
+/// Slabs that are tried before the search gives up.
 const TRIES_MAX: usize = 3;
-/// Where others only want a slab, the class keeps free chunks for one in so many of a slab's, so
+/// Where others only want a slab, the class keeps free chunks for one in this many of a slab's, so
 /// that it does not want one itself at once.
 const KEPT_SHARE: usize = 2;
 
-/// What has become of the wish for a slab with nothing in it.
+/// The outcome of a request for an empty slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Vacated {
-    /// One of this class is empty, once readers have left.
+    /// A slab of this class is empty, once readers have left.
     Slab(ClassId),
-    /// One is on the way, and needs another call.
+    /// A slab is being vacated, which takes another call.
     Partly,
     /// No class has more free chunks than it needs.
     Nothing,
@@ -54,9 +56,9 @@ pub(crate) struct Vacating {
     next: u32,
 }
 
-/// What came of the next chunks of a slab that leaves.
+/// The outcome for the next chunks of a leaving slab.
 enum Step {
-    /// Items in so many chunks.
+    /// Items with this many chunks moved.
     Moved(usize),
     /// All chunks were looked at.
     End,
@@ -66,7 +68,7 @@ enum Step {
     NotNow,
 }
 
-/// An item that moves: from where, and to which chunk, if it does not lie in pieces.
+/// An item that moves: from where, and to which chunk, unless it lies in pieces.
 struct Move<'g> {
     item: ItemRef<'g>,
     place: Place,
@@ -74,8 +76,8 @@ struct Move<'g> {
 }
 
 impl Hot {
-    /// Vacates a slab of another class, or goes on with one. If it `must`, the class keeps no more
-    /// free chunks than its reserve.
+    /// Vacates a slab of a class other than `except`, or continues with one. If `must` is set, the
+    /// class keeps no more free chunks than its reserve.
     pub(crate) fn vacate(
         &self,
         except: Option<ClassId>,
@@ -87,7 +89,7 @@ impl Hot {
         tries.find_map(|id| self.vacate_on(id, hooks)).unwrap_or(Vacated::Nothing)
     }
 
-    /// Vacates a slab, and does not leave that to others. Returns whether there was one.
+    /// Vacates a slab to its end. Returns whether there was one.
     pub(crate) fn vacate_whole(&self, except: Option<ClassId>, hooks: &dyn CacheHooks) -> bool {
         loop {
             match self.vacate(except, true, hooks) {
@@ -98,7 +100,7 @@ impl Hot {
         }
     }
 
-    /// Goes on with a slab that is being vacated. Returns whether there is more to do.
+    /// Continues with a slab that is being vacated. Returns whether there is more to do.
     pub(crate) fn go_on_vacating(&self, hooks: &dyn CacheHooks) -> bool {
         let begun = self.vacating_class();
         begun.is_some_and(|id| self.vacate_on(id, hooks) == Some(Vacated::Partly))
@@ -109,13 +111,13 @@ impl Hot {
         classes.find(|class| class.vacating.is_some()).map(|class| class.id)
     }
 
-    /// Moves what is in the next chunks of the slab of a class that is being vacated. Returns what
-    /// came of it, or nothing if that slab stays.
+    /// Moves the items in the next chunks of the slab of a class that is being vacated. Returns the
+    /// outcome, or `None` if that slab stays.
     fn vacate_on(&self, id: ClassId, hooks: &dyn CacheHooks) -> Option<Vacated> {
         let mut moved = 0;
         while moved < MOVES_MAX {
             let Some(begun) = lock(self.class(id)).next_to_vacate() else {
-                // It is empty, or somebody else came to its end.
+                // It is empty, or another thread came to its end.
                 return Some(Vacated::Slab(id));
             };
             match self.move_some(id, begun.slab, begun.next, hooks) {
@@ -137,8 +139,8 @@ impl Hot {
         Some(Vacated::Partly)
     }
 
-    /// Moves what is alive in a draining slab to other chunks of its class, as far as there are
-    /// some to spare and it can move. Returns whether that is all.
+    /// Moves the live items of a draining slab to other chunks of its class, as far as there are
+    /// chunks to spare and the items can move. Returns whether all of them did.
     pub(crate) fn move_to_spare(
         &self,
         id: ClassId,
@@ -149,7 +151,7 @@ impl Hot {
         for begin in (0..u32::MAX).step_by(GROUP) {
             match self.move_some(id, slab_id, begin, hooks) {
                 Step::Moved(_) => {}
-                // What lies behind may be able to.
+                // Items further on may be able to.
                 Step::Stuck => is_all = false,
                 Step::NotNow => return false,
                 Step::End => break,
@@ -158,16 +160,16 @@ impl Hot {
         is_all
     }
 
-    /// Whether a chunk of a slab is the first of its item there: who goes through a slab comes to
-    /// an item in pieces at several of its chunks.
+    /// Whether a chunk of a slab is the first of its item there: a walk through the slab meets an
+    /// item in pieces at several of its chunks.
     pub(crate) fn is_first_in(&self, slab_id: SlabId, item: ItemRef<'_>, place: Place) -> bool {
         let mut pieces = (0..item.layout().pieces()).map(|number| item.piece(number));
         let first = pieces.find(|&piece| self.arena.locate(piece).0 == slab_id);
         first.is_none_or(|first| first == place)
     }
 
-    /// Lets a slab of a class stay that was vacated, if something is alive in it that cannot move:
-    /// a value that was on its way and is stored by now.
+    /// Lets a slab of a class stay that was vacated, if a live item in it cannot move: a value that
+    /// was on its way and is stored by now.
     pub(crate) fn stop_leaving(&self, id: ClassId, slab_id: SlabId) {
         let mut class = lock(self.class(id));
         let slab = self.zone().slab(slab_id);
@@ -176,8 +178,8 @@ impl Hot {
         }
     }
 
-    /// Chooses the slab with the fewest bytes to move, and lets it be vacated from now on. Returns
-    /// whose it is.
+    /// Chooses the slab with the fewest bytes to move, and starts to vacate it. Returns the class
+    /// that it belongs to.
     fn start_vacating(
         &self,
         except: Option<ClassId>,
@@ -202,7 +204,7 @@ impl Hot {
         }
         let (_, id, slab) = best?;
         let mut class = lock(self.class(id));
-        // Somebody else may have come first.
+        // Another thread may have come first.
         let is_there = class.stays(zone, slab) && class.vacating.is_none();
         if is_there {
             class.start_vacating(zone, slab);
@@ -210,20 +212,20 @@ impl Hot {
         is_there.then_some(id)
     }
 
-    /// Moves the items of the next few chunks of a slab that leaves its class, from `begin` on. One
-    /// that cannot move keeps none of the others.
+    /// Moves the items of the next few chunks of a leaving slab, from `begin` on. An item that
+    /// cannot move keeps none of the others.
     fn move_some(&self, id: ClassId, slab_id: SlabId, begin: u32, hooks: &dyn CacheHooks) -> Step {
         let (guard, slab) = (self.epochs.pin(), self.zone().slab(slab_id));
         let mut gone = Vec::new();
         let (moves, mut is_stuck) = {
             let mut class = lock(self.class(id));
-            // While the lock was let go the slab may have left, and may even have come back.
+            // While the lock was released the slab may have left, and may even have come back.
             let leaves = slab.belongs_to(id) && slab.is_draining();
             let numbers = begin..slab.touched().min(begin.saturating_add(GROUP as u32));
             if !leaves || numbers.is_empty() {
                 return Step::End;
             }
-            // Asked for under the guard: a walk that is about to begin waits for it.
+            // Asked under the guard: a walk that is about to begin waits for it.
             if !hooks.may_move() {
                 return Step::NotNow;
             }
@@ -249,8 +251,8 @@ impl Hot {
         if is_stuck { Step::Stuck } else { Step::Moved(chunks) }
     }
 
-    /// What may move of some chunks of a slab, and whether there is something that may not. What is
-    /// gone is unlinked.
+    /// The items of some chunks of a slab that may move, and whether there is one that may not.
+    /// Dead items are unlinked.
     fn moves_of<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -271,8 +273,9 @@ impl Hot {
         }
         let (mut moves, mut is_stuck) = (Vec::with_capacity(GROUP), false);
         for (item, place, is_first) in numbers.filter_map(found) {
-            // What is in limbo looks published, and may be reused as soon as the lock is let go.
-            // What the index leads to while this guard is pinned stays until it is dropped.
+            // A chunk in limbo looks published, and may be reused as soon as the lock is released.
+            // An item that the index points at while this guard is pinned stays until the guard is
+            // dropped.
             if !is_first || !hooks.is_linked(guard, item, place) {
                 continue;
             }
@@ -285,7 +288,7 @@ impl Hot {
                 item.may_move() && (!is_chained || item.layout().total_bytes() <= PIECED_BYTES_MAX);
             let takes = may_move && !is_chained;
             let chunk = takes.then(|| class.take_beyond_reserve(zone, item.cost())).flatten();
-            // What is in pieces takes chunks of other classes as well, behind this one's lock.
+            // An item in pieces takes chunks of other classes as well, after this one's lock.
             if chunk.is_some() || may_move && is_chained {
                 moves.push(Move { item, place, chunk });
             } else {
@@ -297,10 +300,10 @@ impl Hot {
 }
 
 impl Class {
-    /// Whether it has so many free chunks that the items of a slab find some in others and the
-    /// class keeps its reserve, and more than that unless it `must` give up a slab. Whichever slab
-    /// that is: the more free chunks it has itself, the fewer are needed in others. If it must, the
-    /// reserve is that of the others: none, where its only slab is empty.
+    /// Whether the class has so many free chunks that the items of a slab find some in others and
+    /// the class keeps its reserve, and more than that unless it `must` give up a slab. This holds
+    /// for any slab: the more free chunks it has itself, the fewer are needed in others. If it
+    /// must, the reserve is that of the other slabs: none, where its only slab is empty.
     pub(crate) fn can_spare_slab(&self, must: bool) -> bool {
         let staying = self.staying();
         let kept = if must {
@@ -311,7 +314,7 @@ impl Class {
         self.free >= self.chunks_per_slab + kept
     }
 
-    /// The slab with the fewest items, and the bytes of these, if the class can spare it.
+    /// The slab with the fewest items, and their bytes, if the class can spare it.
     fn emptiest_slab(&mut self, zone: Zone<'_>, must: bool) -> Option<(usize, SlabId)> {
         if !self.can_spare_slab(must) {
             return None;
@@ -320,7 +323,7 @@ impl Class {
         let with_free = self.with_free.iter().rev().take(COMPARED_MAX).copied();
         let others = with_free.filter(|slab| !self.stuck.contains(slab));
         let Some(emptiest) = others.min_by_key(|&slab| zone.slab(slab).used()) else {
-            // What kept them may be over.
+            // The obstacles may have gone.
             self.stuck.clear();
             return None;
         };
@@ -332,7 +335,7 @@ impl Class {
         self.start_draining(zone, slab);
     }
 
-    /// Where to go on with the slab that is being vacated, for the caller alone.
+    /// Where to continue with the slab that is being vacated, for the caller alone.
     fn next_to_vacate(&mut self) -> Option<Vacating> {
         let vacating = self.vacating.as_mut()?;
         let begun = *vacating;
@@ -340,15 +343,15 @@ impl Class {
         Some(begun)
     }
 
-    /// Nobody goes on with this slab. Returns whether it was still the one that is being vacated.
+    /// Ends the vacating of this slab. Returns whether it was still the one that is being vacated.
     fn end_vacating(&mut self, slab: SlabId) -> bool {
         self.vacating.take_if(|vacating| vacating.slab == slab).is_some()
     }
 
-    /// Lets a slab that was being vacated stay, with what is left in it, and remembers that if it
-    /// `is_stuck`: if that is something which cannot move.
+    /// Lets a slab that was being vacated stay, with its remaining items, and remembers it if it
+    /// `is_stuck`: if an item in it cannot move.
     fn stop_vacating(&mut self, zone: Zone<'_>, slab: SlabId, is_stuck: bool) {
-        // Others may have come to its end, and passed over what one was about to move.
+        // Others may have come to its end, passing over items that one thread was about to move.
         if self.end_vacating(slab) || self.emptied.contains(&slab) {
             self.stop_draining(zone, slab);
             if !is_stuck {

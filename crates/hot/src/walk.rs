@@ -1,4 +1,4 @@
-//! A walk over all items of the zone, in the order of memory, that goes on where it left off.
+//! A walk over all items of the zone, in the order of memory, that continues where it left off.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use stdx::sync::lock;
 
 use crate::{Hot, slab};
 
-/// How far a walk over the zone has come.
+/// The progress of a walk over the zone.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cursor {
     slab: u32,
@@ -15,7 +15,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// At a chunk of a slab. Where there is no such chunk, the walk goes on with the next there is.
+    /// At a chunk of a slab. Where there is no such chunk, the walk continues with the next one.
     pub fn at(slab: u32, chunk: u32) -> Self {
         Self { slab, chunk }
     }
@@ -28,9 +28,9 @@ impl Cursor {
 
 impl Hot {
     /// Looks at every published item of the zone, slab by slab: `visit` gets each item once, with
-    /// its place. `cursor` says where to go on; returns `false` at the end. Items stored or
+    /// its place. `cursor` says where to continue; returns `false` at the end. Items stored or
     /// removed meanwhile may or may not be seen. The lock of the item's class is held in `visit`:
-    /// what has left the index is kept by it alone, and may be read there and no longer.
+    /// it alone keeps an item that has left the index, which may be read there and no longer.
     pub fn walk<'g>(
         &self,
         guard: &'g memory::Guard<'_>,

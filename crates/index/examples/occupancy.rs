@@ -1,4 +1,4 @@
-//! How full the index gets, what an insertion moves, and what an item costs.
+//! How full the index becomes, how many words an insertion moves, and what an item costs.
 //!
 //! `cargo run --release -p larder-index --example occupancy`
 //!
@@ -76,7 +76,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole as f64
 }
 
-/// Fills single tables without memory to grow, and says how full they were and what moved.
+/// Fills single tables without memory to grow, and prints how full they were and what moved.
 fn print_paths(paths: &[usize]) {
     const TABLES: u64 = 100;
     const LOADS: [u64; 7] = [80, 90, 93, 95, 97, 98, 99];
@@ -120,11 +120,11 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// Lets an index grow from one table to `items`, and says what an item cost on the way.
+/// Lets an index grow from one table to `items`, and prints the cost of an item on the way.
 fn print_growth(options: Options, items: u64) {
     let world = World::new(options, usize::MAX);
     let (mut sum, mut samples, mut worst) = (0.0, 0_u32, 0.0_f64);
-    // From twenty times the first table on: below, one table stands for the average.
+    // From twenty times the first table on: before that, one table stands for the average.
     let first = 160_000_u64.max(options.initial_items as u64);
     let mut next_sample = first as f64;
     let mut next_print = first;
@@ -164,8 +164,8 @@ fn print_growth(options: Options, items: u64) {
 }
 
 /// Lets an index grow to many numbers of items, within a doubling and evenly spread over the
-/// logarithm, and then replaces each item `rounds` times by another, the oldest first. Says what an
-/// item costs after that, and what was copied.
+/// logarithm, and then replaces each item `rounds` times by another, the oldest first. Prints the
+/// cost of an item after that, and the number of copies.
 fn print_churn(options: Options, items: u64, rounds: u64) {
     const SIZES: u32 = 24;
     let (mut sum, mut worst, mut copies, mut inserts) = (0.0, 0.0_f64, 0, 0);
@@ -196,9 +196,9 @@ fn print_churn(options: Options, items: u64, rounds: u64) {
     );
 }
 
-/// Lets an index grow in the slabs of an arena for so many bytes, and says what an item costs there
-/// before its tables have moved and after that, for memory limits of which all that the index does
-/// not take is used by others.
+/// Lets an index grow in the slabs of an arena of `arena_bytes`, and prints the cost of an item
+/// there before and after its tables have moved, for memory limits where others use everything that
+/// the index does not take.
 fn print_slabs(arena_bytes: usize, items: u64) {
     let arena = Arc::new(Arena::new(0, arena_bytes, 0).expect("addresses are there"));
     let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
@@ -222,7 +222,7 @@ fn print_slabs(arena_bytes: usize, items: u64) {
         world.index.maintain();
         let loose = in_slabs();
         let before = world.index.stats().moves;
-        // As many stay in use as have a table, and one for those that move.
+        // As many stay in use as have a table, and one for the tables that move.
         loop {
             let moves = world.index.stats().moves;
             let taken = arena.limit_slabs() - arena.free_slabs();

@@ -14,7 +14,7 @@ const TABLES: u64 = 40;
 const LINKS: usize = 4;
 const LINE_BYTES: f64 = 64.0;
 
-/// What a bucket holds.
+/// The content of a bucket.
 #[derive(Clone, Copy, Default)]
 struct Bucket {
     words: usize,
@@ -51,7 +51,7 @@ impl Table {
         }
     }
 
-    /// How many buckets a lookup of the new key reads; `None` if the pool is empty.
+    /// The buckets that a lookup of the new key reads; `None` if the pool is empty.
     fn insert(&mut self, hash: u64) -> Option<usize> {
         let (path, link) = self.path(hash);
         let free = path.iter().position(|&bucket| self.buckets[bucket].words < self.slots);

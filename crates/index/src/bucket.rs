@@ -5,16 +5,16 @@
 //!   of a tree          | word 0 | word 1 | word 2 | ... | word 6 | link 0 | link 1 | ... | link 3|
 //! ```
 //!
-//! A lookup fetches few such lines and nothing else of the index. How many of the words are slots
-//! the layout says: all, or all but the last, which holds links to other buckets.
+//! A lookup fetches few such lines and nothing else of the index. The layout says how many of the
+//! words are slots: all, or all but the last, which holds links to other buckets.
 //!
 //! On x86-64 the eight tags are compared with SSE2, which every such processor has: the upper
 //! halves of eight words are gathered into two registers, masked, compared and packed into eight
 //! bits. Elsewhere, and under loom and Miri, a loop does the same. AVX2 would save four
 //! instructions out of fourteen and cost a test of the processor, so it is left out.
 //!
-//! The mask is only a filter. Whoever acts on a bit of it loads that word again as an atomic and
-//! looks at its tag again, because a writer may have changed the slot in between.
+//! The mask is only a filter. The caller loads the word of a set bit again as an atomic and looks
+//! at its tag again, because a writer may have changed the slot in between.
 
 use crate::word::Word;
 use stdx::sync::atomic::{AtomicU64, Ordering};
@@ -43,8 +43,9 @@ impl Bucket {
     /// The word in `slot`.
     #[inline]
     pub(crate) fn load(&self, slot: usize) -> Word {
-        // Acquire: partner is the release in `store`. Who sees a location sees the item behind
-        // it, and who sees a slot that a move has emptied sees the version that the move made odd.
+        // Acquire: partner is the release in `store`. A reader that sees a location sees the item
+        // behind it, and one that sees a slot emptied by a move sees the version that the move made
+        // odd.
         Word(self.0[slot].load(Ordering::Acquire))
     }
 
@@ -64,14 +65,14 @@ impl Bucket {
     /// The bucket that a link leads to. No link leads to bucket 0: it is a root.
     #[inline]
     pub(crate) fn link(&self, link: usize) -> Option<usize> {
-        // Acquire: partner is the release in `set_link`. Who sees a link sees the word for whose
-        // sake it was set.
+        // Acquire: partner is the release in `set_link`. A reader that sees a link sees the word
+        // for which it was set.
         let links = self.0[WORDS - 1].load(Ordering::Acquire);
         let bucket = (links >> (link as u32 * LINK_BITS)) as u16;
         (bucket != 0).then_some(usize::from(bucket))
     }
 
-    /// Lets a link that led nowhere lead to `bucket`. The caller holds the table's lock.
+    /// Points a link that led nowhere at `bucket`. The caller holds the table's lock.
     pub(crate) fn set_link(&self, link: usize, bucket: usize) {
         debug_assert!(bucket <= usize::from(u16::MAX) && self.link(link).is_none());
         let links = self.0[WORDS - 1].load(Ordering::Relaxed);
@@ -153,7 +154,7 @@ impl Bucket {
         }
     }
 
-    /// Asks the processor to fetch this line.
+    /// Prefetches this line.
     #[inline]
     pub(crate) fn prefetch(&self) {
         stdx::prefetch::read(self.0.as_ptr().cast());
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lie_behind_the_slots_and_leave_each_other_alone() {
+    fn links_lie_behind_the_slots_without_overlap() {
         let bucket = Bucket::new();
         for link in (0..LINKS).rev() {
             assert_eq!(bucket.link(link), None);

@@ -121,7 +121,7 @@ impl Layout for Cuckoo {
     /// Both buckets hold words of keys with the same hash bits as this one's and no others: these
     /// have no other bucket either, at any size and depth. Where both are one, they may be two in a
     /// table of another size; only for bits that are all 0 they never are. Or there is no path
-    /// although the table is far from full: then there is more than one such lot of keys, or keys
+    /// although the table is far from full: then there is more than one such set of keys, or keys
     /// lie close together, because they came in the order of their hashes, and a table that has
     /// become so empty for their sake is not split further.
     fn is_hopeless(view: &View<'_, Self>, locked: &Locked<'_>) -> bool {

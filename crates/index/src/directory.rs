@@ -106,7 +106,7 @@ impl Directory {
         let spread = self.depth - entry.depth();
         let first = prefix(hash, entry.depth()) << spread;
         for place in &self.entries[first..first + (1 << spread)] {
-            // Release: partner is the acquire in `entry`: behind it is the table's content.
+            // Release: partner is the acquire in `entry`, which then sees the table's content.
             place.store(entry.0, Ordering::Release);
         }
     }

@@ -1,5 +1,5 @@
-//! What all kinds of index have in common: the parts, how they start and end, and how a hash
-//! becomes a view of a table. Where in a table a key's words lie is the business of a [`Layout`].
+//! The parts common to all kinds of index: how they start and end, and how a hash becomes a view of
+//! a table. A [`Layout`] decides where in a table a key's words lie.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ pub(crate) const DEEPER_MAX: u32 = 18;
 /// An index of one layout.
 pub(crate) struct Engine<L> {
     directory: AtomicPtr<Directory>,
-    /// How many upper bits of a hash are used.
+    /// The number of upper bits of a hash that are used.
     hash_bits: u32,
     pub(crate) layout: L,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) space: Arc<dyn TableSpace>,
-    /// What changes when tables come and go. Taken after table locks, never before.
+    /// The state that changes when tables come and go. Taken after table locks, never before.
     pub(crate) growth: Mutex<Growth>,
 }
 
@@ -41,12 +41,12 @@ pub(crate) struct View<'g, L: Layout> {
     pub(crate) layout: L,
     pub(crate) shape: Shape,
     pub(crate) tag: u32,
-    /// Where the search for the key begins.
+    /// The buckets in which the search for the key begins.
     pub(crate) home: L::Home,
 }
 
 impl<L: Layout> Engine<L> {
-    /// An empty index with room for the items that the options say.
+    /// An empty index with room for the items that the options give.
     pub(crate) fn new(
         layout: L,
         options: &Options,
@@ -65,7 +65,7 @@ impl<L: Layout> Engine<L> {
             let Some(memory) = allocate::<L>(&*space, units) else {
                 for entry in entries {
                     let memory = Entry::memory(entry);
-                    // SAFETY: allocated above and shown to nobody.
+                    // SAFETY: allocated above and shared with no thread.
                     unsafe { memory.release(&*space) };
                 }
                 return Err(IndexError::NoMemory);
@@ -83,7 +83,7 @@ impl<L: Layout> Engine<L> {
         })
     }
 
-    /// What `hash` leads to now.
+    /// The view of `hash` in its present table.
     #[inline]
     pub(crate) fn view<'g>(&self, guard: &'g Guard<'_>, hash: Hash) -> View<'g, L> {
         let entry = self.directory(guard).entry(hash.0);
@@ -96,7 +96,7 @@ impl<L: Layout> Engine<L> {
         View { table, entry, layout: self.layout, shape, tag, home: L::home(shape, primary, tag) }
     }
 
-    /// The directory of this moment.
+    /// The present directory.
     #[inline]
     pub(crate) fn directory<'g>(&self, guard: &'g Guard<'_>) -> &'g Directory {
         debug_assert!(
@@ -105,11 +105,11 @@ impl<L: Layout> Engine<L> {
         );
         // Acquire: partner is the release in `set_directory`.
         let directory = self.directory.load(Ordering::Acquire);
-        // SAFETY: a directory is freed only when nobody is pinned who could have loaded it.
+        // SAFETY: a directory is freed only when no thread is pinned that could have loaded it.
         unsafe { &*directory }
     }
 
-    /// The directory as the holder of the growth lock sees it: nobody else replaces it.
+    /// The directory as the holder of the growth lock sees it: no other thread replaces it.
     pub(crate) fn directory_of<'a>(&'a self, _growth: &'a Growth) -> &'a Directory {
         let directory = self.directory.load(Ordering::Relaxed);
         // SAFETY: only the holder of the growth lock retires a directory, and the reference to what
@@ -133,7 +133,7 @@ impl<L: Layout> Engine<L> {
         Shape { buckets: L::primaries(entry.units()), rest_bits: self.hash_bits - entry.depth() }
     }
 
-    /// The depth every table has that is made for the initial items: none is ever less deep.
+    /// The depth of every table that is made for the initial items: none is ever less deep.
     pub(crate) fn depth_min(&self) -> u32 {
         self.hash_bits - REST_BITS_MAX
     }
@@ -144,7 +144,8 @@ impl<L: Layout> Engine<L> {
     }
 }
 
-/// The depth and the units of tables for so many items, each of which takes so many.
+/// The depth and the units of tables for `items` items, of which a table of n units takes
+/// `items_of(n)`.
 fn start_size(items: usize, items_of: fn(usize) -> usize) -> Result<(u32, usize), IndexError> {
     let mut depth = 0;
     while items.div_ceil(1 << depth) > items_of(UNITS_MAX) {
@@ -164,7 +165,7 @@ impl<L> Drop for Engine<L> {
     fn drop(&mut self) {
         lock(&self.growth).release_all(&*self.space);
         let raw = self.directory.load(Ordering::Relaxed);
-        // SAFETY: it came from a box, and nobody else has the index any more.
+        // SAFETY: it came from a box, and no other thread has the index any more.
         let directory = unsafe { Box::from_raw(raw) };
         let mut at = Some(0);
         while let Some(hash) = at {

@@ -1,17 +1,18 @@
 //! Lookups: no lock, nothing written, and a version only before saying that a key is absent.
 //!
-//! Where words do not move, as in a tree, the first look decides: `tree` says why. What follows is
-//! about a cuckoo table.
+//! Where words do not move, as in a tree, the first look decides: `tree` says why. The rest of this
+//! is about a cuckoo table.
 //!
-//! Why a hit needs no version: the word that was read was in the table at that moment, and the
-//! item behind it is immutable. Why a miss does: a word that moves is in its new slot before it
-//! leaves the old one, but a scan may pass the new slot too early and the old one too late. So the
-//! miss counts only when the version of the key's tag was even before a scan and the same after. It
-//! waits while a writer is at that, for a moment, or until one that lost its core goes on.
+//! Why a hit needs no version: the word that was read was in the table at that moment, and the item
+//! behind it is immutable. Why a miss does: a word that moves is in its new slot before it leaves
+//! the old one, but a scan may pass the new slot too early and the old one too late. So the miss
+//! counts only when the version of the key's tag was even before a scan and the same after. The
+//! lookup waits while a writer moves a word, for a moment, or until a writer that lost its core
+//! continues.
 //!
-//! Why a lookup may go on in a table that has just been replaced: that table does not change any
-//! more, so what it says was true at the moment it was closed, or when the lookup entered it if
-//! that was later. Both lie within the lookup.
+//! Why a lookup may continue in a table that has just been replaced: that table does not change any
+//! more, so its answer was true at the moment it was closed, or when the lookup entered it if that
+//! was later. Both lie within the lookup.
 
 use crate::engine::{Engine, View};
 use crate::layout::Layout;

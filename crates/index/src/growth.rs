@@ -1,15 +1,15 @@
-//! How tables take the place of others: growth by a twelfth, splits, and the wait of the old ones.
+//! The replacement of tables by others: growth by a twelfth, splits, and the limbo of the old ones.
 //!
 //! ```text
 //!   12 units -> 13 -> ... -> 23 -> two of 12, one bit deeper -> ...
 //! ```
 //!
 //! The writer that finds its table full builds the new one while it holds the old one's lock: some
-//! four thousand words are copied in a tenth of a millisecond, each to the bucket that the hash
-//! bits in the word and its position ask for, and no item is read. Lookups go on in the
-//! old table. Then the directory is changed, and the old table is retired and waits in *limbo*
-//! until nobody who saw it is pinned. A tree whose pool of sub-buckets was used up by items that
-//! have gone is built anew in the same size, in the same way.
+//! four thousand words are copied in a tenth of a millisecond, each to the bucket that follows from
+//! the hash bits in the word and its position, and no item is read. Lookups continue in the old
+//! table. Then the directory is changed, and the old table is retired and waits in *limbo* until no
+//! thread that saw it is pinned. A tree whose pool of sub-buckets was used up by removed items is
+//! built anew in the same size, in the same way.
 //!
 //! Growing by twelfths copies each item seventeen times while an index grows up, rather than once,
 //! and saves more than a quarter of the memory that doubling takes on average.
@@ -30,14 +30,14 @@ use memory::space::TABLE_UNIT_BYTES;
 use memory::{Epochs, TableSpace, Tag};
 use stdx::sync::lock;
 
-/// What the growth lock guards, beside the directory's content.
+/// The state that the growth lock guards, beside the directory's content.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     limbo: Vec<Retired>,
     pub(crate) counts: GrowthCounts,
 }
 
-/// What happened to tables so far.
+/// Counts of what happened to tables so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct GrowthCounts {
     pub(crate) growths: u64,
@@ -51,7 +51,7 @@ pub(crate) struct GrowthCounts {
     pub(crate) full_slots: u64,
 }
 
-/// Something unlinked, and since when.
+/// An unlinked table or directory, and the tag of that moment.
 #[derive(Debug)]
 struct Retired {
     tag: Tag,
@@ -96,7 +96,7 @@ impl Unlinked {
 }
 
 impl Growth {
-    /// Frees whatever in limbo nobody can see any more. Returns how many bytes.
+    /// Frees everything in limbo that no thread can see any more. Returns the number of bytes.
     pub(crate) fn release_safe(&mut self, epochs: &Epochs, space: &dyn TableSpace) -> usize {
         let mut released = 0;
         for retired in self.limbo.extract_if(.., |retired| epochs.is_safe(retired.tag)) {
@@ -107,7 +107,7 @@ impl Growth {
         released
     }
 
-    /// Frees all of limbo, when the index itself is going.
+    /// Frees all of limbo, when the index itself is dropped.
     pub(crate) fn release_all(&mut self, space: &dyn TableSpace) {
         for retired in self.limbo.drain(..) {
             // SAFETY: dropping the index takes the only reference to it.
@@ -115,12 +115,12 @@ impl Growth {
         }
     }
 
-    /// Memory in limbo.
+    /// Bytes in limbo.
     pub(crate) fn retired_bytes(&self) -> usize {
         self.limbo.iter().map(|retired| retired.what.bytes()).sum()
     }
 
-    /// Whether something waits in limbo, and since when the newest.
+    /// The newest tag in limbo, if anything waits there.
     pub(crate) fn newest_tag(&self) -> Option<Tag> {
         self.limbo.last().map(|retired| retired.tag)
     }
@@ -136,7 +136,7 @@ pub(crate) fn allocate<L: Layout>(space: &dyn TableSpace, units: usize) -> Optio
     TableMemory::allocate(space, units, L::grow_at(units))
 }
 
-/// A table that is being built and that nobody else can see yet.
+/// A table that is being built and that no other thread can see yet.
 pub(crate) struct Fresh<'i, L: Layout> {
     index: &'i Engine<L>,
     entry: Entry,
@@ -234,19 +234,19 @@ struct Part {
 }
 
 impl Part {
-    /// The first of its own two parts.
+    /// The lower of this part's own two halves.
     fn lower_half(self) -> Self {
         Self { bits: self.bits + 1, number: self.number << 1 }
     }
 
-    /// What is left of a key's hash bits in this part; nothing for a key of another.
+    /// The remaining hash bits of a key in this part; `None` for a key of another part.
     fn route(self, rest: u64, rest_bits: u32) -> Option<u64> {
         let left = rest_bits - self.bits;
         (rest >> left == self.number).then_some(rest & ((1 << left) - 1))
     }
 
-    /// A hash that begins with the prefix of the table, of which `hash` is a key's, and the bits of
-    /// this part, `depth` bits together.
+    /// A hash that begins with the prefix of the table, taken from the key hash `hash`, and the
+    /// bits of this part, `depth` bits together.
     fn hash(self, hash: Hash, depth: u32) -> Hash {
         let shift = u64::BITS - depth;
         let bits = ((1 << self.bits) - 1) << shift;
@@ -254,7 +254,7 @@ impl Part {
     }
 }
 
-/// What became of filling a table with a part of another.
+/// The outcome of filling a table with a part of another.
 enum Filled<'i, L: Layout> {
     Fits(Fresh<'i, L>),
     /// It does not fit into the largest table; two smaller ones may do.
@@ -272,7 +272,7 @@ pub(crate) fn comfortable_units<L: Layout>(items: usize) -> Option<usize> {
 
 impl<L: Layout> Engine<L> {
     /// Replaces a full table by a larger one or by two, or by one as large that has room again.
-    /// Gives the lock back when that cannot be done, and says why.
+    /// Gives the lock back when that cannot be done, with the reason.
     #[cold]
     #[inline(never)]
     pub(crate) fn grow<'g>(
@@ -310,8 +310,8 @@ impl<L: Layout> Engine<L> {
         Ok(())
     }
 
-    /// A table of `units` or more with everything that is in this one and room for more, or two;
-    /// two as well if there is no run of memory that is long enough for one.
+    /// A table of `units` or more with all words of this one and room for more, or two tables; two
+    /// as well if no run of memory is long enough for one.
     fn roomier(
         &self,
         view: &View<'_, L>,
@@ -330,8 +330,8 @@ impl<L: Layout> Engine<L> {
         self.halves(view, hash)
     }
 
-    /// Two tables one bit deeper with everything that is in this one; more where one of them would
-    /// be too full, because keys came in the order of their hashes and lie close together.
+    /// Two tables one bit deeper with all words of this one; more where one of them would be too
+    /// full, because keys came in the order of their hashes and lie close together.
     fn halves(&self, view: &View<'_, L>, hash: Hash) -> Result<Vec<(Hash, Fresh<'_, L>)>, Full> {
         let mut parts = Vec::with_capacity(2);
         let mut counts = view.table.counts();
@@ -352,8 +352,8 @@ impl<L: Layout> Engine<L> {
         if depth > self.depth_max() {
             return Err(Full::Unplaceable);
         }
-        // For the second part. Whoever has not the memory for both does not fill one in vain: a
-        // store that is refused would do so each time.
+        // For the second part. Without memory for both, the first is not filled in vain: otherwise
+        // a refused store would do so each time.
         let mut second = Some(Fresh::new(self, UNITS_MIN, depth).ok_or(Full::NoMemory)?);
         for number in [lower.number, lower.number + 1] {
             let part = Part { number, ..lower };
@@ -417,10 +417,10 @@ impl<L: Layout> Engine<L> {
         growth.release_safe(&self.epochs, &*self.space);
     }
 
-    /// Frees what nobody can see any more. Returns how many bytes.
+    /// Frees everything that no thread can see any more. Returns the number of bytes.
     pub(crate) fn release_retired(&self) -> usize {
         self.epochs.advance();
-        // Under the lock: whoever finds nothing in limbo has had what was there.
+        // Under the lock: a thread that finds nothing in limbo has had what was there.
         lock(&self.growth).release_safe(&self.epochs, &*self.space)
     }
 }

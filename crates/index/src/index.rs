@@ -1,6 +1,6 @@
-//! The index as its callers see it: one of several kinds, chosen when it starts.
+//! The index's public interface: one of several kinds, chosen when it starts.
 //!
-//! Each call chooses the kind's engine once, and everything below is compiled for one layout.
+//! Each call chooses the kind's engine once, and all code it calls is compiled for one layout.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Bytes of tables for an item while items come and go: the most that a cuckoo index takes, and
-    /// what a tree takes on the average of all numbers of items (`examples/occupancy.rs`).
+    /// Bytes of tables for an item while items come and go: a cuckoo index's most, and a tree's
+    /// average over all numbers of items (`examples/occupancy.rs`).
     pub const fn item_bytes(self) -> usize {
         match self {
             Self::Cuckoo => 9,
@@ -41,15 +41,15 @@ impl Kind {
 /// How an index starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Where words lie.
+    /// The kind: where words lie.
     pub kind: Kind,
     /// Items to make room for at once. The index holds more as it grows, up to 2^18 times as many
-    /// tables, but keeps a hash bit less apart for each doubling: size it within a factor of a
+    /// tables, but tells one hash bit less apart for each doubling: size it within a factor of a
     /// thousand of what will come.
     pub initial_items: usize,
     /// Items that are known to come, all of them soon; 0 if nothing is known. There are tables for
-    /// them from the start, which thus need not grow and lie without gaps. How far the index can
-    /// grow or shrink follows from `initial_items` alone.
+    /// them from the start, which thus need not grow and lie without gaps. The range in which the
+    /// index can grow or shrink follows from `initial_items` alone.
     pub expected_items: usize,
     /// Cuckoo paths that an insertion into two full buckets searches side by side, from 1 to
     /// [`Options::PATHS_MAX`].
@@ -67,8 +67,8 @@ impl Default for Options {
             kind: Kind::default(),
             initial_items: 0,
             expected_items: 0,
-            // As many as there are slots to start from: see docs/decisions/0001. With 2, as in
-            // MemC3, an insertion moves twice as many words for the same occupancy.
+            // One for each slot to start from: see docs/decisions/0001. With 2, as in MemC3, an
+            // insertion moves twice as many words for the same occupancy.
             paths: PATHS_MAX,
         }
     }
@@ -131,7 +131,7 @@ impl Index {
         }))
     }
 
-    /// What it was started as.
+    /// The kind that it was started as.
     pub fn kind(&self) -> Kind {
         match &self.0 {
             Engines::Cuckoo(_) => Kind::Cuckoo,
@@ -140,8 +140,8 @@ impl Index {
         }
     }
 
-    /// Asks the processor for those cache lines a lookup of `hash` will read that are known before
-    /// it has read any.
+    /// Prefetches the cache lines of a lookup of `hash`, as far as they are known before any is
+    /// read.
     #[inline]
     pub fn prefetch(&self, guard: &Guard<'_>, hash: Hash) {
         with_engine!(self, engine => engine.prefetch(guard, hash));
@@ -161,7 +161,7 @@ impl Index {
 
     /// The location for which `eq` says that its item has the sought key. `eq` may be called more
     /// than once for a location, and must not call the index.
-    // Always: whether it is a call would depend on how many callers there are.
+    // Always inlined: otherwise it would depend on the number of callers.
     #[inline(always)]
     pub fn find(
         &self,
@@ -172,8 +172,8 @@ impl Index {
         with_engine!(self, engine => engine.find(guard, hash, eq))
     }
 
-    /// How many cache lines of tables a lookup reads that nothing disturbs: its buckets, and the
-    /// versions where a miss needs them. For measurements.
+    /// The cache lines of tables that an undisturbed lookup reads: its buckets, and the versions
+    /// where a miss needs them. For measurements.
     pub fn lookup_lines(
         &self,
         guard: &Guard<'_>,
@@ -217,11 +217,12 @@ impl Index {
         with_engine!(self, engine => engine.update_present(guard, hash, eq, decide))
     }
 
-    /// As [`Index::update`], for a key that may have a companion, for whose location `is_companion`
-    /// says so, and `eq` does not: `decide` says what becomes of its word, and then what of the
-    /// companion. Where the key has no word, `room` says for what there has to be room before
-    /// `decide` runs; a word that it sets is the error of `decide` if none was asked for, and takes
-    /// the slot of a companion beside which none was: that one has to be removed.
+    /// As [`Index::update`], for a key that may have a companion, whose location satisfies
+    /// `is_companion` and not `eq`: `decide` says what becomes of its word, and then of the
+    /// companion. Where the key has no word, `room` says for which words there has to be room
+    /// before `decide` runs. `decide` must not set a word if no room was asked for; a word for
+    /// which there was room only without a companion takes the companion's slot, and the companion
+    /// has to be removed.
     #[inline]
     pub fn update_pair<R>(
         &self,
@@ -260,9 +261,9 @@ impl Index {
     }
 
     /// Removes those words of one table, the one that holds `hash`, whose location `dismiss` names,
-    /// under its lock. Returns a hash that the table behind it holds; `None` behind the last. Who
-    /// begins at 0 and goes on until then has seen every word that was there when he began, but for
-    /// those that were replaced meanwhile. `dismiss` must not call the index.
+    /// under its lock. Returns a hash that the next table holds; `None` after the last. A caller
+    /// that begins at 0 and continues until then has seen every word that was present when it
+    /// began, except those that were replaced meanwhile. `dismiss` must not call the index.
     pub fn remove_where(
         &self,
         guard: &Guard<'_>,
@@ -273,8 +274,8 @@ impl Index {
     }
 
     /// Shrinks and merges tables that have become too large, moves those that the table space wants
-    /// moved, and frees what nobody can see any more. Returns how many bytes went back to the table
-    /// space. To be called now and then by a thread that is not pinned.
+    /// moved, and frees memory that no thread can see any more. Returns the bytes that went back to
+    /// the table space. To be called now and then by a thread that is not pinned.
     pub fn maintain(&self) -> usize {
         let (mut released, mut at) = (0, Some(Hash(0)));
         while let Some(begin) = at {
@@ -289,8 +290,8 @@ impl Index {
         released
     }
 
-    /// The same for no more than so many tables, from that of `begin` on, and without moves.
-    /// Returns the bytes, and where the next table begins, if this was not the last.
+    /// As [`Index::maintain`], for at most `tables_max` tables, from that of `begin` on, and
+    /// without moves. Returns the bytes, and where the next table begins, if this was not the last.
     pub fn maintain_some(&self, begin: Hash, tables_max: usize) -> (usize, Option<Hash>) {
         with_engine!(self, engine => engine.shrink_some(begin, tables_max))
     }

@@ -21,8 +21,8 @@
 //! * A key that is in the index is found by every lookup that runs meanwhile, whatever moves,
 //!   grows, splits, shrinks or merges.
 //! * A lookup that starts after an update has returned sees it or something later.
-//! * Items and tables a lookup may still see are not reused while it is pinned: the index sees to
-//!   that for tables, the caller for items.
+//! * Items and tables that a lookup may still see are not reused while it is pinned: the index
+//!   ensures this for tables, the caller for items.
 //!
 //! What differs from the papers: a slot is one atomic word of tag and location (MemC3 has two
 //! arrays and a pointer); items are immutable once published, so a hit needs no version; there are
@@ -33,8 +33,8 @@
 //! `docs/decisions/0017-cuckoo-beside-tree.md`.
 //!
 //! The rooms, in reading order: [`Location`] and `word`; `shape` (the arithmetic), `bucket`,
-//! `table`; `layout` and what keeps it: `cuckoo` with `path` (search for room and moves), and
-//! `tree`; `directory`; then `engine`, `find`, `update`, `purge` (many removals at once), `growth`
+//! `table`; `layout` and its two implementations: `cuckoo` with `path` (search for room and moves),
+//! and `tree`; `directory`; then `engine`, `find`, `update`, `purge` (many removals at once), `growth`
 //! and `shrink`, which all kinds share; `index`, which chooses; and `stats`.
 
 #[cfg(all(test, not(loom)))]

@@ -1,4 +1,4 @@
-//! What a caller gives the index and gets back: the hash of a key and the location of its item.
+//! The index's inputs and outputs: the hash of a key and the location of its item.
 //!
 //! ```text
 //!   location, 40 bits   39 38 37                                   0
@@ -11,9 +11,9 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
-/// How many bits a location has.
+/// Bits of a location.
 pub const LOCATION_BITS: u32 = 40;
-/// How many bits of a location say where in its tier the item is.
+/// Bits of a location for the item's place in its tier.
 pub const PLACE_BITS: u32 = 38;
 
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;

@@ -11,10 +11,10 @@
 //! ```
 //!
 //! Then the words move from the far end: each into a slot that is free by then, so no key is ever
-//! absent. Both steps are MemC3's. It searches outside the lock and checks the path again under
-//! it, because its table has one lock; here a table holds a few thousand items and has a lock
-//! of its own, which the search may as well hold. Each bucket is visited once per search, so a path
-//! never crosses itself or another, and the search ends when every head is stuck.
+//! absent. Both steps are MemC3's. It searches outside the lock and checks the path again under it,
+//! because its table has one lock; here a table holds a few thousand items and has its own lock,
+//! which the search may as well hold. Each bucket is visited once per search, so a path never
+//! crosses itself or another, and the search ends when every head is stuck.
 
 use crate::cuckoo::SLOTS;
 use crate::shape::Shape;
@@ -134,8 +134,8 @@ impl Search<'_> {
         None
     }
 
-    /// Asks the processor for all buckets that are one step away, since as many paths begin with
-    /// each of them, and one after the other would be waited for.
+    /// Prefetches all buckets that are one step away, since as many paths begin with each of them,
+    /// and one after the other would be waited for.
     fn prefetch(&self, buckets: [usize; 2]) {
         for bucket in buckets {
             for slot in 0..SLOTS {
@@ -170,7 +170,7 @@ impl Search<'_> {
         let free = self.free_slot(last).expect("the search ended at a free slot");
         let mut target = (self.steps.bucket(last), free);
         let mut at = last;
-        // The first two steps are the key's own buckets: there the path began.
+        // The first two steps are the key's own buckets: the path began there.
         while at >= 2 {
             let before = usize::from(self.steps.before[at]);
             let source = (self.steps.bucket(before), usize::from(self.steps.slots[at]));

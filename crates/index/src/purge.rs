@@ -1,4 +1,4 @@
-//! Removing many words at once, by what their locations say.
+//! Removing many words at once, by their locations.
 
 use memory::Guard;
 

@@ -14,11 +14,11 @@
 //! In a tree the primary bucket is a root, and there is no alternate one: `n` is the number of
 //! roots, and a word in a sub-bucket counts as lying in its root.
 //!
-//! From a word and the bucket it lies in, the whole rest comes back: the side tells whether that
-//! bucket is the primary one, the other is computed from the tag, and all rests that belong to one
-//! primary bucket form an interval no longer than 2^23, in which exactly one ends in the tag. That
-//! is how tables grow, split, shrink and merge without reading a single key. It holds as long as
-//! `2^(K - d) / n <= 2^23`, which is what [`REST_BITS_MAX`] sees to.
+//! A word and the bucket it lies in give back the whole rest: the side tells whether that bucket is
+//! the primary one, the other is computed from the tag, and all rests that belong to one primary
+//! bucket form an interval no longer than 2^23, in which exactly one ends in the tag. That is how
+//! tables grow, split, shrink and merge without reading a single key. It holds as long as `2^(K -
+//! d) / n <= 2^23`, which [`REST_BITS_MAX`] ensures.
 //!
 //! MemC3 computes `b2 = b1 xor hash(tag)`, which needs a power of two of buckets. The difference
 //! modulo `n` is an involution for any `n`, so that a table may grow by a twelfth of its size.
@@ -29,8 +29,8 @@ use crate::word::{Side, TAG_BITS, TAG_MASK, Word};
 
 /// The fewest primary buckets: the roots of the smallest tree.
 const BUCKETS_MIN: usize = Tree::roots(UNITS_MIN);
-/// The longest rest: the tag and one bit for each doubling up to the smallest table's buckets. That
-/// is how many upper bits of a hash a lookup compares at least.
+/// The longest rest: the tag and one bit for each doubling up to the smallest table's buckets. A
+/// lookup compares at least this many upper bits of a hash.
 pub const REST_BITS_MAX: u32 = TAG_BITS + BUCKETS_MIN.ilog2();
 const _: () = assert!((1_u64 << REST_BITS_MAX).div_ceil(BUCKETS_MIN as u64) <= 1 << TAG_BITS);
 
@@ -43,7 +43,7 @@ pub(crate) fn tag_of(hash: u64, hash_bits: u32) -> u32 {
     (hash >> (64 - hash_bits)) as u32 & TAG_MASK
 }
 
-/// How many primary buckets a table has, and how many bits of the hash choose among them.
+/// The number of a table's primary buckets, and the bits of the hash that choose among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) buckets: usize,

@@ -4,13 +4,13 @@
 //! After a shift to larger values the cache holds fewer items, and the index should not keep the
 //! memory it once needed. A table shrinks to the smallest size in which it is comfortable, which is
 //! for a cuckoo table at most 80 % full; two smallest tables with the same prefix but for the last
-//! bit merge when one table holds both. Such a table grows at 98 %, so it does not go to and fro
+//! bit merge when one table holds both. Such a table grows at 98 %, so it does not alternate
 //! between two sizes.
 //!
-//! The tables that are to move lie together, and their hashes anywhere. Where a table lies is in
-//! the directory, so that a few out of millions are found without reading the headers of others.
+//! The tables that are to move lie together, and their hashes anywhere. The directory says where a
+//! table lies, so that a few out of millions are found without reading the headers of others.
 //!
-//! The same copying as in growth does it, so no item is read here either.
+//! It copies as growth does, so no item is read here either.
 
 use crate::directory::{Entry, next_prefix};
 use crate::engine::{Engine, View};
@@ -21,8 +21,8 @@ use crate::table::{Counts, UNITS_MIN};
 use memory::Guard;
 use stdx::sync::lock;
 
-/// Entries of the directory that are looked at in one turn, under one pin, for a table that is to
-/// move: about as long as its move takes.
+/// Entries of the directory that are searched in one turn, under one pin, for a table that is to
+/// move: this takes about as long as its move.
 const LOOKS_MAX: usize = 1 << 16;
 
 impl<L: Layout> Engine<L> {
@@ -33,7 +33,7 @@ impl<L: Layout> Engine<L> {
             let Some(hash) = at else { break };
             let guard = self.epochs.pin();
             self.shrink_table(&guard, hash);
-            // The table of this prefix may have just been merged with the one behind it.
+            // The table of this prefix may have just been merged with the next one.
             let depth = self.view(&guard, hash).entry.depth();
             at = next_prefix(hash.0, depth).map(Hash);
         }
@@ -88,8 +88,8 @@ impl<L: Layout> Engine<L> {
         moved == Some(true)
     }
 
-    /// Puts a table of `units` in the place of this one. Returns whether that has room for all that
-    /// is in this one, unless there is no memory or another thread was first.
+    /// Puts a table of `units` in the place of this one. Returns whether it has room for all words
+    /// of this one, or `None` if there is no memory or another thread was first.
     fn rebuild(
         &self,
         view: &View<'_, L>,
@@ -99,7 +99,7 @@ impl<L: Layout> Engine<L> {
     ) -> Option<bool> {
         let locked = view.table.lock()?;
         let fresh = Fresh::new(self, units, view.entry.depth())?;
-        // Items that came before the lock was taken may have filled it after all.
+        // Items inserted before the lock was taken may have filled it after all.
         let sources = [(view.table, view.shape)];
         let is_filled = fresh.fill(&sources, view.table.counts(), |_, rest| Some(rest));
         if is_filled {
@@ -125,7 +125,7 @@ impl<L: Layout> Engine<L> {
         let Some(units) = comfortable_units::<L>(items) else {
             return;
         };
-        // By rising prefix: another thread that merges waits rather than holding the other.
+        // By rising prefix: another merging thread waits rather than hold the other table.
         let [Some(lower), Some(upper)] = views.map(|view| view.table.lock()) else {
             return;
         };

@@ -1,8 +1,8 @@
-//! What the index can say about itself.
+//! The index's counters and sizes.
 //!
-//! Most of it is in the headers of the tables, of which a large index has hundreds of thousands.
-//! Whoever asks goes through them in parts, each under a pin of its own: what is retired meanwhile
-//! waits for one part and not for all.
+//! Most are in the headers of the tables, of which a large index has hundreds of thousands. They
+//! are read in parts, each under a pin of its own: memory retired meanwhile waits for one part and
+//! not for all.
 
 use crate::directory::next_prefix;
 use crate::engine::Engine;
@@ -55,7 +55,7 @@ pub struct Stats {
     pub full_slots: u64,
 }
 
-/// Tables that are looked at under one pin: a cache line each.
+/// Tables that are read under one pin: a cache line each.
 const PINNED_TABLES: usize = 1 << 10;
 
 impl<L: Layout> Engine<L> {
@@ -84,7 +84,7 @@ impl<L: Layout> Engine<L> {
         stats
     }
 
-    /// Adds up what the next tables say, from that of `begin` on. Returns where the one behind them
+    /// Adds up the headers of the next tables, from that of `begin` on. Returns where the next one
     /// begins, if there is another. Of two tables that merge between two parts the lower is counted
     /// twice.
     fn add_tables(&self, begin: Hash, stats: &mut Stats, counts: &mut Counts) -> Option<Hash> {
@@ -115,11 +115,11 @@ mod tests {
     use memory::{Arena, ArenaTables, Epochs};
     use std::sync::Arc;
 
-    /// Nothing that was retired anywhere was freed while somebody added up all tables, tens of
-    /// milliseconds for a large index.
+    /// Regression: no retired memory was freed while all tables were added up, tens of milliseconds
+    /// for a large index.
     #[test]
     #[cfg_attr(miri, ignore = "tens of megabytes")]
-    fn the_epoch_moves_on_while_statistics_are_added_up() {
+    fn the_epoch_moves_while_statistics_are_added_up() {
         let arena = Arena::new(0, 256 << 20, 0).expect("addresses are there");
         let space = Arc::new(ArenaTables::new(Arc::new(arena)));
         let options = Options { initial_items: 5_000_000, ..Options::default() };

@@ -8,10 +8,10 @@
 //!   line 32 * units - 1                                                     | last bucket   |
 //! ```
 //!
-//! Line 0 belongs to the writer who holds the lock. Line 1 is read only by lookups that found
-//! nothing: each version counts the moves of the tags it stands for, and is odd during one. As in
-//! MemC3 a version serves many keys, here the tags that leave the same remainder by 16; a false
-//! match costs a miss one more scan.
+//! Line 0 belongs to the writer that holds the lock. Line 1 is read only by lookups that found
+//! nothing: each version counts the moves of its tags, and is odd during one. As in MemC3 a version
+//! serves many keys, here the tags that leave the same remainder by 16; a false match costs a miss
+//! one more scan.
 //!
 //! Invariants: a table changes only under its lock. Once *retired* it never changes again: its lock
 //! stays shut, so that a waiting writer turns back to the directory, and its versions stay odd, so
@@ -58,7 +58,7 @@ const OPEN: u32 = 0;
 const HELD: u32 = 1;
 const RETIRED: u32 = 2;
 
-/// What the table's writers count. It passes to the table that takes this one's place.
+/// The counts of the table's writers. They pass to the table that replaces this one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) displacements: u64,
@@ -123,7 +123,7 @@ pub(crate) struct TableMemory {
     pub(crate) units: usize,
 }
 
-/// What stands at the start of a table's memory under loom.
+/// The content of a table's memory under loom.
 #[cfg(loom)]
 #[repr(align(2048))]
 struct TableByValue {
@@ -132,7 +132,7 @@ struct TableByValue {
 }
 
 impl TableMemory {
-    /// An empty table of `units` that wants to grow when it is as full as `grow_at` says; `None`
+    /// An empty table of `units` that wants to grow when its fullness reaches `grow_at`; `None`
     /// when the space has no room.
     pub(crate) fn allocate(space: &dyn TableSpace, units: usize, grow_at: usize) -> Option<Self> {
         debug_assert!((UNITS_MIN..=UNITS_MAX).contains(&units));
@@ -228,23 +228,23 @@ impl<'t> Table<'t> {
         &self.buckets[index]
     }
 
-    /// How many buckets it has.
+    /// The number of its buckets.
     pub(crate) fn buckets(self) -> usize {
         self.buckets.len()
     }
 
-    /// How many of them were taken from the pool, where there is one: exact under the lock, recent
+    /// The number of buckets taken from the pool, where there is one: exact under the lock, recent
     /// otherwise.
     pub(crate) fn sub_buckets(self) -> usize {
         self.header.sub_buckets.load(Ordering::Relaxed) as usize
     }
 
-    /// How many items it holds: exact under the lock, recent otherwise.
+    /// The number of items: exact under the lock, recent otherwise.
     pub(crate) fn count(self) -> usize {
         self.header.count.load(Ordering::Relaxed) as usize
     }
 
-    /// What its writers counted.
+    /// The counts of its writers.
     pub(crate) fn counts(self) -> Counts {
         Counts {
             displacements: self.header.displacements.load(Ordering::Relaxed),
@@ -256,10 +256,10 @@ impl<'t> Table<'t> {
     /// How often words with this tag moved; odd while one moves and once the table is retired.
     #[inline]
     pub(crate) fn version(self, tag: u32) -> u32 {
-        // Acquire: partners are the releases in `move_word` and `retire`. Who sees a version sees
-        // all moves before it, or the directory that has replaced the table. As for the second
-        // look of a lookup: the loads of the scan before it are acquires themselves, so it cannot
-        // be made before them.
+        // Acquire: partners are the releases in `move_word` and `retire`. A reader that sees a
+        // version sees all moves before it, or the directory that has replaced the table. As for
+        // the second look of a lookup: the loads of the scan before it are acquires themselves, so
+        // it cannot be made before them.
         self.version_of(tag).load(Ordering::Acquire)
     }
 
@@ -278,8 +278,8 @@ impl<'t> Table<'t> {
                 HELD,
                 // Acquire: partner is the release in `Locked::drop`.
                 Ordering::Acquire,
-                // Acquire: partner is the release in `Locked::retire`, so that whoever turns back
-                // finds the new directory entry.
+                // Acquire: partner is the release in `Locked::retire`, so that a writer that turns
+                // back finds the new directory entry.
                 Ordering::Acquire,
             );
             match taken {
@@ -293,20 +293,20 @@ impl<'t> Table<'t> {
     }
 }
 
-/// A table whose lock the holder has. Dropping it opens the lock.
+/// A table whose lock is held. Dropping it opens the lock.
 pub(crate) struct Locked<'t> {
     pub(crate) table: Table<'t>,
     not_send: PhantomData<*mut ()>,
 }
 
 impl Locked<'_> {
-    /// Whether it is time to grow for a table as full as this.
+    /// Whether it is time to grow for a table of this fullness.
     #[inline]
     pub(crate) fn wants_growth(&self, fullness: usize) -> bool {
         fullness >= self.header().grow_at.load(Ordering::Relaxed) as usize
     }
 
-    /// Growth was refused: goes on filling the table for a while, until it is as full as this.
+    /// Notes that growth was refused: the table is filled further, up to this fullness.
     pub(crate) fn postpone_growth(&self, fullness: usize) {
         self.header().grow_at.store(fullness as u32, Ordering::Relaxed);
     }
@@ -333,14 +333,14 @@ impl Locked<'_> {
     }
 
     /// Moves a word to its other bucket: first there, then away from here, so that at every moment
-    /// it is in one of them. A lookup that looked there before and here afterwards is told by the
-    /// version.
+    /// it is in one of them. The version tells a lookup that looked there before and here
+    /// afterwards.
     pub(crate) fn move_word(&self, source: (usize, usize), target: (usize, usize)) {
         let word = self.table.bucket(source.0).load(source.1);
         let version = self.table.version_of(word.tag());
         let even = version.load(Ordering::Relaxed);
         debug_assert!(even.is_multiple_of(2), "no move is under way under the lock");
-        // Relaxed: the releases of the two stores below carry it to whoever sees either.
+        // Relaxed: the releases of the two stores below carry it to a reader of either.
         version.store(even.wrapping_add(1), Ordering::Relaxed);
         self.table.bucket(target.0).store(target.1, word.turned());
         self.table.bucket(source.0).store(source.1, Word::EMPTY);
@@ -349,7 +349,7 @@ impl Locked<'_> {
         add(&self.header().displacements, 1);
     }
 
-    /// Takes a bucket from the pool for good, and lets a link of bucket `above` lead to it.
+    /// Takes a bucket from the pool for good, and points a link of bucket `above` at it.
     pub(crate) fn link(&self, above: usize, link: usize, bucket: usize) {
         self.table.bucket(above).set_link(link, bucket);
         add_u32(&self.header().sub_buckets, 1);
@@ -360,7 +360,7 @@ impl Locked<'_> {
         add(&self.header().searches_failed, 1);
     }
 
-    /// Takes over what the writers of a table that this one replaces have counted.
+    /// Takes over the counts of a table that this one replaces.
     pub(crate) fn inherit(&self, counts: Counts) {
         let header = self.header();
         add(&header.displacements, counts.displacements);
@@ -368,7 +368,7 @@ impl Locked<'_> {
         add(&header.searches_failed, counts.searches_failed);
     }
 
-    /// Forgets what building the table counted: the work was not done for a caller.
+    /// Resets the counts of building the table: that work was not done for a caller.
     pub(crate) fn reset_counts(&self) {
         let header = self.header();
         header.displacements.store(0, Ordering::Relaxed);
@@ -381,7 +381,7 @@ impl Locked<'_> {
         let header = self.header();
         for version in &header.versions.0 {
             let even = version.load(Ordering::Relaxed);
-            // Release: partner is the acquire in `Table::version`; behind it is the directory.
+            // Release: partner is the acquire in `Table::version`, which then sees the directory.
             version.store(even.wrapping_add(1), Ordering::Release);
         }
         // Release: partner is the acquire of a failed attempt in `Table::lock`.
@@ -403,7 +403,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Adds to a counter that only the holder of the table's lock writes, so a load and a store do.
+/// Adds to a counter that only the holder of the table's lock writes: a load and a store suffice.
 #[inline]
 fn add(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);

@@ -15,16 +15,16 @@
 //! An item lies in the first bucket of its path that had a free slot when it was inserted. The
 //! links are chosen from the low end of the tag: prefixes and roots take a hash from its upper end,
 //! so splits consume those bits last. When the pool is all but empty, the table is rebuilt: a
-//! quarter larger, in two halves, or of the same size if it only has many sub-buckets whose items
-//! have gone, since sub-buckets are not freed one by one.
+//! quarter larger, in two halves, or in the same size if it only has many sub-buckets whose items
+//! were removed, since sub-buckets are not freed one by one.
 //!
 //! Why a key that is present is found by every lookup that runs meanwhile, without versions:
 //! * While a lookup runs in a table, the slot of a key that is present stays the same: an update
 //!   stores to it, nothing moves a word, and only the removal of the key empties it. All links that
-//!   lead to it were set before its insertion was over, and links never change again. So a lookup
-//!   that follows the path comes to the slot, and whichever of the key's words it loads there, the
-//!   tag is the key's and the item was the key's at that moment.
-//! * The table itself may be replaced. The one who replaces it holds its lock from before the first
+//!   lead to it were set before its insertion ended, and links never change again. So a lookup that
+//!   follows the path comes to the slot, and whichever of the key's words it loads there, the tag
+//!   is the key's and the item was the key's at that moment.
+//! * The table itself may be replaced. The replacing thread holds its lock from before the first
 //!   word is copied, and no other is let in ever after, so it stays as it was *closed*. A lookup
 //!   that reads it took it from the directory, and so the directory led elsewhere only after the
 //!   lookup began. A key that is present all the time was thus in this table when the lookup began,
@@ -32,15 +32,15 @@
 //!   why a lookup that finds nothing need not ask whether its table is retired, and why a miss
 //!   reads the buckets of its path and no other line.
 //! * A key that is removed and inserted again may be missed by a lookup that passed its new slot
-//!   before and its old one afterwards. It was absent in between, and that is what the lookup says.
+//!   before and its old one afterwards. It was absent in between, and that is the lookup's answer.
 //!
 //! What differs from the paper: seven slots in a bucket rather than six, since a table has fewer
 //! than 2^16 buckets and a link needs but two bytes (14 % less memory); tables of at most 46 KiB
 //! grow and split one by one where the paper doubles one table; a slot is one word of 23 tag bits
 //! and a place. The figures are in `docs/decisions/0017-cuckoo-beside-tree.md`.
 //!
-//! The *list* is the same with all links but the first left out: what does not fit into a bucket
-//! goes to its only sub-bucket. The paper compares with it, and so do we.
+//! The *list* is the same with all links but the first left out: words that do not fit into a
+//! bucket go to its only sub-bucket. The paper compares with it, and so do we.
 
 use crate::bucket::{LINKS, WORDS};
 use crate::engine::View;
@@ -56,10 +56,10 @@ const SLOTS: usize = WORDS - 1;
 /// The share of a table's buckets that are roots. With three in four the pool lasts longest among
 /// the shares at which most keys are found in their root: see `examples/roots.rs`.
 const ROOTS_PERCENT: usize = 75;
-/// A rebuilt table has one in so many of its sub-buckets free, or it is made larger.
+/// A rebuilt table has one in this many of its sub-buckets free, or it is made larger.
 const FREE_SHARE: usize = 8;
-/// A table grows when it has begun to use the last one in so many of its sub-buckets: without
-/// memory it then takes some hundred items more, which give whoever has memory the time to find
+/// A table grows when it has begun to use the last one in this many of its sub-buckets: without
+/// memory it then takes some hundred items more, which gives the owner of the memory time to find
 /// some.
 const RESERVE_SHARE: usize = 16;
 /// A table whose pool is used up with no more than this share of its slots in use is built anew in
@@ -98,7 +98,7 @@ impl Tree {
     }
 }
 
-/// A bucket on the path of a key, and the bits of the tag that choose where it goes on.
+/// A bucket on the path of a key, and the bits of the tag that choose the next one.
 #[derive(Clone, Copy)]
 struct Step {
     bucket: usize,
@@ -112,7 +112,7 @@ impl Step {
         Self { bucket: view.home, bits: view.tag, link_mask: view.layout.link_mask }
     }
 
-    /// Which of the links leads on.
+    /// The number of the link that leads on.
     #[inline]
     fn link(self) -> usize {
         (self.bits & self.link_mask) as usize
@@ -126,8 +126,8 @@ impl Step {
     }
 }
 
-/// Where a new word goes: to a slot of a bucket, which is a new one if `above` names the bucket and
-/// the link that shall lead to it.
+/// The place of a new word: a slot of a bucket, which is a new one if `above` names the bucket and
+/// the link that is to lead to it.
 pub(crate) struct Spot {
     bucket: usize,
     slot: usize,
@@ -166,7 +166,7 @@ impl Layout for Tree {
         primary
     }
 
-    /// The root alone: which bucket follows is known when that has come.
+    /// The root alone: the next bucket is known only once the root has arrived.
     #[inline]
     fn prefetch(view: &View<'_, Self>) {
         view.table.bucket(view.home).prefetch();
@@ -240,8 +240,8 @@ impl Layout for Tree {
         }
     }
 
-    /// A table with few items may have an empty pool only because others have gone. That keys
-    /// cannot be parted shows when the table is to be split for them.
+    /// A table with few items may have an empty pool only because others were removed. Keys that
+    /// cannot be separated show up when the table is to be split for them.
     fn is_hopeless(_view: &View<'_, Self>, _locked: &Locked<'_>) -> bool {
         false
     }
@@ -281,7 +281,7 @@ mod tests {
     use crate::{Hash, PLACE_BITS};
     use memory::Epochs;
 
-    /// Bits of a hash behind those that an index of one table uses.
+    /// Bits of a hash after those that an index of one table uses.
     const UNUSED_BITS: u32 = u64::BITS - REST_BITS_MAX;
 
     fn start(layout: Tree) -> Engine<Tree> {
@@ -290,7 +290,7 @@ mod tests {
             .expect("there is memory")
     }
 
-    /// A key whose tag ends in `bits`, with a number in those bits of its hash that say nothing.
+    /// A key whose tag ends in `bits`, with a number in the unused bits of its hash.
     fn hash(bits: u64, number: u64) -> Hash {
         Hash(bits << UNUSED_BITS | number)
     }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn two_bits_of_the_tag_choose_the_sub_bucket_and_two_more_the_next() {
+    fn each_two_bits_of_the_tag_choose_the_next_sub_bucket() {
         let index = start(Tree::TREE);
         for number in 0..2 * SLOTS as u64 {
             insert(&index, hash(0b00, number));
@@ -322,7 +322,7 @@ mod tests {
         for bits in 1..4 {
             insert(&index, hash(bits, 0));
         }
-        // The second bucket of those that end in 00 is full too: they part by the bits before.
+        // The second bucket of those that end in 00 is full too: they differ in the bits before.
         insert(&index, hash(0b01_00, 0));
         let last = SLOTS as u64;
         assert_eq!(lines(&index, hash(0b00, last - 1), true), 1);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_sub_buckets_get_their_hash_bits_back_when_their_table_grows() {
+    fn keys_of_sub_buckets_keep_their_hash_bits_as_their_table_grows() {
         for layout in [Tree::TREE, Tree::LIST] {
             let index = start(layout);
             // Eight roots with long paths, and keys all over the table, which is small under Miri.

@@ -1,9 +1,9 @@
 //! Changes to the words of a key: each under the lock of one table.
 //!
-//! A key has one word. The caller may give it a second one, its *companion*, for what he wants to
-//! find only where the first is missing; the index looks for the two by what the caller says of
-//! their locations. Who changes a key with a companion changes both in one step, as every other
-//! update sees it. A lookup may see the companion as it is to be and the key's word as it was.
+//! A key has one word. The caller may give it a second one, its *companion*, which is to be found
+//! only where the first is missing; the caller's predicates on locations tell the two apart. A
+//! change of a key with a companion changes both in one step, as every other update sees it. A
+//! lookup may see the companion after the change and the key's word before it.
 
 use crate::engine::{Engine, View};
 use crate::find::Found;
@@ -13,10 +13,10 @@ use crate::table::Locked;
 use crate::word::Word;
 use memory::Guard;
 
-/// What is to happen to a key.
+/// The change of a key's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing.
+    /// The word stays.
     Keep,
     /// The key is found at this location from now on.
     Set(Location),
@@ -24,16 +24,16 @@ pub enum Change {
     Remove,
 }
 
-/// What an update found of a key.
+/// The words of a key, as an update found them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair {
-    /// Where its word leads.
+    /// The location in its own word.
     pub own: Option<Location>,
-    /// Where its companion leads.
+    /// The location in its companion.
     pub companion: Option<Location>,
 }
 
-/// For what an update of a key without a word makes room beforehand.
+/// The words for which an update of a key without a word makes room beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
     /// For nothing: the key stays without a word of its own.
@@ -118,8 +118,8 @@ impl<L: Layout> Engine<L> {
                 continue;
             };
             let (change, companion_change, result) = decide(pair);
-            // It has not moved to make room: a path begins in the key's own buckets, and comes to
-            // neither of them again.
+            // The companion has not moved to make room: a path begins in the key's own buckets, and
+            // comes to neither of them again.
             if let Some(companion) = companion {
                 view.apply(&locked, companion, companion_change);
             }
@@ -195,8 +195,8 @@ impl<L: Layout> Engine<L> {
 }
 
 impl<L: Layout> View<'_, L> {
-    /// Does to both words of a key what the changes say, to the companion first. A key without a
-    /// word of its own gets one only in the slot of its companion.
+    /// Applies the changes to both words of a key, to the companion first. A key without a word of
+    /// its own gets one only in the slot of its companion.
     #[inline]
     fn apply_pair(
         &self,
@@ -221,7 +221,7 @@ impl<L: Layout> View<'_, L> {
         }
     }
 
-    /// Does to the word that was found what `change` says.
+    /// Applies `change` to the word that was found.
     #[inline]
     fn apply(&self, locked: &Locked<'_>, found: Found, change: Change) {
         match change {

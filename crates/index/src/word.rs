@@ -5,16 +5,16 @@
 //!  |side|        tag           |               location                  |
 //! ```
 //!
-//! The side says whether the word lies in its key's primary bucket (0) or in the alternate one
-//! (1). A lookup compares side and tag together: a word with the right tag on the wrong side is
-//! another key's. Moving a word to its other bucket turns the side over and keeps the rest.
+//! The side says whether the word lies in its key's primary bucket (0) or in the alternate one (1).
+//! A lookup compares side and tag together: a word with the right tag on the wrong side is another
+//! key's. Moving a word to its other bucket flips the side and keeps the rest.
 //!
 //! MemC3 keeps a tag of one byte and a pointer of eight in an array of each. One word holds both
 //! here, so that a slot changes in a single store and a reader never sees half of it.
 
 use crate::location::{LOCATION_BITS, Location};
 
-/// How many bits of the hash a word keeps. With the 40 of a location and the side they make 64.
+/// Bits of the hash that a word keeps. With the 40 of a location and the side they make 64.
 pub(crate) const TAG_BITS: u32 = 63 - LOCATION_BITS;
 /// The bits of a tag.
 pub(crate) const TAG_MASK: u32 = (1 << TAG_BITS) - 1;

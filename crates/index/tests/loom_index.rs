@@ -1,10 +1,10 @@
-//! Every interleaving (up to a bound of preemptions) of a reader or a writer with a writer who
+//! Every interleaving (up to a bound of preemptions) of a reader or a writer with a writer that
 //! moves words, replaces a location, or lets tables grow, split and merge.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-index --release --test loom_index`
 //!
-//! Under loom a table has 4 to 7 buckets of two slots, of which a tree has 3 to 5 as roots. Which
-//! keys lead to which event is found by trying keys in a first execution without other threads.
+//! Under loom a table has 4 to 7 buckets of two slots, of which a tree has 3 to 5 as roots. The
+//! keys that lead to an event are found by trying keys in a first execution without other threads.
 //!
 //! The models have teeth. Each of these makes one fail: a lookup that takes its first miss for
 //! final; a relaxed store of a word, of a directory entry or of an opened lock; a retired table
@@ -103,7 +103,7 @@ fn is_of(key: u64) -> impl Fn(Location) -> bool {
     move |location| location.place() >> 4 == key
 }
 
-/// A thread whose stack holds what building a table takes: loom's own are smaller.
+/// A thread with a stack for building a table: loom's own are smaller.
 fn spawn<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
     let builder = thread::Builder::new().stack_size(256 << 10);
     builder.spawn(run).expect("loom can start another thread")
@@ -129,7 +129,7 @@ fn keys_until(start: Start, event: fn(&Stats) -> bool) -> Vec<u64> {
         let mut world = World::new(start, &[]);
         for key in 10.. {
             keys.push(key);
-            // In tables so small, a key's buckets may be hopeless long before the table is full.
+            // In such small tables, a key's buckets may be hopeless long before the table is full.
             if world.try_set(key, 0).is_err() {
                 keys.clear();
                 world = World::new(start, &[]);
@@ -146,7 +146,7 @@ fn keys_until(start: Start, event: fn(&Stats) -> bool) -> Vec<u64> {
     keys
 }
 
-/// While `event` happens, a reader finds each of the keys that were there before, and a key that
+/// While `event` happens, a reader finds each of the keys that were present before, and a key that
 /// is being set is found afterwards.
 fn readers_always_find(start: Start, preemptions: usize, event: fn(&Stats) -> bool) {
     let keys = keys_until(start, event);
@@ -277,7 +277,7 @@ const ALONE: u8 = 2;
 const BESIDE: u8 = 3;
 
 impl World {
-    /// A key that has nothing but a companion, in a table with some other keys.
+    /// A key that has only a companion, in a table with some other keys.
     fn with_companion(start: Start, key: u64, others: &[u64]) -> Arc<Self> {
         let world = Self::new(start, others);
         let set = |_: Option<Location>| (Change::Set(companion(key, ALONE)), ());
@@ -336,7 +336,7 @@ fn a_reader_finds_a_key_whose_own_word_comes_and_goes() {
 }
 
 #[test]
-fn who_has_read_what_a_key_was_changed_to_never_reads_its_companion() {
+fn a_reader_of_a_changed_key_never_reads_its_companion_afterwards() {
     for start in [CUCKOO, TREE] {
         model(3, move || {
             let world = World::with_companion(start, 1, &[8]);
@@ -472,8 +472,8 @@ fn two_writers_of_a_key_in_a_new_sub_bucket_make_one_entry() {
     });
 }
 
-/// The first two of these lie in the root, the third in a sub-bucket. The first goes and comes
-/// back, and then the third does, which comes to lie in the root.
+/// The first two of these lie in the root, the third in a sub-bucket. The first is removed and set
+/// again, and then the third, which comes to lie in the root.
 #[test]
 fn a_reader_finds_a_key_of_a_tree_while_others_go_and_come_back() {
     for sought in [TWINS[1], TWINS[2]] {
@@ -521,7 +521,7 @@ fn a_key_that_has_come_to_a_tree_stays() {
 }
 
 /// The smallest tree has one sub-bucket, which the third twin has taken. When the other two are
-/// gone, three keys of another root bring about a table of the same size.
+/// removed, three keys of another root bring about a table of the same size.
 #[test]
 fn a_reader_finds_a_key_of_a_tree_that_is_built_anew() {
     model(5, || {

@@ -45,7 +45,7 @@ fn find(index: &Index, epochs: &Epochs, key: u64) -> Option<Location> {
     index.find(&epochs.pin(), Hash(mix(key)), is_of(key))
 }
 
-/// What one step of a random run does, to a stretch of keys so that tables fill and empty.
+/// A step of a random run, for a range of keys so that tables fill and empty.
 #[derive(Debug, Clone)]
 enum Step {
     Set { first: u64, count: u64, version: u64 },
@@ -151,7 +151,7 @@ fn does_what_a_map_does(kind: Kind, steps: &[Step]) {
     assert_eq!(stats.table_bytes as usize, space.used() * memory::space::TABLE_UNIT_BYTES);
 }
 
-/// Whoever has time moves one table and no more, wherever in the order of hashes it is.
+/// A call moves one table and no more, wherever in the order of hashes it is.
 #[test]
 fn tables_move_one_at_a_time_and_keep_what_they_have() {
     for kind in KINDS {
@@ -182,8 +182,8 @@ fn tables_move_one_at_a_time_and_keep_what_they_have() {
     }
 }
 
-/// The least occupancy in percent at which tables of a kind grow, on the average of many and for a
-/// single one.
+/// The least occupancy in percent at which tables of a kind grow: the average of many, and that of
+/// a single one.
 fn full_percent(kind: Kind) -> (u64, u64) {
     match kind {
         Kind::Cuckoo => (95, 98),
@@ -223,7 +223,7 @@ fn tables_split_while_they_fill_and_merge_when_they_empty() {
     }
 }
 
-/// A few tables at a time come to the same.
+/// Maintenance of a few tables at a time has the same result.
 #[test]
 fn maintenance_in_parts_looks_at_every_table() {
     for kind in KINDS {
@@ -255,7 +255,7 @@ fn maintenance_in_parts_looks_at_every_table() {
 }
 
 #[test]
-fn without_memory_a_table_fills_up_and_then_refuses_without_deciding() {
+fn without_memory_a_full_table_refuses_keys_without_deciding() {
     for kind in KINDS {
         let (index, epochs, _space) = start(kind, TABLE_UNITS[0]);
         let mut decided = 0_u64;
@@ -275,7 +275,7 @@ fn without_memory_a_table_fills_up_and_then_refuses_without_deciding() {
         let stats = index.stats();
         assert_eq!(stats.items, refused);
         assert!(stats.items * 100 >= stats.slots * full_percent(kind).1, "{stats:?}");
-        // What is there can still be changed and removed.
+        // Present keys can still be changed and removed.
         assert_eq!(set(&index, &epochs, 7, location(7, 1)), Ok(Some(location(7, 0))));
         let remove = |_| (Change::Remove, ());
         let hash = Hash(mix(refused));
@@ -311,8 +311,8 @@ fn where_there_are_only_gaps_tables_split_into_them() {
     }
 }
 
-/// Otherwise a store that is refused would hold its table's lock while it looks for memory for each
-/// of the parts that the table could be divided into.
+/// Otherwise a refused store would hold its table's lock while it looks for memory for each of the
+/// parts that the table could be divided into.
 #[test]
 fn without_memory_a_full_table_is_not_divided_further() {
     for kind in KINDS {
@@ -320,17 +320,17 @@ fn without_memory_a_full_table_is_not_divided_further() {
         space.set_run_max(0);
         let refused = (0..).find(|&key| set(&index, &epochs, key, location(key, 0)).is_err());
         assert!(refused.is_some() && space.starved() > 0);
-        // Each time once for a larger table and once for a half, and again with what waited in
+        // Each time once for a larger table and once for a half, and again with the memory from
         // limbo.
         assert_eq!(space.refused(), 4 * space.starved(), "{kind:?}");
     }
 }
 
-/// It filled one half each time, and then there was no memory for the other.
+/// Regression: it filled one half each time, and then there was no memory for the other.
 #[test]
 fn with_memory_for_one_half_neither_is_filled() {
     for kind in KINDS {
-        // A table of 18 units, which 17 are left beside.
+        // A table of 18 units, beside which 17 are free.
         let (index, epochs, space) = start(kind, 35);
         let refused = (0..).find(|&key| set(&index, &epochs, key, location(key, 0)).is_err());
         let refused = refused.expect("memory ends");
@@ -341,7 +341,7 @@ fn with_memory_for_one_half_neither_is_filled() {
     }
 }
 
-/// Only what shares every hash bit with many others is refused although there is memory.
+/// Only keys that share every hash bit with many others are refused although there is memory.
 #[test]
 fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {
     let (index, epochs, space) = start(Kind::Cuckoo, usize::MAX >> 1);
@@ -364,9 +364,9 @@ fn keys_that_share_every_hash_bit_fill_two_buckets_and_no_more() {
     assert_eq!(index.candidate(&epochs.pin(), Hash(!mix(42)), |_| true), None);
 }
 
-/// A table that is full enough to grow for the sake of others does not grow for theirs: otherwise
-/// it would do so again and again, until hardly anything was left in it. Keys with a hash of 0 have
-/// but one bucket in any table.
+/// A table that is full enough to grow for the sake of others does not grow for these: otherwise it
+/// would do so again and again, until it was all but empty. Keys with a hash of 0 have but one
+/// bucket in any table.
 #[test]
 fn keys_that_share_every_hash_bit_do_not_make_a_table_grow() {
     for (bits, alike) in [(mix(42), 16), (0, 8)] {
@@ -379,20 +379,20 @@ fn keys_that_share_every_hash_bit_do_not_make_a_table_grow() {
             let decide = |_| (Change::Set(location(key, 0)), ());
             index.update(&epochs.pin(), Hash(bits), is_of(key), decide)
         };
-        // The others have moved out of their way.
+        // The other keys have moved out of their way.
         assert_eq!((0..1_000).position(|key| same(key).is_err()), Some(alike));
         assert_eq!(same(999), Err(Full::Unplaceable));
         let stats = index.stats();
         assert_eq!((stats.growths, stats.splits, space.starved()), (0, 0, 0), "{stats:?}");
-        // Room for one of them is there when another goes.
+        // There is room for one of them when another is removed.
         assert!(index.remove_exact(&epochs.pin(), Hash(bits), location(0, 0)));
         assert_eq!(same(999), Ok(()));
     }
 }
 
-/// It may be that more of it would have parted them.
+/// More memory might have separated them.
 #[test]
-fn without_memory_keys_that_share_every_hash_bit_are_refused_for_want_of_it() {
+fn without_memory_keys_with_equal_hashes_are_refused_for_memory() {
     for kind in [Kind::Tree, Kind::List] {
         let (index, epochs, space) = start(kind, TABLE_UNITS[0]);
         let same = |key: u64| {
@@ -407,7 +407,7 @@ fn without_memory_keys_that_share_every_hash_bit_are_refused_for_want_of_it() {
 
 /// In a tree they make one long path, which ends with the pool of the largest table.
 #[test]
-fn keys_that_share_every_hash_bit_make_a_path_as_long_as_the_largest_pool() {
+fn keys_with_equal_hashes_fill_a_path_up_to_the_largest_pool() {
     for kind in [Kind::Tree, Kind::List] {
         let (index, epochs, space) = start(kind, usize::MAX >> 1);
         let hash = Hash(mix(42));
@@ -431,8 +431,8 @@ fn keys_that_share_every_hash_bit_make_a_path_as_long_as_the_largest_pool() {
     }
 }
 
-/// Items that come and go leave sub-buckets with nothing in them. A table whose pool these have
-/// used up is built anew in the same size, however often that happens.
+/// Removed items leave empty sub-buckets. A table whose pool these have used up is built anew in
+/// the same size, however often that happens.
 #[test]
 fn a_tree_whose_items_come_and_go_does_not_grow() {
     for kind in [Kind::Tree, Kind::List] {
@@ -456,7 +456,8 @@ fn a_tree_whose_items_come_and_go_does_not_grow() {
     }
 }
 
-/// Tables are there for what is expected; what does not come leaves no more than its usual trace.
+/// Tables are made for the expected items; items that do not come leave no more than the usual
+/// trace.
 #[test]
 #[cfg_attr(miri, ignore = "tables are smaller there")]
 fn an_index_that_expects_its_items_hardly_grows() {
@@ -498,9 +499,9 @@ fn an_index_needs_memory_to_start() {
     }
 }
 
-/// Items come to flash in the order of their hashes. A table whose keys all lie in one of its
-/// halves could not be split once that half was as full as the whole: then the index said that it
-/// is full.
+/// Regression: items come to flash in the order of their hashes. A table whose keys all lie in one
+/// of its halves could not be split once that half was as full as the whole: the index reported
+/// itself full.
 #[test]
 fn keys_that_come_in_the_order_of_their_hashes_find_room() {
     for (kind, bytes_max) in [(Kind::Cuckoo, 16), (Kind::Tree, 24), (Kind::List, 24)] {
@@ -518,9 +519,9 @@ fn keys_that_come_in_the_order_of_their_hashes_find_room() {
     }
 }
 
-/// What a flush makes void leaves the index table by table.
+/// Items that a flush makes void leave the index table by table.
 #[test]
-fn what_is_dismissed_is_gone_and_the_rest_is_found() {
+fn dismissed_words_are_removed_and_the_rest_is_found() {
     for kind in KINDS {
         let (index, epochs, _space) = start(kind, 1 << 12);
         for key in 0..50_000 {
@@ -543,7 +544,7 @@ fn what_is_dismissed_is_gone_and_the_rest_is_found() {
     }
 }
 
-/// A flush empties a tree without giving its sub-buckets back. What is stored then finds room.
+/// A flush empties a tree without giving its sub-buckets back. Later keys find room.
 #[test]
 fn an_emptied_tree_takes_new_keys() {
     for kind in KINDS {
@@ -563,10 +564,10 @@ fn an_emptied_tree_takes_new_keys() {
     }
 }
 
-/// A key's words, as a map has them: its own, and its companion.
+/// A key's words in the model: its own, and its companion.
 type Words = (Option<Location>, Option<Location>);
 
-/// One random change of a key's words: what it is to become of each, and for what room is asked.
+/// A random change of a key's words: the change of each, and the room that is asked for.
 fn change_of_pair(key: u64, drawn: u64, (own, companion): Words) -> (Room, [Change; 2]) {
     let room = [Room::Never, Room::Absent, Room::Beside][drawn as usize % 3];
     let word = |tier: u8, drawn: u64| match drawn % 3 {
@@ -596,7 +597,7 @@ fn after(word: Option<Location>, change: Change) -> Option<Location> {
     }
 }
 
-/// Keys with companions that come and go, beside a map, while tables grow.
+/// Keys with companions that come and go, compared with a map, while tables grow.
 #[test]
 fn pairs_of_words_do_what_a_map_of_pairs_does() {
     const KEYS: u64 = 20_000;

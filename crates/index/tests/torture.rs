@@ -19,7 +19,7 @@ use larder_index::{Change, Hash, Index, Kind, Location, Options};
 use memory::Epochs;
 
 const PERMANENT: u64 = 1_500;
-/// Numbers of keys that come and go begin here, those of keys that never come at twice this.
+/// Numbers of passing keys begin here, those of keys that are never inserted at twice this.
 const PASSING: u64 = 1 << 30;
 const ABSENT: u64 = 1 << 31;
 
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// Replaces keys of its own, one old by one new, keeping up to `window` of them. Returns the
-    /// turns of those that are left.
+    /// turns of the remaining ones.
     fn churn(&self, thread: u64, window: u64, turns: u64) -> Range<u64> {
         let key = |turn: u64| passing(thread, turn);
         let mut oldest = 0;
@@ -81,14 +81,14 @@ impl World {
                 assert!(self.remove(key(oldest)), "a key of this thread is missing");
                 oldest += 1;
             }
-            // The newest is there, and one that was removed is not.
+            // The newest is present, and a removed one is not.
             assert!(self.contains(key(turn)));
             assert!(oldest == 0 || !self.contains(key(oldest - 1)));
         }
         oldest..turns
     }
 
-    /// Removes what is left of a thread's keys.
+    /// Removes the rest of a thread's keys.
     fn clear(&self, thread: u64, mut left: Range<u64>) {
         let is_there = |turn| self.remove(passing(thread, turn));
         assert!(left.all(is_there), "a key of this thread is missing");
@@ -108,8 +108,8 @@ fn hash(key: u64) -> Hash {
     Hash(mix(key))
 }
 
-/// Two writers churn while two readers look. What these leave goes when both are done: one that is
-/// late has as little room as the other had.
+/// Two writers churn while two readers look. The keys that they leave are removed when both are
+/// done: a late writer has as little room as the other had.
 fn run(world: &World, write: impl Fn(u64) -> Range<u64> + Sync) {
     thread::scope(|scope| {
         let readers = [1, 2].map(|seed| scope.spawn(move || world.read(seed)));
@@ -138,8 +138,8 @@ fn permanent_keys_are_found_in_a_table_filled_to_the_brim() {
     assert!(stats.displacements > 100_000, "{stats:?}");
 }
 
-/// A tree without memory refuses a key for which another has to go from the same path, so a writer
-/// may have to remove all that it has.
+/// A tree without memory refuses a key for which another on the same path has to be removed, so a
+/// writer may have to remove all of its keys.
 #[test]
 fn permanent_keys_are_found_in_a_tree_without_memory() {
     for kind in [Kind::Tree, Kind::List] {
@@ -161,21 +161,21 @@ fn permanent_keys_are_found_in_a_tree_without_memory() {
 }
 
 #[test]
-fn permanent_keys_are_found_while_cuckoo_tables_grow_split_shrink_and_merge() {
-    permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(Kind::Cuckoo);
+fn permanent_keys_are_found_while_cuckoo_tables_change() {
+    permanent_keys_are_found_while_tables_change(Kind::Cuckoo);
 }
 
 #[test]
-fn permanent_keys_are_found_while_trees_grow_split_shrink_and_merge() {
-    permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(Kind::Tree);
+fn permanent_keys_are_found_while_trees_change() {
+    permanent_keys_are_found_while_tables_change(Kind::Tree);
 }
 
 #[test]
-fn permanent_keys_are_found_while_lists_grow_split_shrink_and_merge() {
-    permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(Kind::List);
+fn permanent_keys_are_found_while_lists_change() {
+    permanent_keys_are_found_while_tables_change(Kind::List);
 }
 
-fn permanent_keys_are_found_while_tables_grow_split_shrink_and_merge(kind: Kind) {
+fn permanent_keys_are_found_while_tables_change(kind: Kind) {
     let world = World::new(kind, usize::MAX >> 1);
     run(&world, |thread| {
         for _ in 0..3 {

@@ -1,16 +1,16 @@
 //! How many reads an LRU cache of each size would miss, and what that costs, by the distances at
 //! which keys are read again (Mattson and others, 1970): a read hits in every cache that is at
-//! least as large as what was used since, the item itself included.
+//! least as large as the bytes used since, the item itself included.
 //!
 //! Distances are counted by eighths of a doubling, and each count stands for as many reads as the
-//! sample says. Which keys are sampled by chance decides how many reads there are: one popular key
+//! sample says. The chance choice of sampled keys decides how many reads there are: one popular key
 //! more or less changes that a lot, and the curve hardly, for it hits nearly everywhere. So misses
-//! are divided by the number of all reads, which is known, and not by that of the sample; what is
-//! missing there counts as reads that hit everywhere (SHARDS-adj of the paper).
+//! are divided by the number of all reads, which is known, and not by that of the sample; reads
+//! missing there count as reads that hit everywhere (SHARDS-adj of the paper).
 //!
 //! What differs from the paper: a distance is in bytes, not in items; and counts fade, so that the
-//! curve is of the present. The eight groups, by position, are miniatures of it: how far they
-//! differ says how far the whole can be off by chance.
+//! curve is of the present. The eight groups, by position, are miniatures of it: their differences
+//! tell how far the whole can be off by chance.
 
 /// Steps for each doubling of the distance: 9 % of its size, between which the curve is straight.
 const STEPS_PER_DOUBLING: usize = 8;
@@ -50,11 +50,11 @@ pub struct Curve {
 /// The curve at one size.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Point {
-    /// Of all reads, those that miss; from 0 to 1.
+    /// The share of all reads that miss, from 0 to 1.
     pub miss_ratio: f64,
-    /// The standard error of that by the choice of the sample.
+    /// The standard error of the miss ratio by the choice of the sample.
     pub error: f64,
-    /// What one second's misses cost to make again, in seconds, as far as costs are known.
+    /// Seconds that it takes to make one second's misses again, as far as costs are known.
     pub missed_s: f64,
 }
 
@@ -101,71 +101,71 @@ fn steps_of(bytes: f64) -> f64 {
 }
 
 impl Curve {
-    /// What it takes of memory.
+    /// Bytes of memory that a curve takes.
     pub const BYTES: usize = size_of::<Self>() + STEPS * size_of::<Step>();
 
-    /// A read of a sampled key, which stands for `reads`, at this distance.
+    /// Counts a read of a sampled key, which stands for `reads`, at this distance.
     pub(crate) fn again(&mut self, position: u64, bytes: f64, reads: f64, cost_us: u32) {
         self.events += 1.0;
         let step = self.steps.get_mut(steps_of(bytes) as usize);
         step.unwrap_or(&mut self.never).add(position, reads, cost_us);
     }
 
-    /// A read of one that misses at any size.
+    /// Counts a read that misses at any size.
     pub(crate) fn never(&mut self, position: u64, reads: f64, cost_us: u32) {
         self.events += 1.0;
         self.never.add(position, reads, cost_us);
     }
 
-    /// A read of one that was found, and nothing else is known of it: as if it had not been.
+    /// Discounts a read that hit, of a key of which nothing else is known, as if it had not been.
     pub(crate) fn unknown(&mut self, reads: f64) {
         self.reads = (self.reads - reads).max(0.0);
         self.hits = (self.hits - reads).max(0.0);
     }
 
-    /// All reads of some seconds, sampled or not, and how many of them hit.
+    /// Counts all reads of some seconds, sampled or not, and how many of them hit.
     pub(crate) fn all(&mut self, reads: f64, hits: f64, seconds: f64) {
         self.reads += reads;
         self.hits += hits;
         self.seconds += seconds;
     }
 
-    /// What was counted so far weighs less.
+    /// Reduces the weight of everything counted so far.
     pub(crate) fn fade(&mut self, factor: f64) {
         self.steps.iter_mut().chain([&mut self.never]).for_each(|step| step.fade(factor));
         let sums = [&mut self.reads, &mut self.hits, &mut self.seconds, &mut self.events];
         sums.into_iter().for_each(|sum| *sum *= factor);
     }
 
-    /// Reads that it rests on, with those that have faded counted by what is left of them.
+    /// The reads that the curve rests on; those that have faded count by their remaining weight.
     pub fn reads(&self) -> f64 {
         self.reads
     }
 
-    /// Of these, reads of sampled keys.
+    /// Those of them that are reads of sampled keys.
     pub fn events(&self) -> f64 {
         self.events
     }
 
-    /// What the sample says that there were of reads, for each that there was: 1 but for chance, if
-    /// all that is sampled was told.
+    /// Reads by the sample for each actual read: 1 but for chance, if all sampled reads were
+    /// counted.
     #[cfg(test)]
     pub(crate) fn balance(&self) -> f64 {
         let steps = self.steps.iter().chain([&self.never]);
         steps.map(|step| step.reads).sum::<f64>() / self.reads.max(1.0)
     }
 
-    /// Reads in a second.
+    /// Reads per second.
     pub fn reads_per_second(&self) -> f64 {
         self.reads / self.seconds.max(1.0)
     }
 
-    /// Of all reads, those that really missed.
+    /// The share of all reads that really missed.
     pub fn measured_miss_ratio(&self) -> f64 {
         if self.reads > 0.0 { 1.0 - self.hits / self.reads } else { 0.0 }
     }
 
-    /// What a cache for so many bytes of items would miss; nothing if nothing was read.
+    /// The misses of a cache for `bytes` bytes of items; `None` if nothing was read.
     pub fn at(&self, bytes: f64) -> Option<Point> {
         if self.reads < 1.0 {
             return None;

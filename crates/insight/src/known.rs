@@ -1,69 +1,69 @@
-//! The sampled keys, in the order of their last use, and what happened to each last.
+//! The sampled keys, in the order of their last use, and the last event of each.
 //!
 //! ```text
 //! places   hash table of numbers into keys, half full at most
 //! keys     one after the other as they came; each says in which time slot it was used last
-//! order    what the keys weigh by slot; those that are gone weigh nothing, but keep their slot
+//! order    the weights of the keys by slot; dead keys weigh nothing, but keep their slot
 //! ```
 //!
-//! Nothing is removed one by one. When the slots or the room for keys are used up, all is put in
-//! order at once: keys are sorted by their slots, which are numbered anew; what nobody has used for
-//! so long that no cache of interest would still have it is forgotten; and if that is not enough,
-//! the threshold of positions falls until an eighth of the room is free. That is linear but for the
-//! sorting, and comes once for as many events as an eighth of the room has keys.
+//! Nothing is removed one by one. When the slots or the room for keys are used up, everything is
+//! put in order at once: keys are sorted by their slots, which are numbered anew; keys unused for
+//! so long that no cache of interest would still have them are forgotten; and if that is not
+//! enough, the threshold of positions falls until an eighth of the room is free. That is linear
+//! except for the sorting, and happens once for as many events as an eighth of the room has keys.
 //!
-//! Nobody tells when a key's time runs out, or which keys a flush takes. What has gone in these
-//! ways is weighed out of the order within ten seconds, which is linear without any sorting.
+//! No event reports that a key expires, or which keys a flush takes. Keys dead in these ways are
+//! weighed out of the order within ten seconds, which is linear without any sorting.
 //!
-//! The threshold can rise again. What is sampled anew is in the order at once, but weighs nothing
-//! and counts for nothing until enough is known of it.
+//! The threshold can rise again. Newly sampled keys are in the order at once, but weigh and count
+//! for nothing until enough is known of them.
 
 use crate::order::Order;
 
-/// Time slots for each key that there is room for, in halves: with as many again as keys it takes
-/// half the room's events to use them up.
+/// Time slots for every two keys that there is room for: beyond one for each key, they last for
+/// half the room's events.
 const SLOTS_PER_TWO_KEYS: usize = 3;
 
 /// Places of the hash table for each key.
 const PLACES_PER_KEY: usize = 2;
 
-/// What each key that there is room for takes of memory.
+/// Bytes of memory for each key that there is room for.
 pub const KEY_BYTES: usize = size_of::<Key>()
     + PLACES_PER_KEY * size_of::<u32>()
     + SLOTS_PER_TWO_KEYS * size_of::<u64>() / 2;
 
-/// After so many seconds all keys are weighed again: a few hundred thousand additions.
+/// Seconds after which all keys are weighed again: a few hundred thousand additions.
 const WEIGHED_S: u32 = 10;
 
-/// There is room for so many keys at least, so that an eighth of it is one.
+/// The least room for keys, so that an eighth of it is one.
 const KEYS_MIN: usize = 8;
 
 /// Not a number of a key.
 const NOBODY: u32 = u32::MAX;
 
-/// A key of which everything is known that was asked since it was stored.
+/// A key of which every request since its store is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key {
-    /// Where its hash lies; no other key has the same.
+    /// The position of its hash; no other key has the same.
     pub(crate) position: u64,
     slot: u32,
-    /// What the item takes of memory.
+    /// Bytes of memory that the item takes.
     pub(crate) bytes: u32,
-    /// What it takes to make again, in microseconds; 0 if nobody knows.
+    /// Microseconds that it takes to make again; 0 if unknown.
     pub(crate) cost_us: u32,
-    /// When its time is over, in seconds; 0 is never.
+    /// When it expires, in seconds; 0 is never.
     pub(crate) expiry_s: u32,
-    /// When it was last asked for.
+    /// When it was last requested, in seconds.
     pub(crate) seen_s: u32,
-    /// How many flushes there had been when it was stored, in 31 bits; the last says that it was
-    /// deleted since.
+    /// The count of flushes when it was stored, in 31 bits; the last bit says that it was deleted
+    /// since.
     state: u32,
 }
 
 impl Key {
     const FLUSHES: u32 = u32::MAX >> 1;
 
-    /// A key that was stored after so many flushes.
+    /// A key that was stored after `flushes` flushes.
     pub(crate) fn stored(
         position: u64,
         [bytes, cost_us, expiry_s]: [u32; 3],
@@ -73,12 +73,12 @@ impl Key {
         Self { position, slot: 0, bytes, cost_us, expiry_s, seen_s: 0, state }
     }
 
-    /// The same key, asked for now.
+    /// The same key, requested now.
     pub(crate) fn seen(self, now_s: u32) -> Self {
         Self { seen_s: now_s, ..self }
     }
 
-    /// The same key with an item whose time is over.
+    /// The same key with an expired item.
     pub(crate) fn over(self, now_s: u32) -> Self {
         Self { expiry_s: now_s.max(1), ..self }
     }
@@ -99,7 +99,7 @@ impl Key {
         self.is_deleted() || self.is_expired(now_s) || self.is_flushed(flushes)
     }
 
-    /// What it weighs in the order, if all is known of what lies below a position.
+    /// Its weight in the order, if all is known of the positions below `whole_below`.
     fn weight(&self, whole_below: u64, moment: Moment) -> u64 {
         let is_gone = self.is_gone(moment.now_s, moment.flushes);
         if is_gone || self.position >= whole_below { 0 } else { u64::from(self.bytes) }
@@ -110,14 +110,14 @@ impl Key {
     }
 }
 
-/// What happens to keys beside their use.
+/// The present state of the cache, beside the keys' own events.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     /// Seconds.
     pub(crate) now_s: u32,
-    /// How many flushes there were.
+    /// The number of flushes so far.
     pub(crate) flushes: u32,
-    /// A key behind which so many bytes were used is forgotten.
+    /// A key behind which this many bytes were used is forgotten.
     pub(crate) depth_bytes: u64,
 }
 
@@ -129,13 +129,13 @@ pub(crate) struct Known {
     /// Numbers into `keys`, by the low halves of their positions.
     places: Box<[u32]>,
     order: Order,
-    /// When all keys were weighed last, in seconds.
+    /// When all keys were last weighed, in seconds.
     weighed_s: u32,
     /// The slot that was given last.
     slot: u32,
-    /// Positions below are sampled.
+    /// Positions below this are sampled,
     threshold: u64,
-    /// And of those below this, all is known; it is no higher.
+    /// and of those below this, all is known; it is no higher.
     whole_below: u64,
     forgotten: f64,
 }
@@ -165,18 +165,18 @@ impl Known {
         self.whole_below as f64 * (-64_f64).exp2()
     }
 
-    /// Whether all is known of the key at a position that is sampled. If not it is in the order,
-    /// but without weight.
+    /// Whether all is known of the key at a sampled position. If not, it is in the order without
+    /// weight.
     pub(crate) fn is_whole(&self, position: u64) -> bool {
         position < self.whole_below
     }
 
-    /// Whether there is anything sampled of which not all is known.
+    /// Whether some sampled keys are not completely known.
     pub(crate) fn is_growing(&self) -> bool {
         self.whole_below < self.threshold
     }
 
-    /// How many keys there is room for.
+    /// The number of keys that there is room for.
     pub(crate) fn capacity(&self) -> usize {
         self.keys_max
     }
@@ -185,7 +185,7 @@ impl Known {
         self.keys.len()
     }
 
-    /// Of those, how many there are of which all is known.
+    /// The number of them of which all is known.
     pub(crate) fn whole(&self) -> usize {
         match self.is_growing() {
             true => self.keys.iter().filter(|key| self.is_whole(key.position)).count(),
@@ -198,7 +198,7 @@ impl Known {
         self.forgotten
     }
 
-    /// What all keys that are there weigh, scaled up.
+    /// The weight of all present keys, scaled up.
     #[cfg(test)]
     pub(crate) fn total_bytes(&self) -> f64 {
         self.order.total() as f64 / self.rate()
@@ -227,13 +227,13 @@ impl Known {
         &self.keys[number]
     }
 
-    /// What was used since the key was, and the key, in bytes; scaled up.
+    /// The bytes used since the key was, and the key's own; scaled up.
     pub(crate) fn distance(&self, number: usize) -> f64 {
         let key = &self.keys[number];
         self.order.behind(key.slot) as f64 / self.rate() + f64::from(key.bytes)
     }
 
-    /// Uses a key: it is the last in order from now on, and weighs nothing if it is gone. A new one
+    /// Uses a key: it is the last in order from now on, and weighs nothing if it is dead. A new one
     /// must be below the threshold, and still be after room was made for it.
     pub(crate) fn put(&mut self, key: Key, moment: Moment) {
         let is_full = self.keys.len() == self.keys_max && self.find(key.position).is_none();
@@ -258,14 +258,14 @@ impl Known {
         self.order.add(self.slot, weight);
     }
 
-    /// Takes what has gone without a word out of the order, if that was not done lately.
+    /// Takes expired and flushed keys out of the order, if that was not done lately.
     pub(crate) fn settle(&mut self, moment: Moment) {
         if moment.now_s.abs_diff(self.weighed_s) >= WEIGHED_S {
             self.weigh(moment);
         }
     }
 
-    /// Weighs all keys by what is there of them now.
+    /// Weighs all keys by their present state.
     fn weigh(&mut self, moment: Moment) {
         let whole_below = self.whole_below;
         let weights = self.keys.iter().map(|key| (key.slot, key.weight(whole_below, moment)));
@@ -280,21 +280,21 @@ impl Known {
         self.order.take(slot, weight);
     }
 
-    /// Samples only this share of the positions that are sampled now.
+    /// Samples only this share of the presently sampled positions.
     pub(crate) fn narrow(&mut self, share: f64, moment: Moment) {
         self.threshold = ((self.threshold as f64 * share) as u64).max(1);
         self.tidy(moment);
     }
 
-    /// Of what is sampled now all is known from now on, and so many times as much is sampled, but
-    /// no more than up to a position.
+    /// Declares the presently sampled keys completely known, and samples `times` times as many
+    /// positions, up to `threshold_max`.
     pub(crate) fn widen(&mut self, times: f64, threshold_max: u64, moment: Moment) {
         self.whole_below = self.threshold;
         self.threshold = ((self.threshold as f64 * times) as u64).min(threshold_max);
         self.tidy(moment);
     }
 
-    /// Puts all in order: see above.
+    /// Puts everything in order, as described above.
     fn tidy(&mut self, moment: Moment) {
         let was_full = self.keys.len() == self.keys_max;
         self.keys.sort_unstable_by_key(|key| key.slot);
@@ -316,10 +316,10 @@ impl Known {
         self.slot = self.keys.len() as u32;
     }
 
-    /// Forgets what no cache of interest would still have, of keys that are in order. What has gone
-    /// needs no room in any, so that only what is there counts behind a key that is there as well.
-    /// One that has gone itself is known, for the reason of a miss, until as much was used since as
-    /// the depth, whatever became of it: or the room would fill with those.
+    /// Forgets keys that no cache of interest would still have; the keys are in order. A dead key
+    /// needs no room in any, so only the present ones count behind a present key. A dead key itself
+    /// is kept, for the reason of a miss, until as many bytes as the depth were used since, present
+    /// or not: otherwise the room would fill with dead keys.
     fn forget(&mut self, moment: Moment) {
         let whole_below = self.whole_below;
         let is_whole = |key: &Key| key.position < whole_below;

@@ -1,7 +1,7 @@
-//! What a sample of the keys tells of a cache: how many requests would miss at any other size
-//! ([`Watcher::curve`]), why those that miss do ([`Watcher::reasons`]), and which keys are asked
-//! for most ([`Top`]). Nothing here knows clocks, threads or the cache: events and their times come
-//! as arguments.
+//! A sample of the keys, and what it tells of a cache: how many requests would miss at any other
+//! size ([`Watcher::curve`]), why those that miss do ([`Watcher::reasons`]), and which keys are
+//! requested most ([`Top`]). Nothing here knows clocks, threads or the cache: events and their
+//! times come as arguments.
 //!
 //! ```text
 //! event of a sampled key --> known: the keys, in the order of their last use
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Keys are sampled by their hash (SHARDS: Waldspurger, Park, Garthwaite and Ahmad, FAST 2015): a
-//! key whose [`position`] lies below a threshold is, with all that is asked of it. So what is
-//! known of these keys is whole, and what they tell is scaled up by the share of the positions
-//! below the threshold. How many keys are known is bounded: when there is no room for another, the
-//! threshold falls.
+//! key whose [`position`] lies below a threshold is sampled, with all of its requests. So the
+//! knowledge of these keys is complete, and it is scaled up by the share of the positions below the
+//! threshold. The number of known keys is bounded: when there is no room for another, the threshold
+//! falls.
 //!
 //! The rooms, in reading order: `watcher` (the whole), `known` and `order` (the keys), `curve` and
 //! `reasons` (what they tell), and `top`.
@@ -33,8 +33,8 @@ pub use reasons::{AGE_BOUNDS_S, Reason, Reasons};
 pub use top::{Entry, Top};
 pub use watcher::{After, DEPTH, Event, HALF_LIFE_S, KEYS_MAX, MEMORY_SHARE, RATE_MAX, Watcher};
 
-/// Where a key with this hash lies among all positions, which are spread evenly. Not the hash
-/// itself: tiers of a cache go by its ends, and neighbours there share what happens to them.
+/// The position of a key with this hash; positions are spread evenly. Not the hash itself: tiers of
+/// a cache go by its ends, and neighbours there are treated alike.
 #[inline]
 pub fn position(hash: u64) -> u64 {
     hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -1,32 +1,33 @@
 //! Sums of weights over time slots: a Fenwick tree (Fenwick, 1994). A slot is changed, and all up
-//! to a slot are summed, in logarithmic time; eight bytes for each.
+//! to a slot are summed, in logarithmic time, with eight bytes for each slot.
 
 /// The weights by slot, from slot 1.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// At each place the sum of as many slots, up to it, as its lowest bit says. Place 0 is unused.
+    /// Each place has the sum of as many slots, up to it, as its lowest bit says. Place 0 is
+    /// unused.
     sums: Box<[u64]>,
     total: u64,
 }
 
 impl Order {
-    /// So many slots without weight.
+    /// An order of `slots` slots without weight.
     pub(crate) fn new(slots: usize) -> Self {
         Self { sums: vec![0; slots + 1].into(), total: 0 }
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub(crate) fn slots(&self) -> usize {
         self.sums.len() - 1
     }
 
-    /// What all slots weigh.
+    /// The weight of all slots.
     #[cfg(test)]
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// What the slots behind this one weigh.
+    /// The weight of the slots behind this one.
     pub(crate) fn behind(&self, slot: u32) -> u64 {
         let (mut place, mut until) = (slot as usize, 0);
         while place > 0 {
@@ -36,13 +37,13 @@ impl Order {
         self.total - until
     }
 
-    /// A slot weighs so much more.
+    /// Adds to a slot's weight.
     pub(crate) fn add(&mut self, slot: u32, weight: u64) {
         self.total += weight;
         self.each(slot, |sum| *sum += weight);
     }
 
-    /// A slot weighs so much less.
+    /// Takes from a slot's weight.
     pub(crate) fn take(&mut self, slot: u32, weight: u64) {
         self.total -= weight;
         self.each(slot, |sum| *sum -= weight);
@@ -56,7 +57,7 @@ impl Order {
         }
     }
 
-    /// Begins anew with these slots and what they weigh, in linear time.
+    /// Starts again with these slots and their weights, in linear time.
     pub(crate) fn fill(&mut self, weights: impl Iterator<Item = (u32, u64)>) {
         self.sums.fill(0);
         self.total = 0;

@@ -1,21 +1,21 @@
-//! Why reads missed, by what happened last to the key as far as the sample knows.
+//! The reasons of misses, by what happened last to the key as far as the sample knows.
 
-/// Why a read missed.
+/// The reason of a miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// No store of the key is known: there was none, or it is so long ago that it was forgotten.
     Never,
-    /// The time of what was stored was over.
+    /// The stored item expired.
     Expired,
     /// It was deleted.
     Deleted,
     /// It was flushed with all else.
     Flushed,
-    /// None of these: the item had to make room. It was last asked for so many seconds before.
+    /// None of these: the item had to make room. It was last requested this many seconds before.
     Evicted(u32),
 }
 
-/// Bounds of the ages of what was evicted, in seconds since it was last asked for.
+/// Bounds of the ages of evicted items, in seconds since their last request.
 pub const AGE_BOUNDS_S: [u32; 5] = [10, 60, 600, 3600, 86_400];
 
 const KINDS: usize = 5;
@@ -26,12 +26,12 @@ const AGES: usize = AGE_BOUNDS_S.len() + 1;
 pub struct Reasons {
     whole: [f64; KINDS],
     recent: [f64; KINDS],
-    /// Of those evicted, by age.
+    /// The evicted ones, by age.
     ages: [f64; AGES],
 }
 
 impl Reason {
-    /// What reasons are called, in the order of [`Reasons::whole`].
+    /// The reasons' names, in the order of [`Reasons::whole`].
     pub const NAMES: [&'static str; KINDS] = ["never", "expired", "deleted", "flushed", "evicted"];
 
     fn number(self) -> usize {
@@ -46,7 +46,7 @@ impl Reason {
 }
 
 impl Reasons {
-    /// A miss that stands for so many.
+    /// Counts a miss that stands for `misses`.
     pub(crate) fn add(&mut self, reason: Reason, misses: f64) {
         self.whole[reason.number()] += misses;
         self.recent[reason.number()] += misses;
@@ -59,18 +59,18 @@ impl Reasons {
         self.recent.iter_mut().chain(&mut self.ages).for_each(|count| *count *= factor);
     }
 
-    /// Since the start; never falls.
+    /// Misses since the start; never falls.
     pub fn whole(&self) -> [f64; KINDS] {
         self.whole
     }
 
-    /// Of late: what is older has faded.
+    /// Recent misses: older ones have faded.
     pub fn recent(&self) -> [f64; KINDS] {
         self.recent
     }
 
-    /// Of those evicted of late, how many were last asked for less than each of [`AGE_BOUNDS_S`]
-    /// before and not less than the one before it; the last are beyond all.
+    /// Recent misses of evicted items, by the time since their last request: below each of
+    /// [`AGE_BOUNDS_S`] and not below the one before it; the last are beyond all.
     pub fn ages(&self) -> [f64; AGES] {
         self.ages
     }

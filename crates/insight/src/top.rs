@@ -1,52 +1,52 @@
 //! The keys that weigh most in a stream, with bounded memory: Space-Saving (Metwally, Agrawal and
-//! El Abbadi, ICDT 2005). A key that is not among those counted takes the place of the one with the
-//! least, and its count as well: that much it may be overestimated, and no more than what all
-//! counted together weigh, divided by the places. Nobody who weighs more than that is missing.
+//! El Abbadi, ICDT 2005). A key that is not among the counted ones takes the place of the one with
+//! the least count, and that count as well: it may be overestimated by that much, which is at most
+//! the total weight divided by the places. No key that weighs more than that is missing.
 //!
-//! What is counted is a sample of what there was, each part of it with what it stands for. So the
-//! bounds leave room for chance: with parts drawn independently and rarely, the square of the
-//! deviation is about the sum of the squares of the weights. A key that was drawn once may have
-//! been asked for once, whatever that stood for, and has 0 as its least.
+//! The counts are of a sample, each part of it with the weight that it stands for. So the bounds
+//! leave room for chance: with parts drawn independently and rarely, the square of the deviation is
+//! about the sum of the squares of the weights. A key that was drawn once may have been requested
+//! once, whatever that stood for, and has 0 as its least.
 //!
-//! Counts fade, as if all had been smaller: what is said of them stays true. Places are looked
-//! through one by one: there are few, and who counts has a sample of the requests only.
+//! Counts fade, as if all had been smaller: statements about them stay true. Places are searched
+//! one by one: they are few, and the caller has only a sample of the requests.
 
-/// How many deviations the bounds are away from what was drawn. Who has a least above 0 was drawn
-/// ten times at least; of those that were drawn twenty times one in a hundred is outside.
+/// Deviations by which the bounds are away from the drawn weight. A key with a least above 0 was
+/// drawn ten times at least; of the keys drawn twenty times one in a hundred is outside.
 const DEVIATIONS: f64 = 3.0;
 
-/// A key and what is known of it.
+/// A key and its counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// The key.
     pub key: Vec<u8>,
-    /// What was counted for it at most.
+    /// The most that was counted for it.
     weight: f64,
-    /// What was counted less at most.
+    /// The amount by which that may be too high, at most.
     error: f64,
-    /// The squares of what was counted, summed.
+    /// The sum of the squares of the counted weights.
     squares: f64,
     hash: u64,
 }
 
 impl Entry {
-    /// What it weighs at least in what the sample is of, as far as chance goes.
+    /// The least weight of the key in the whole of the sampled stream, as far as chance goes.
     pub fn least(&self) -> f64 {
         (self.counted() - DEVIATIONS * self.squares.sqrt()).max(0.0)
     }
 
-    /// What it weighs at most in what the sample is of, as far as chance goes.
+    /// The most weight of the key in the whole of the sampled stream, as far as chance goes.
     pub fn most(&self) -> f64 {
         self.weight + DEVIATIONS * self.squares.sqrt()
     }
 
-    /// What was counted for it at least.
+    /// The least that was counted for it.
     fn counted(&self) -> f64 {
         self.weight - self.error
     }
 }
 
-/// Those with the most weight.
+/// The keys with the most weight.
 #[derive(Debug)]
 pub struct Top {
     entries: Vec<Entry>,
@@ -55,13 +55,13 @@ pub struct Top {
 }
 
 impl Top {
-    /// So many keys are counted.
+    /// Counts `entries_max` keys.
     pub fn new(entries_max: usize) -> Self {
         assert!(entries_max > 0, "a key has a place");
         Self { entries: Vec::with_capacity(entries_max), entries_max, total: 0.0 }
     }
 
-    /// A key, its hash, and what it weighs more.
+    /// Adds weight to a key with this hash.
     pub fn add(&mut self, key: &[u8], hash: u64, weight: f64) {
         self.total += weight;
         let mut least = 0;
@@ -90,7 +90,7 @@ impl Top {
         entry.squares += weight * weight;
     }
 
-    /// What was counted so far weighs less.
+    /// Reduces the weight of everything counted so far.
     pub fn fade(&mut self, factor: f64) {
         self.total *= factor;
         for entry in &mut self.entries {
@@ -100,12 +100,12 @@ impl Top {
         }
     }
 
-    /// What all keys weigh together, counted or not.
+    /// The weight of all keys together, counted or not.
     pub fn total(&self) -> f64 {
         self.total
     }
 
-    /// The first of them, those first that weigh most at least.
+    /// The first `count` keys, in falling order of their least weight.
     pub fn first(&self, count: usize) -> Vec<&Entry> {
         let mut entries: Vec<&Entry> = self.entries.iter().collect();
         entries.sort_by(|one, other| {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_for_streams_that_are_made_to_break_them() {
+    fn bounds_hold_for_adversarial_streams() {
         let mut random = Xorshift::seeded(1);
         let mut skewed = || (random.draw() as f64 / u64::MAX as f64).powi(6) * 1000.0;
         check((0..60_000).map(|_| (skewed() as u64, 1.0)).collect::<Vec<_>>().into_iter());
@@ -166,23 +166,23 @@ mod tests {
         check((0..20_000).map(|key| (key, 1.0)));
         // One more key than there are places, in turn: the worst there is for the least.
         check((0..33_000).map(|turn| (turn % (PLACES as u64 + 1), 1.0)));
-        // Heavy ones first, and then light ones that shall push them out.
+        // Heavy ones first, and then light ones that try to push them out.
         check((0..40_000).map(|turn| if turn < 64 { (turn, 1e4) } else { (turn, 1.0) }));
         // Light ones of which one turns heavy.
         check((0..40_000).map(|turn| if turn % 9 == 0 { (7, 50.0) } else { (turn, turn as f64) }));
     }
 
-    /// A request in a hundred is drawn, and one of its keys for all of them. What stood in the list
-    /// with a fifth of all was asked for once.
+    /// Regression: one request in a hundred is drawn, and one of its keys stands for all of them. A
+    /// key listed with a fifth of all weight had been requested once.
     #[test]
-    fn what_was_asked_for_once_is_told_as_nothing_and_bounds_hold_for_what_was_not_drawn() {
+    fn keys_requested_once_have_no_least_and_bounds_hold_by_chance() {
         let (mut outside, mut told) = (0, 0_u32);
         for seed in 1..=200 {
             let mut random = Xorshift::seeded(seed);
             let mut top = Top::new(8 * PLACES);
             let mut exact = HashMap::new();
             for request in 0..40_000_u64 {
-                // Half ask for one of ten keys, the others for as many as ten that nobody asks for
+                // Half request one of ten keys, the others up to ten keys that are never requested
                 // again.
                 let keys = if request % 2 == 0 { 1 } else { random.draw() % 10 + 1 };
                 let is_hot = request % 2 == 0;

@@ -1,60 +1,61 @@
-//! What events of sampled keys come to: see [`Watcher`].
+//! The evaluation of the events of sampled keys: see [`Watcher`].
 
 use crate::curve::Curve;
 use crate::known::{KEY_BYTES, Key, Known, Moment};
 use crate::position;
 use crate::reasons::{Reason, Reasons};
 
-/// After so many seconds what was counted weighs half. Long enough that a few thousand sampled
-/// reads lie within it even where only one a second is sampled, on which a ratio is right to a
-/// point or two; short enough that the curve follows the hours of a day.
+/// Seconds after which counts weigh half. Long enough that a few thousand sampled reads lie within
+/// it even where only one a second is sampled, on which a ratio is right to a point or two; short
+/// enough that the curve follows the hours of a day.
 pub const HALF_LIFE_S: f64 = 3600.0;
 
-/// Keys are known for as long as a cache so many times the present size would keep them: twice the
-/// largest size that the curve is shown for.
+/// Keys are known for as long as a cache of this many times the present size would keep them: twice
+/// the largest size that the curve is shown for.
 pub const DEPTH: f64 = 16.0;
 
-/// So many seconds after a sample was made narrower or wider, or was looked at for that, it is
-/// widened if there is room then; and so long what is sampled anew is only looked at. What is asked
-/// for less often than that counts as never stored once.
+/// Seconds after a sample was made narrower or wider, or was considered for that, until it is
+/// widened if there is room then; for as long, newly sampled keys are only recorded. A key that is
+/// requested less often than that counts as never stored once.
 const WIDEN_PAUSE_S: f64 = HALF_LIFE_S;
 
-/// A sample is widened so many times at once,
+/// A sample is widened this many times at once,
 const WIDEN_TIMES: f64 = 2.0;
-/// if no more than one part in so many of the room for keys is used.
+/// if no more than one part in this many of the room for keys is used.
 const WIDEN_ROOM: usize = 4;
 
-/// Of a cache's memory, one byte in so many may be taken by a watcher and by the lists of events
+/// One byte in this many of a cache's memory may be taken by a watcher and by the lists of events
 /// that wait for it.
 pub const MEMORY_SHARE: usize = 100;
 
-/// Of that, the tenths that are the watcher's.
+/// The tenths of it that are the watcher's.
 const WATCHER_TENTHS: usize = 9;
 
-/// The most keys that are known. So many are within half a point nearly everywhere, and more would
-/// only cost more.
+/// The most keys that are known. With this many, results are within half a point nearly everywhere,
+/// and more would only cost more.
 pub const KEYS_MAX: usize = 64 << 10;
 
-/// The most that is sampled of all keys: a sampled request costs a few hundred instructions more.
+/// The largest share of keys that is sampled: a sampled request costs a few hundred instructions
+/// more.
 pub const RATE_MAX: f64 = 1.0 / 16.0;
 
-/// What is there after a request.
+/// The state of the key after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// An item.
     Item {
-        /// What it takes of memory.
+        /// Bytes of memory that it takes.
         bytes: u32,
-        /// What it takes to make again, in microseconds; 0 if nobody knows.
+        /// Microseconds that it takes to make again; 0 if unknown.
         cost_us: u32,
-        /// When its time is over, in seconds; 0 is never.
+        /// When it expires, in seconds; 0 is never.
         expiry_s: u32,
     },
     /// An item somewhere else, of which nothing more is known.
     Elsewhere,
     /// Nothing: it was deleted.
     Deleted,
-    /// Nothing: the request gave the item a time that was over.
+    /// Nothing: the request gave the item an expiry in the past.
     Over,
     /// Nothing, for another reason.
     Nothing,
@@ -65,17 +66,17 @@ pub enum After {
 pub struct Event {
     /// The key's hash.
     pub hash: u64,
-    /// When it was, in seconds.
+    /// The time of the request, in seconds.
     pub now_s: u32,
-    /// How many flushes there had been.
+    /// The number of flushes before it.
     pub flushes: u32,
-    /// If the item was asked for, whether it was found.
+    /// If the item was requested, whether it was found.
     pub read: Option<bool>,
-    /// What is there now.
+    /// The state of the key now.
     pub after: After,
 }
 
-/// Takes events, and knows what they come to.
+/// Takes events, and evaluates them.
 #[derive(Debug)]
 pub struct Watcher {
     known: Known,
@@ -85,12 +86,12 @@ pub struct Watcher {
     moment: Moment,
     threshold_max: u64,
     /// Seconds since the sample was made narrower for too many events, or wider, or could have
-    /// been. What becomes narrower for want of room is as wide as there is room for.
+    /// been. A sample narrowed for want of room is as wide as there is room for.
     unchanged_s: f64,
 }
 
 impl Watcher {
-    /// With room for so many keys, of which at most this share is sampled.
+    /// A watcher with room for `keys_max` keys, of which at most the share `rate_max` is sampled.
     pub fn new(keys_max: usize, rate_max: f64) -> Self {
         let threshold = (rate_max * 64_f64.exp2()) as u64;
         let moment = Moment { now_s: 0, flushes: 0, depth_bytes: u64::MAX };
@@ -105,19 +106,20 @@ impl Watcher {
         }
     }
 
-    /// For a cache with so much memory, of which it takes its share, up to [`KEYS_MAX`].
+    /// A watcher for a cache with this much memory, of which it takes its share, up to
+    /// [`KEYS_MAX`].
     pub fn of_cache(memory_bytes: usize) -> Self {
         let share_bytes = memory_bytes / MEMORY_SHARE / 10 * WATCHER_TENTHS;
         let keys = share_bytes.saturating_sub(size_of::<Self>() + Curve::BYTES) / KEY_BYTES;
         Self::new(keys.min(KEYS_MAX), RATE_MAX)
     }
 
-    /// What the lists of events of a cache with so much memory may take together.
+    /// The bytes that all lists of events of a cache with this much memory may take.
     pub fn lists_bytes(memory_bytes: usize) -> usize {
         memory_bytes / MEMORY_SHARE / 10 * (10 - WATCHER_TENTHS)
     }
 
-    /// What it takes of memory.
+    /// The bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + Curve::BYTES + self.known.capacity() * KEY_BYTES
     }
@@ -132,19 +134,19 @@ impl Watcher {
         self.known.rate()
     }
 
-    /// Sampled keys of which everything is known: [`Self::rate`] of all that were stored and are
-    /// not forgotten.
+    /// The number of sampled keys of which everything is known: [`Self::rate`] of all that were
+    /// stored and are not forgotten.
     pub fn keys(&self) -> usize {
         self.known.whole()
     }
 
-    /// Keys that were forgotten because nobody had asked for them for too long, scaled up.
+    /// Keys that were forgotten because they were not requested for too long, scaled up.
     pub fn forgotten(&self) -> f64 {
         self.known.forgotten()
     }
 
-    /// What all the keys weigh that were stored and are not gone or forgotten, scaled up: a cache
-    /// that large would miss none of them.
+    /// The weight of all stored keys that are not dead or forgotten, scaled up: a cache that large
+    /// would miss none of them.
     #[cfg(test)]
     fn known_bytes(&self) -> f64 {
         self.known.total_bytes()
@@ -155,28 +157,28 @@ impl Watcher {
         &self.curve
     }
 
-    /// Why reads missed.
+    /// The reasons of misses.
     pub fn reasons(&self) -> &Reasons {
         &self.reasons
     }
 
-    /// The cache has room for so many bytes of items.
+    /// Notes that the cache has room for `bytes` bytes of items.
     pub fn set_present(&mut self, bytes: f64) {
         self.depth_bytes = (bytes * DEPTH) as u64;
     }
 
-    /// There are too many events: samples only this share of what is sampled.
+    /// Reduces the sample to this share of it, if there are too many events.
     pub fn narrow(&mut self, share: f64) {
         self.unchanged_s = 0.0;
         self.known.narrow(share, self.moment);
     }
 
-    /// There were so many reads, sampled or not, and so many hits.
+    /// Counts reads and hits, sampled or not.
     pub fn count(&mut self, reads: f64, hits: f64) {
         self.curve.all(reads, hits, 0.0);
     }
 
-    /// Seconds have passed.
+    /// Notes that seconds have passed.
     pub fn pass(&mut self, seconds: f64) {
         let factor = (-seconds / HALF_LIFE_S).exp2();
         self.curve.fade(factor);
@@ -193,7 +195,7 @@ impl Watcher {
         }
     }
 
-    /// A request.
+    /// Evaluates a request.
     pub fn observe(&mut self, event: &Event) {
         let position = position(event.hash);
         if position >= self.known.threshold() {
@@ -211,7 +213,7 @@ impl Watcher {
             (After::Item { bytes, cost_us, expiry_s }, _) => {
                 Key::stored(position, [bytes, cost_us, expiry_s], flushes)
             }
-            // What is there was not deleted, whatever is known of it.
+            // An item that is there was not deleted, whatever is known of it.
             (After::Elsewhere, Some(key)) if key.is_gone(now_s, flushes) => {
                 Key::stored(position, [key.bytes, key.cost_us, 0], flushes)
             }
@@ -221,14 +223,14 @@ impl Watcher {
                 key
             }
             (After::Over, Some(key)) => key.over(now_s),
-            // Of what made room it is assumed that it would be there in a larger cache, and comes
-            // back to this one.
+            // An item that made room is assumed to be there in a larger cache, and to come back to
+            // this one.
             (After::Elsewhere | After::Nothing, Some(key)) => key,
         };
         self.known.put(key.seen(now_s), self.moment);
     }
 
-    /// A read.
+    /// Evaluates a read.
     fn read(&mut self, position: u64, number: Option<usize>, is_hit: bool) {
         let reads = 1.0 / self.known.rate();
         let Moment { now_s, flushes, .. } = self.moment;
@@ -280,12 +282,12 @@ mod tests {
         Event { hash: Xorshift::seeded(key).draw(), now_s, flushes: 0, read, after }
     }
 
-    /// A watcher of all keys, and of so many at most.
+    /// A watcher of all keys, with room for `keys_max`.
     fn watcher(keys_max: usize) -> Watcher {
         Watcher::new(keys_max, 1.0)
     }
 
-    /// How many misses of each kind an event adds.
+    /// The misses of each kind that an event adds.
     fn misses_of(watcher: &mut Watcher, event: Event) -> [f64; 5] {
         let before = watcher.reasons().whole();
         watcher.observe(&event);
@@ -294,7 +296,7 @@ mod tests {
         grown
     }
 
-    /// Every request's bytes behind the last use of its key, by a list.
+    /// Compares distances with a plain list: the bytes behind the last use of each requested key.
     #[test]
     fn distances_are_those_of_a_plain_list_in_every_order_of_events() {
         let mut random = Xorshift::seeded(7);
@@ -364,9 +366,9 @@ mod tests {
         assert_eq!(misses_of(&mut watcher, elsewhere), [0.0; 5], "a hit has no reason");
     }
 
-    /// What was there before anybody watched says nothing of a distance.
+    /// An item from before the watching began says nothing of a distance.
     #[test]
-    fn what_is_found_and_not_known_is_left_out() {
+    fn hits_of_unknown_keys_are_left_out() {
         let mut watcher = watcher(100);
         watcher.observe(&event(1, 1, Some(true), ITEM));
         watcher.observe(&event(1, 1, Some(true), ITEM));
@@ -409,13 +411,13 @@ mod tests {
     }
 
     #[test]
-    fn what_no_cache_of_interest_would_keep_is_forgotten_and_counted() {
+    fn keys_that_no_cache_would_keep_are_forgotten_and_counted() {
         let mut watcher = watcher(1000);
         watcher.set_present(100.0 * 10.0);
         for key in 0..50_000 {
             watcher.observe(&event(key, 1, None, ITEM));
         }
-        // TemperatureWord times ten items, and those since all was last put in order.
+        // Sixteen times ten items, and those since everything was last put in order.
         assert_eq!(watcher.rate(), 1.0, "there was room");
         assert!((40_000.0..50_000.0).contains(&watcher.forgotten()), "{}", watcher.forgotten());
         let miss = |key| event(key, 2, Some(false), After::Nothing);
@@ -423,9 +425,9 @@ mod tests {
         assert_eq!(misses_of(&mut watcher, miss(49_850)), [0.0, 0.0, 0.0, 0.0, 1.0]);
     }
 
-    /// What comes and goes needs no room beside what stays, in a cache of any size.
+    /// Keys that come and go need no room beside those that stay, in a cache of any size.
     #[test]
-    fn what_stays_is_not_forgotten_for_what_has_gone() {
+    fn present_keys_are_not_forgotten_for_dead_ones() {
         let ways: [fn(u64) -> Event; 2] = [
             |key| event(key, 1, None, After::Deleted),
             |key| event(key, 1, None, After::Item { bytes: 100, cost_us: 0, expiry_s: 1 }),
@@ -448,16 +450,16 @@ mod tests {
         }
     }
 
-    /// What expired unread, or was flushed, took room until then and takes none since.
+    /// An item that expired unread, or was flushed, took room until then and takes none since.
     #[test]
-    fn what_has_gone_unread_weighs_nothing_ten_seconds_later() {
+    fn dead_unread_keys_weigh_nothing_ten_seconds_later() {
         let mut watcher = watcher(10_000);
         let short = |now_s| After::Item { bytes: 100_000, cost_us: 0, expiry_s: now_s + 10 };
         watcher.observe(&event(0, 0, None, ITEM));
         for now_s in 1..=1000 {
             watcher.observe(&event(u64::from(now_s), now_s, None, short(now_s)));
         }
-        // Ten are there, and those that have gone since all were weighed.
+        // Ten are present, and those that have died since all were weighed.
         let bytes = watcher.known_bytes();
         assert!((1e6..=2.1e6).contains(&bytes), "{bytes}");
         watcher.observe(&event(0, 1000, Some(true), ITEM));
@@ -485,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_that_became_too_narrow_widens_and_is_whole_again_an_hour_later() {
+    fn a_narrow_sample_widens_and_is_complete_an_hour_later() {
         let mut watcher = watcher(4000);
         let ask = |watcher: &mut Watcher, is_hit| {
             for key in 0..900 {
@@ -499,7 +501,7 @@ mod tests {
         assert_eq!(watcher.threshold(), threshold, "not so soon");
         watcher.pass(WIDEN_PAUSE_S / 2.0);
         assert_eq!((watcher.rate(), watcher.threshold()), (narrow, threshold * 2));
-        // What is new is learnt, and counts for nothing.
+        // New keys are recorded, and count for nothing.
         let (before, keys) = (watcher.reasons().whole()[0], watcher.keys());
         ask(&mut watcher, false);
         assert_eq!(watcher.reasons().whole()[0], before);

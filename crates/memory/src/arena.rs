@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Reserving takes addresses and no memory: pages come at their first touch, as huge pages where
-//! the kernel has them, and a slab that is given back leaves the resident set unless it is wanted
+//! the kernel has them, and a slab that is given back leaves the resident set unless it is needed
 //! again at once. The limit counts slabs, so the memory limit can grow and shrink online anywhere
 //! below the reservation. Where addresses are not free, because there is a limit on them or the
 //! kernel counts them as memory, less is reserved.
@@ -36,19 +36,19 @@ use stdx::units::{KIB, MIB};
 pub const SLAB_BYTES_MAX: usize = 2 * MIB;
 /// Bytes of a slab in the smallest arenas: room for a table of the index of any size.
 pub const SLAB_BYTES_MIN: usize = 128 * KIB;
-/// How many slabs an arena should have at least, while slabs are not the smallest: several times
-/// the number of size classes that a mix of values uses.
+/// The fewest slabs an arena should have, while slabs are not the smallest: several times the
+/// number of size classes that a mix of values uses.
 pub const SLABS_WANTED: usize = 512;
 /// Bytes of the unit in which places count.
 pub const PLACE_UNIT_BYTES: usize = 8;
 /// How many bits a place may need.
 pub const PLACE_BITS: u32 = 38;
-/// The largest arena, in bytes: what places can tell apart.
+/// The largest arena, in bytes: what places can address.
 pub const ARENA_BYTES_MAX: usize = PLACE_UNIT_BYTES << PLACE_BITS;
 
 const _: () = assert!(SLAB_BYTES_MAX == ::io::map::HUGE_PAGE_BYTES);
 
-/// Which slab: its number in the arena.
+/// A slab's number in the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlabId(pub u32);
 
@@ -64,13 +64,13 @@ pub struct Arena {
     /// Taken and ready slabs. Written under `free`'s lock.
     used_slabs: AtomicUsize,
     free: Mutex<Free>,
-    /// Whether the kernel backs it with huge pages where that is asked for.
+    /// Whether the kernel can back it with huge pages.
     may_be_huge: bool,
-    /// Whether that is asked for. Written under `free`'s lock.
+    /// Whether huge pages are asked for. Written under `free`'s lock.
     huge_pages: AtomicBool,
 }
 
-/// The slabs that nobody has taken.
+/// The slabs that are not taken.
 #[derive(Debug, Default)]
 struct Free {
     /// Touched, counted as used, waiting to be taken.
@@ -85,7 +85,7 @@ struct Free {
 const READY_SLABS: usize = 1;
 
 impl Arena {
-    /// Reserves addresses for `reserved_bytes`, or fewer where the kernel refuses so many, and
+    /// Reserves addresses for `reserved_bytes`, or fewer where the kernel refuses that many, and
     /// allows `limit_bytes` of them to be used, in slabs of a size that suits the limit. Both are
     /// rounded to whole slabs: the limit down, but to no less than `slabs_min`.
     pub fn new(reserved_bytes: usize, limit_bytes: usize, slabs_min: usize) -> io::Result<Self> {
@@ -122,7 +122,7 @@ impl Arena {
         Place(((slab.0 as usize * self.slab_bytes + bytes) / PLACE_UNIT_BYTES) as u64)
     }
 
-    /// The slab that a place lies in, and how many bytes behind its start.
+    /// The slab that a place lies in, and the bytes from the slab's start.
     #[inline]
     pub fn locate(&self, place: Place) -> (SlabId, usize) {
         let offset = place.0 as usize * PLACE_UNIT_BYTES;
@@ -136,40 +136,40 @@ impl Arena {
         self.huge_pages.load(Ordering::Relaxed)
     }
 
-    /// How many slabs the addresses suffice for.
+    /// The number of slabs for which addresses are reserved.
     pub fn reserved_slabs(&self) -> usize {
         self.mapping.bytes() / self.slab_bytes
     }
 
-    /// How many slabs may be used.
+    /// The number of slabs that may be used.
     pub fn limit_slabs(&self) -> usize {
         self.limit_slabs.load(Ordering::Relaxed)
     }
 
-    /// How many slabs are used.
+    /// The number of used slabs.
     pub fn used_slabs(&self) -> usize {
         self.used_slabs.load(Ordering::Relaxed)
     }
 
-    /// The numbers of all slabs that are used are below this one. Some below it may not be, where
-    /// the limit was lowered.
+    /// A number above those of all used slabs. Some slabs below it may be unused, where the limit
+    /// was lowered.
     pub fn numbers_end(&self) -> u32 {
         lock(&self.free).fresh_from
     }
 
-    /// How many slabs can still be taken.
+    /// The number of slabs that can still be taken.
     pub fn free_slabs(&self) -> usize {
         let ready = lock(&self.free).ready.len();
         (self.limit_slabs() + ready).saturating_sub(self.used_slabs())
     }
 
-    /// By how many slabs the use exceeds a limit that was lowered.
+    /// The number of slabs by which the use exceeds a limit that was lowered.
     pub fn excess_slabs(&self) -> usize {
         self.used_slabs().saturating_sub(self.limit_slabs())
     }
 
-    /// Changes the limit; at most what is reserved. A lower limit than what is used takes effect
-    /// as slabs are given back.
+    /// Changes the limit; at most to what is reserved. A limit lower than the use takes effect as
+    /// slabs are given back.
     pub fn set_limit_slabs(&self, limit_slabs: usize) {
         assert!(limit_slabs <= self.reserved_slabs());
         let mut free = lock(&self.free);
@@ -183,9 +183,10 @@ impl Arena {
         self.choose_pages(&free);
     }
 
-    /// Where slabs are smaller than huge pages, the kernel fills what was given back between two
-    /// slabs as it makes one page of them, sooner or later. That does no harm as long as all that
-    /// was ever used fits the limit, and takes the memory back that a lower limit has freed.
+    /// Chooses between huge and small pages. Where slabs are smaller than huge pages, the kernel
+    /// fills a slab given back between two others when it makes one page of them, sooner or later.
+    /// That is harmless while all slabs ever used fit the limit; else it undoes the release of
+    /// their memory.
     fn choose_pages(&self, free: &Free) {
         let fits = free.fresh_from as usize <= self.limit_slabs();
         let is_small = !self.may_be_huge || self.slab_bytes >= HUGE_PAGE_BYTES;
@@ -230,8 +231,8 @@ impl Arena {
                 return;
             }
         }
-        // Not under the lock, at which others wait for slabs: the kernel takes its time, and nobody
-        // finds this slab meanwhile.
+        // Not under the lock, at which others wait for slabs: the kernel takes its time, and no
+        // thread finds this slab meanwhile.
         let was_huge = self.huge_pages();
         self.discard(slab);
         let mut free = lock(&self.free);
@@ -274,7 +275,7 @@ impl Arena {
         unsafe { self.mapping.start().add(offset) }
     }
 
-    /// The byte at `place`. Reading or writing there is up to who owns the slab.
+    /// The byte at `place`. Reading or writing there is up to the owner of the slab.
     #[inline]
     pub fn pointer(&self, place: Place) -> NonNull<u8> {
         let offset = place.0 as usize * PLACE_UNIT_BYTES;
@@ -304,17 +305,18 @@ impl Arena {
     }
 
     fn discard(&self, slab: SlabId) {
-        // SAFETY: called for slabs that nobody has taken, so nobody reads, writes or relies on it.
+        // SAFETY: called for slabs that are not taken, so no thread reads, writes or relies on
+        // them.
         let done =
             unsafe { self.mapping.discard(slab.0 as usize * self.slab_bytes, self.slab_bytes) };
         done.expect("a range of a live private mapping can always be discarded");
     }
 }
 
-/// Addresses for `bytes_max`, or for fewer where the kernel refuses so many, but for `bytes_min` at
-/// least. It refuses what is beyond a limit of addresses (`ulimit -v`), and where it does not
-/// overcommit memory, what is beyond the memory that it has. Stacks and other processes come from
-/// the same: so half of what it would give beyond `bytes_min` is left to them.
+/// Addresses for `bytes_max`, or for fewer where the kernel refuses those, but for `bytes_min` at
+/// least. It refuses addresses beyond a limit (`ulimit -v`), and where it does not overcommit
+/// memory, those beyond its memory. Stacks and other processes draw on the same: so half of what it
+/// would give beyond `bytes_min` is left to them.
 fn reserve(bytes_min: usize, bytes_max: usize) -> io::Result<Mapping> {
     let whole = Mapping::reserve(bytes_max);
     if whole.is_ok() {
@@ -366,10 +368,11 @@ mod tests {
         }
     }
 
-    /// What a lower limit had freed came back: the kernel made huge pages of the slabs between.
+    /// Regression: memory freed by a lower limit came back: the kernel made huge pages of those
+    /// slabs.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
-    fn a_lower_limit_ends_huge_pages_that_would_fill_what_was_given_back() {
+    fn a_lower_limit_ends_huge_pages_that_would_refill_freed_slabs() {
         let arena = arena(8, 64);
         if !arena.huge_pages() {
             return;
@@ -387,7 +390,7 @@ mod tests {
             })
         };
         let slabs: Vec<SlabId> = (0..64).map(|_| arena.take(0).expect("room")).collect();
-        // SAFETY: nobody has done anything with it.
+        // SAFETY: the slabs were never used.
         slabs[40..].iter().for_each(|&slab| unsafe { arena.give(slab) });
         assert_eq!((is_huge(), arena.huge_pages()), (Some(true), true));
         arena.set_limit_slabs(4);
@@ -399,12 +402,12 @@ mod tests {
         assert_eq!((is_huge(), arena.huge_pages()), (Some(true), true));
     }
 
-    /// An arena that may grow to all of the machine's memory was not to be had where addresses are
-    /// limited, or count as memory, though there was room for the memory limit.
+    /// Regression: an arena that may grow to all of the machine's memory could not be created where
+    /// addresses are limited, or count as memory, though there was room for the memory limit.
     #[test]
     #[cfg_attr(miri, ignore = "reserves more addresses than there are")]
     fn where_addresses_are_refused_fewer_are_reserved() {
-        // No process has so many addresses, but many hundred times this limit.
+        // No process has that many addresses, but each has many hundred times this limit.
         const BYTES: usize = 64 << 20;
         let mapping = reserve(BYTES, 1 << 50).expect("there is room for what is needed");
         assert!(mapping.bytes() > BYTES && mapping.bytes() < 1 << 46);
@@ -413,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_the_limit_and_the_spare_stays() {
+    fn slabs_are_taken_up_to_the_limit_and_a_reserve_is_left() {
         let arena = arena(8, 3);
         let first = arena.take(1).unwrap();
         let second = arena.take(1).unwrap();
@@ -422,7 +425,7 @@ mod tests {
         let third = arena.take(0).unwrap();
         assert_eq!(arena.take(0), None);
         for slab in [first, second, third] {
-            // SAFETY: taken above and used by nobody.
+            // SAFETY: taken above and never used.
             unsafe { arena.give(slab) };
         }
         assert!(arena.used_slabs() <= READY_SLABS);
@@ -447,7 +450,7 @@ mod tests {
         arena.set_limit_slabs(2);
         assert_eq!(arena.excess_slabs(), 2);
         for slab in slabs {
-            // SAFETY: taken above and used by nobody.
+            // SAFETY: taken above and never used.
             unsafe { arena.give(slab) };
         }
         assert_eq!((arena.excess_slabs(), arena.free_slabs()), (0, 2));

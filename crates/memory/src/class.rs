@@ -10,9 +10,9 @@
 //! chunks of that class and one smaller chunk for the rest: with chunks up to half a slab, as few
 //! fit a slab, the spacing between sizes would waste a fifth of large items' memory.
 //!
-//! A slab may keep some bits beside each chunk, behind the last one: room for what belongs to a
-//! chunk and not to what is stored in it. Then fewer or smaller chunks fit, and sizes are chosen so
-//! that chunks and those bits together fill the slab.
+//! A slab may keep some bits beside each chunk, behind the last one: room for data that belongs to
+//! a chunk and not to the item stored in it. Then fewer or smaller chunks fit, and sizes are chosen
+//! so that chunks and those bits together fill the slab.
 //!
 //! The factor is 1.08 where slabs are plenty. Each class in use needs at least one slab, so with
 //! few slabs the classes are fewer too, down to memcached's factor of 1.25.
@@ -34,7 +34,7 @@ pub const GROWTH_FACTOR_MAX: f64 = 1.25;
 /// classes, and a class with a slab or two evicts its items earlier or later than others do.
 const SLABS_PER_CLASS_MIN: usize = 2;
 
-/// Which size class: its number, from 0, smallest first.
+/// A size class's number, from 0, smallest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(pub u8);
 
@@ -49,9 +49,9 @@ pub struct SizeClasses {
 }
 
 impl SizeClasses {
-    /// Classes that grow by `factor` from `chunk_bytes_min`, both brought into their range, for
-    /// slabs of `slab_bytes` and items of up to `item_bytes_max`. A slab keeps `side_bits` beside
-    /// each chunk.
+    /// Classes that grow by `factor` from `chunk_bytes_min`, both clamped to their range, for slabs
+    /// of `slab_bytes` and items of up to `item_bytes_max`. A slab keeps `side_bits` beside each
+    /// chunk.
     pub fn new(
         chunk_bytes_min: usize,
         factor: f64,
@@ -90,7 +90,7 @@ impl SizeClasses {
         Self { slab_bytes, side_bits, chunk_bytes, by_size }
     }
 
-    /// Classes for an arena of so many slabs: as fine as leaves two slabs for each class.
+    /// Classes for an arena of `slabs` slabs: as fine as leaves two slabs for each class.
     pub fn for_slabs(
         chunk_bytes_min: usize,
         slabs: usize,
@@ -114,7 +114,7 @@ impl SizeClasses {
         self.chunk_bytes[self.chunk_bytes.len() - 1] as usize
     }
 
-    /// How many classes there are.
+    /// The number of classes.
     pub fn count(&self) -> usize {
         self.chunk_bytes.len()
     }
@@ -132,7 +132,7 @@ impl SizeClasses {
         self.chunk_bytes[usize::from(class.0)] as usize
     }
 
-    /// How many chunks of `class` a slab holds.
+    /// The number of chunks of `class` in a slab.
     pub fn chunks_per_slab(&self, class: ClassId) -> usize {
         8 * self.slab_bytes / (8 * self.chunk_bytes(class) + self.side_bits)
     }
@@ -149,8 +149,7 @@ impl SizeClasses {
 }
 
 /// The largest chunk for slabs and items of these sizes, with the bytes beside it. A chained item's
-/// list of pieces has to fit one chunk, 8 bytes for each piece, half a chunk for the list at the
-/// most.
+/// list of pieces has to fit one chunk, 8 bytes for each piece, and takes half a chunk at most.
 fn largest_chunk(slab_bytes: usize, item_bytes_max: usize) -> usize {
     let mut largest = slab_bytes / LARGEST_PER_SLAB;
     while largest / 16 * largest < item_bytes_max && largest < CHUNK_BYTES_MAX {
@@ -167,7 +166,7 @@ fn stretch(size: usize, slab_bytes: usize, side_bits: usize) -> usize {
     if largest - size < size / 16 { largest } else { size }
 }
 
-/// The largest size of a chunk that is not larger.
+/// Rounds down to a chunk size.
 fn floor(bytes: usize) -> usize {
     bytes / CHUNK_ALIGN_BYTES * CHUNK_ALIGN_BYTES
 }

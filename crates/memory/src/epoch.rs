@@ -1,9 +1,9 @@
-//! Epoch reclamation: when may memory that has been unlinked be used again?
+//! Epoch reclamation: when unlinked memory may be used again.
 //!
-//! A thread that follows locations into the arena *pins* the current epoch for a batch of
-//! requests. Whoever unlinks a chunk, block or table *tags* it with the epoch of that moment. The
-//! epoch moves from `e` to `e + 1` only when every pinned thread has pinned `e`; so once it has
-//! moved twice past a tag, nobody who could have seen the unlinked memory is still pinned.
+//! A thread that follows locations into the arena *pins* the current epoch for a batch of requests.
+//! A thread that unlinks a chunk, block or table *tags* it with the epoch of that moment. The epoch
+//! moves from `e` to `e + 1` only when every pinned thread has pinned `e`; so once it has moved
+//! twice past a tag, no thread that could have seen the unlinked memory is still pinned.
 //!
 //! ```text
 //!   epoch      7         8         9
@@ -13,21 +13,21 @@
 //!
 //! This is Fraser's scheme with three differences. Threads do not register: a pin claims any free
 //! slot, starting from its thread's own, so a pin is one compare-and-swap and a fence, and a cache
-//! can be used from any thread. There are no bags of garbage here: who unlinks keeps
-//! the tagged memory itself, in the size class it will return to. And a thread that blocks must
-//! not be pinned, which makes it quiescent by construction.
+//! can be used from any thread. There are no bags of garbage here: the unlinking thread keeps the
+//! tagged memory itself, in the size class it will return to. And a thread that blocks must not be
+//! pinned, which makes it quiescent by construction.
 //!
 //! Why the fences suffice: a reader's claim of its slot is followed by a sequentially consistent
-//! fence and then its reads; a writer's unlink is followed by such a fence and then the read of
-//! the epoch that becomes the tag. If the reader still saw the old location, its fence came first,
-//! so the tag is no older than the epoch before the reader's slot was visible to whoever advances,
+//! fence and then its reads; a writer's unlink is followed by such a fence and then the read of the
+//! epoch that becomes the tag. If the reader still saw the old location, its fence came first, so
+//! the tag is no older than the epoch before the reader's slot was visible to an advancing thread,
 //! and that slot holds back the second of the two moves.
 //!
-//! A writer that is pinned itself needs no fence of its own ([`Guard::tag`]). It read the epoch
-//! `e` behind the fence of its pin; until it leaves, only a move to `e + 1` can succeed, which was
-//! begun before that fence. So the epoch of the unlink is at most `e + 1`, and that is the tag: one
-//! move later than need be at times, for one full fence less on every replaced item. Whoever sees
-//! `e + 2` has seen the writer's slot released, and with it the unlink.
+//! A writer that is pinned itself needs no fence of its own ([`Guard::tag`]). It read the epoch `e`
+//! behind the fence of its pin; until it leaves, only a move to `e + 1` can succeed, which was
+//! begun before that fence. So the epoch of the unlink is at most `e + 1`, and that is the tag: at
+//! times one move later than necessary, for one full fence less on every replaced item. A thread
+//! that sees `e + 2` has seen the writer's slot released, and with it the unlink.
 
 use std::fmt;
 use std::sync::atomic::compiler_fence;
@@ -36,23 +36,23 @@ use stdx::CachePadded;
 use stdx::sync::Backoff;
 use stdx::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// How many pins there may be at the same time. One more waits until a slot is free: so there are
-/// more than twice as many as a server has threads at the most, whose sessions may each pin once
-/// more to evict. Loom and Miri would take long to go through so many.
+/// Pins that may exist at the same time. One more waits until a slot is free: so there are more
+/// than twice as many as a server has threads at most, whose sessions may each pin once more to
+/// evict. Loom and Miri would take long to go through as many.
 pub const PINS_MAX: usize = match (cfg!(loom), cfg!(miri)) {
     (true, _) => 3,
     (_, true) => 64,
     _ => 2304,
 };
 
-/// In a slot: nobody is pinned here. Epochs start at 1.
+/// In a slot: no thread is pinned here. Epochs start at 1.
 const QUIESCENT: u64 = 0;
 
 /// The epoch at which something was unlinked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tag(u64);
 
-/// The current epoch and who is pinned.
+/// The current epoch and the pinned threads.
 pub struct Epochs {
     current: CachePadded<AtomicU64>,
     /// Slots from here on were never claimed, so that `advance` looks at a few lines, not at all.
@@ -71,7 +71,7 @@ pub struct Guard<'e> {
     epoch: u64,
 }
 
-/// Slots of a thread's own: one for its session, and one for who pins once more under that.
+/// Slots of a thread's own: one for its session, and one for a second pin under that.
 #[cfg(not(loom))]
 const SLOTS_PER_THREAD: usize = 2;
 
@@ -97,7 +97,7 @@ impl Default for Epochs {
 }
 
 impl Epochs {
-    /// Nobody pinned.
+    /// Epochs with no thread pinned.
     pub fn new() -> Self {
         let slots = (0..PINS_MAX).map(|_| CachePadded(AtomicU64::new(QUIESCENT))).collect();
         Self {
@@ -121,8 +121,8 @@ impl Epochs {
             let claim = self.slots[slot].compare_exchange(
                 QUIESCENT,
                 epoch,
-                // Its acquire's partner is the release in `Guard::drop`, so that what the slot's
-                // last user did is over. For the rest see `fence_behind_claim`.
+                // Its acquire's partner is the release in `Guard::drop`, so that the accesses of
+                // the slot's last user are over. For the rest see `fence_behind_claim`.
                 Ordering::SeqCst,
                 Ordering::Relaxed,
             );
@@ -139,23 +139,23 @@ impl Epochs {
         Guard { epochs: self, slot, epoch: self.current.load(Ordering::Relaxed) }
     }
 
-    /// A tag that no tag given so far is later than.
+    /// A tag that is no earlier than any tag given so far.
     pub fn latest_tag(&self) -> Tag {
         // A guard that was pinned at the present epoch tags with the next.
         Tag(self.current.load(Ordering::Relaxed) + 1)
     }
 
-    /// The tag for something that the caller, who is not pinned, has just unlinked.
+    /// The tag for something that the caller, which is not pinned, has just unlinked.
     pub fn tag(&self) -> Tag {
         // Partner: the fence in `pin`.
         fence(Ordering::SeqCst);
         Tag(self.current.load(Ordering::Relaxed))
     }
 
-    /// Whether nobody can still see what was tagged so.
+    /// Whether no thread can still see memory with this tag.
     pub fn is_safe(&self, tag: Tag) -> bool {
-        // Acquire: partner is the release in `advance`, which followed the drop of every guard
-        // that mattered.
+        // Acquire: partner is the release in `advance`, which followed the drop of every guard that
+        // mattered.
         self.current.load(Ordering::Acquire) >= tag.0 + 2
     }
 
@@ -173,10 +173,10 @@ impl Epochs {
         }
         // Acquire: partner is the release in `Guard::drop`.
         fence(Ordering::Acquire);
-        // Failure means that another thread moved it. On success who reads this epoch and then
-        // passes the fence in `advance` or `pin` has what was unlinked by those who left their
-        // slots before, on which `Guard::tag` rests.
-        // Release: partners are these fences, and the acquire in `is_safe`.
+        // Failure means that another thread moved it. On success a thread that reads this epoch and
+        // then passes the fence in `advance` or `pin` has the unlinks of those that left their
+        // slots before, on which `Guard::tag` rests. Release: partners are these fences, and the
+        // acquire in `is_safe`.
         let _ = self.current.compare_exchange(
             current,
             current + 1,
@@ -186,11 +186,11 @@ impl Epochs {
         true
     }
 
-    /// Whether trying to make `tag` safe may succeed, as far as one thread that is pinned can say:
-    /// this one, if it has a session open. Much cheaper than the attempt.
+    /// Whether trying to make `tag` safe may succeed, as far as one pinned thread can say: this
+    /// one, if it has a session open. Much cheaper than the attempt.
     pub fn may_reach(&self, tag: Tag) -> bool {
         let pinned = self.slots[own_slot()].load(Ordering::Relaxed);
-        // Who pinned `e` lets the epoch come to `e + 1`, and no further.
+        // A pin of `e` lets the epoch come to `e + 1`, and no further.
         pinned == QUIESCENT || tag.0 < pinned
     }
 
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pinned_writer_unlinked_outlives_every_reader_of_its_time() {
+    fn memory_a_pinned_writer_unlinked_outlives_the_readers_of_its_time() {
         let epochs = Epochs::new();
         let writer = epochs.pin();
         assert!(epochs.advance());

@@ -1,4 +1,4 @@
-//! Where the index gets the memory of its tables from.
+//! The source of the memory for the index's tables.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -12,8 +12,8 @@ pub trait TableSpace: Send + Sync {
     /// no room.
     fn allocate(&self, units: usize) -> Option<NonNull<u8>>;
 
-    /// The caller needs more memory than it was given, and has no other way: somebody should see to
-    /// it that there is some soon.
+    /// Notes that the caller needs more memory than it was given, and has no other way to get it:
+    /// the owner should free some soon.
     fn starve(&self) {}
 
     /// Takes back what `allocate(units)` returned.
@@ -23,19 +23,19 @@ pub trait TableSpace: Send + Sync {
     /// reads or writes it any more.
     unsafe fn release(&self, start: NonNull<u8>, units: usize);
 
-    /// The addresses of runs whose owner would do well to allocate others and release these,
-    /// because memory could then be given back. Whoever has time asks again and again, and goes
-    /// through what he has for one that lies there; no run of one unit does.
+    /// The addresses of runs whose owner should allocate others and release these, because memory
+    /// could then be given back. A thread with time to spare asks repeatedly, and searches its runs
+    /// for one that lies there; no run of one unit does.
     fn to_clear(&self) -> Option<Range<usize>> {
         None
     }
 
-    /// Whether the run of `units` from `start` lies there still, and another would be found for it.
+    /// Whether the run of `units` from `start` still lies there, and there is room for another.
     fn wants_moved(&self, _start: NonNull<u8>, _units: usize) -> bool {
         false
     }
 
-    /// There is room for the run from `start` elsewhere, and its owner cannot use it: so there is
-    /// nothing to be gained from moving its neighbours.
+    /// Notes that the owner cannot use the room found elsewhere for the run from `start`: so there
+    /// is nothing to be gained from moving its neighbours.
     fn cannot_move(&self, _start: NonNull<u8>) {}
 }

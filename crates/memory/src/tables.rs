@@ -3,14 +3,14 @@
 //! A table is a run of a dozen units or two, a segment of a trie one unit. Each slab has a map of
 //! its 64 to 1024 units, a bit for each; a run is the first that fits, in the oldest slab that has
 //! one, so that slabs empty out as tables grow away from them, and an empty slab goes back to the
-//! arena. An index of a terabyte has tens of thousands of slabs, and all that write wait for the
-//! same lock: so slabs are kept by the longest run that is free in them, and no search goes through
-//! all of them but the choice of one to clear.
+//! arena. An index of a terabyte has tens of thousands of slabs, and all writers wait for the same
+//! lock: so slabs are ordered by their longest free run, and the only search through all of them is
+//! the choice of one to clear.
 //!
 //! Tables grow at about the same time, so that the gap that one leaves is too short for the next,
 //! and a fifth of the slabs would lie idle in gaps. So once memory runs short the index is asked to
 //! move the tables of the slab with the fewest, which fill others without gaps until nothing would
-//! be gained any more: a slab is *cleared* as a segment of a log is.
+//! be gained any more: a slab is *cleared* like a segment of a log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -28,10 +28,10 @@ const MAP_WORDS: usize = SLAB_BYTES_MAX / TABLE_UNIT_BYTES / WORD_UNITS;
 /// Units in each of them, and the most that a table may have.
 const WORD_UNITS: usize = u64::BITS as usize;
 const _: () = assert!(SLAB_BYTES_MIN / TABLE_UNIT_BYTES >= WORD_UNITS);
-/// One slab more than are needed, and one in so many, may lie idle in gaps: to clear one moves as
-/// many tables as fill so many slabs at the most.
+/// One slab more than is needed, and one in this many, may lie idle in gaps: clearing one moves at
+/// most as many tables as fill this many slabs.
 const LOOSE_SHARE: usize = 64;
-/// Memory runs short when no more than one slab is free, and one in so many.
+/// Memory runs short when no more than one slab is free, and one in this many.
 const SHORT_SHARE: usize = 64;
 
 /// The part of the arena that the index has.
@@ -42,7 +42,7 @@ pub struct ArenaTables {
     starved: AtomicBool,
 }
 
-/// Which slab of the index: the higher, the younger.
+/// The age of one of the index's slabs: the higher, the younger.
 type Age = u64;
 
 /// The slabs of the index.
@@ -51,23 +51,23 @@ struct TableSlabs {
     by_age: BTreeMap<Age, TableSlab>,
     ages: BTreeMap<SlabId, Age>,
     next_age: Age,
-    /// Those that are to be kept and whose longest run of free units is so long.
+    /// The slabs to be kept, by the length of their longest run of free units.
     rooms: [BTreeSet<Age>; WORD_UNITS + 1],
     /// Units of all tables.
     taken_units: usize,
-    /// Those where all that lies there can move.
+    /// The slabs in which all runs can move.
     movable: Movable,
-    /// The longest table that there ever was, in units.
+    /// The longest table so far, in units.
     units_max: usize,
     /// The slab whose tables are being moved. It takes others only where there is no room at all.
     cleared: Option<Age>,
 }
 
-/// Slabs where all that lies there can move.
+/// The slabs in which all runs can move.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Movable {
     slabs: usize,
-    /// Units taken there.
+    /// Units taken in them.
     units: usize,
 }
 
@@ -76,15 +76,15 @@ struct TableSlab {
     slab: SlabId,
     free: FreeUnits,
     taken_units: usize,
-    /// Of these, in runs of one, which do not move.
+    /// Of these, the ones in runs of one, which do not move.
     fixed_units: usize,
-    /// The longest run of free units, as far as it matters: to a whole word.
+    /// The longest run of free units, up to a whole word.
     run_max: usize,
-    /// A table here could not be moved, so that the slab is not chosen until one has gone.
+    /// A table here could not be moved, so that the slab is not chosen until one is released.
     is_stuck: bool,
 }
 
-/// Which units of a slab belong to no table.
+/// The units of a slab that belong to no table.
 #[derive(Debug, Clone, Copy)]
 struct FreeUnits {
     /// Bit `i % 64` of word `i / 64`: unit `i`. Bits behind the last unit are not set.
@@ -92,14 +92,14 @@ struct FreeUnits {
 }
 
 impl FreeUnits {
-    /// All of a slab of so many units.
+    /// All units of a slab of `slab_units`.
     fn all(slab_units: usize) -> Self {
         debug_assert!(slab_units.is_multiple_of(WORD_UNITS));
         let word = |at| if at < slab_units / WORD_UNITS { u64::MAX } else { 0 };
         Self { map: std::array::from_fn(word) }
     }
 
-    /// The words from this one on that a run which begins in it may reach, as one.
+    /// The word and the next as one integer: a run that begins in the word ends there.
     fn window(&self, word: usize) -> u128 {
         let next = self.map.get(word + 1).copied().unwrap_or(0);
         u128::from(next) << WORD_UNITS | u128::from(self.map[word])
@@ -120,7 +120,7 @@ impl FreeUnits {
         })
     }
 
-    /// The length of the longest run, but no more than a whole word.
+    /// The length of the longest run, up to a whole word.
     fn longest_run(&self) -> usize {
         let mut longest = 0;
         for word in 0..MAP_WORDS {
@@ -162,7 +162,7 @@ impl ArenaTables {
         Self { arena, slabs: Mutex::new(TableSlabs::new()), starved: AtomicBool::new(false) }
     }
 
-    /// How many slabs the index has.
+    /// The number of the index's slabs.
     pub fn slabs(&self) -> usize {
         lock(&self.slabs).by_age.len()
     }
@@ -172,7 +172,7 @@ impl ArenaTables {
         lock(&self.slabs).taken_units * TABLE_UNIT_BYTES
     }
 
-    /// Whether somebody starves since this was last asked: the index needs a slab.
+    /// Whether the index has starved since this was last asked: it needs a slab.
     pub fn take_starved(&self) -> bool {
         self.starved.swap(false, Ordering::Relaxed)
     }
@@ -183,7 +183,7 @@ impl ArenaTables {
 }
 
 impl TableSlab {
-    /// One with all its units free.
+    /// A slab with all its units free.
     fn fresh(slab: SlabId, slab_units: usize) -> Self {
         let free = FreeUnits::all(slab_units);
         let run_max = WORD_UNITS;
@@ -207,7 +207,7 @@ impl TableSlab {
         self.is_stuck = false;
     }
 
-    /// What it adds to the sum of those where all can move.
+    /// Its part of the sum over slabs in which all runs can move.
     fn movable(&self) -> Movable {
         match self.fixed_units {
             0 => Movable { slabs: 1, units: self.taken_units },
@@ -230,7 +230,7 @@ impl TableSlabs {
         }
     }
 
-    /// Lets a slab give or take runs, and keeps the sums and where it has its place.
+    /// Has a slab give or take runs, and keeps the sums and its place in `rooms` up to date.
     fn change<T>(&mut self, age: Age, change: impl FnOnce(&mut TableSlab) -> T) -> T {
         let slab = self.by_age.get_mut(&age).expect("it is one of the index's slabs");
         let (taken_units, movable, run_max) = (slab.taken_units, slab.movable(), slab.run_max);
@@ -268,8 +268,8 @@ impl TableSlabs {
         slab.slab
     }
 
-    /// A run of `units` in the oldest of the slabs that are to be kept and have one, or in the one
-    /// that is being cleared.
+    /// A run of `units` in the oldest of the slabs to be kept that has one, or in the one that is
+    /// being cleared.
     fn take(&mut self, units: usize, is_cleared: bool) -> Option<(SlabId, usize)> {
         let age = if is_cleared { self.cleared } else { self.oldest_with_room(units) }?;
         let start = self.change(age, |slab| slab.take(units))?;
@@ -277,7 +277,7 @@ impl TableSlabs {
         Some((self.by_age[&age].slab, start))
     }
 
-    /// The oldest of the slabs that are to be kept that has a run of `units`.
+    /// The oldest of the slabs to be kept that has a run of `units`.
     fn oldest_with_room(&self, units: usize) -> Option<Age> {
         self.rooms[units..].iter().filter_map(BTreeSet::first).min().copied()
     }
@@ -294,8 +294,8 @@ impl TableSlabs {
     }
 
     /// Chooses the slab to clear: if tables that can move would fill many fewer, each until it has
-    /// no room for the longest, the one with the fewest of them. The youngest, as long as it has
-    /// room, is the one that is being filled.
+    /// no room for the longest, the one with the fewest units taken. The youngest, as long as it
+    /// has room, is the one that is being filled.
     fn choose(&mut self, slab_units: usize) -> Option<SlabId> {
         let filled_units = (slab_units + 1).saturating_sub(self.units_max).max(1);
         let needed = self.movable.units.div_ceil(filled_units);
@@ -353,10 +353,11 @@ impl TableSpace for ArenaTables {
             slabs.change(age, |slab| slab.give(offset / TABLE_UNIT_BYTES, units));
             (slabs.by_age[&age].taken_units == 0).then(|| slabs.remove(age))
         };
-        // The kernel takes its time, in which others may have tables.
+        // The kernel takes its time, during which others may have tables.
         if let Some(id) = emptied {
             // SAFETY: the slab was taken in `allocate`, no table lies in it any more, and the
-            // caller promised that nobody reads the last one. Nobody else finds it in the list.
+            // caller promised that no thread reads the last one. No other thread finds it in the
+            // list.
             unsafe { self.arena.give(id) };
         }
     }
@@ -395,10 +396,10 @@ mod moves;
 mod tests {
     use super::*;
 
-    /// Runs come and go beside a list that says of each unit whether it is free.
+    /// Runs come and go, compared with a list of which units are free.
     #[test]
     #[cfg_attr(miri, ignore = "safe code with 20,000 inputs")]
-    fn the_first_run_is_found_wherever_it_lies() {
+    fn the_first_run_is_found_anywhere() {
         const UNITS: usize = 3 * WORD_UNITS;
         let mut free = FreeUnits::all(UNITS);
         let mut model = [true; UNITS];

@@ -1,4 +1,4 @@
-//! Every interleaving of a pinned reader with a writer who unlinks, waits for the tag and frees.
+//! Every interleaving of a pinned reader with a writer that unlinks, waits for the tag and frees.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p larder-memory --release --test loom_epoch`
 //!
@@ -37,7 +37,7 @@ impl World {
     fn read(&self) {
         let guard = self.epochs.pin();
         let seen = self.pointer.load(Ordering::Acquire);
-        // SAFETY: loom checks that nobody writes it meanwhile.
+        // SAFETY: loom checks that no thread writes it meanwhile.
         let freed = self.freed[seen].with(|freed| unsafe { *freed });
         assert!(!freed, "a pinned reader saw freed memory");
         drop(guard);
@@ -50,7 +50,7 @@ impl World {
         self.free_if_safe(tag);
     }
 
-    /// The same by a thread that is pinned while it unlinks.
+    /// Does so with the thread pinned while it unlinks.
     fn replace_pinned(&self) {
         let guard = self.epochs.pin();
         self.pointer.store(1, Ordering::Release);
@@ -61,7 +61,7 @@ impl World {
 
     fn free_if_safe(&self, tag: Tag) {
         if self.epochs.try_reach(tag) {
-            // SAFETY: loom checks that nobody reads it meanwhile.
+            // SAFETY: loom checks that no thread reads it meanwhile.
             self.freed[0].with_mut(|freed| unsafe { *freed = true });
         }
     }
@@ -81,7 +81,7 @@ fn a_pinned_reader_never_sees_freed_memory() {
 }
 
 #[test]
-fn not_even_when_another_thread_moves_the_epoch() {
+fn a_reader_sees_no_freed_memory_while_others_move_the_epoch() {
     beside_a_reader_and_a_mover(World::replace);
 }
 
@@ -110,7 +110,7 @@ fn beside_a_reader_and_a_mover(replace: fn(&World)) {
 }
 
 /// Two keys that change places by way of a third chunk: the chunk that the first leaves is kept
-/// aside, and the second moves there once nobody can see what was in it.
+/// aside, and the second moves there once no thread can see its previous item.
 struct Swap {
     epochs: Epochs,
     /// Where each key is found, changed under the lock.
@@ -127,17 +127,17 @@ impl Swap {
     fn read(&self, key: usize) {
         let guard = self.epochs.pin();
         let place = self.places[key].load(Ordering::Acquire);
-        // SAFETY: loom checks that nobody writes it meanwhile.
+        // SAFETY: loom checks that no thread writes it meanwhile.
         let found = self.chunks[place].with(|chunk| unsafe { *chunk });
         assert_eq!(found, key, "a pinned reader saw another key's item");
         drop(guard);
     }
 
-    /// Copies the key's item to a chunk that is nobody else's, and leads there if it is still
-    /// where it was. Returns whether it did, and the tag of the old place.
+    /// Copies the key's item to a chunk that no other thread has, and points the key there if it is
+    /// still at `from`. Returns the tag of the old place if it did.
     fn relocate(&self, key: usize, from: usize, to: usize) -> Option<Tag> {
         let guard = self.epochs.pin();
-        // SAFETY: loom checks that nobody writes the one, nor uses the other, meanwhile.
+        // SAFETY: loom checks that no thread writes the one, nor uses the other, meanwhile.
         let item = self.chunks[from].with(|chunk| unsafe { *chunk });
         // SAFETY: as above.
         self.chunks[to].with_mut(|chunk| unsafe { *chunk = item });
@@ -152,7 +152,7 @@ impl Swap {
 }
 
 #[test]
-fn what_moves_to_a_chunk_that_was_kept_aside_is_not_read_as_what_was_there() {
+fn an_item_moved_to_a_kept_chunk_is_not_read_as_the_previous_one() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {

@@ -1,4 +1,4 @@
-//! CLOCK with costs in many variants, beside LRU, GreedyDual and what Larder has.
+//! CLOCK with costs in many variants, beside LRU, GreedyDual and Larder's own.
 //!
 //! `cargo run --release -p larder-policy --example cost_variants`
 //!
@@ -82,7 +82,7 @@ fn costs(groups: &[Group], seed: u64) -> Vec<u32> {
     (0..KEYS).map(|_| draw()).collect()
 }
 
-/// Who decides.
+/// The policy that decides.
 enum Rule {
     /// Every cost is the same, whatever the policy is told.
     Lru,
@@ -102,13 +102,13 @@ enum Charge {
     WhenUsedUp,
 }
 
-/// What a unit of cost is made from.
+/// The mean from which a unit of cost is made.
 #[derive(Clone, Copy)]
 enum Unit {
     Harmonic,
     Geometric,
     Mean,
-    /// The mean of what is evicted.
+    /// The mean of the victims' costs.
     Victims,
 }
 
@@ -130,7 +130,7 @@ struct Variant {
     part: f64,
     /// Bits of credit.
     bits: u32,
-    /// A cost is known to so many steps for each factor of two; 0 exactly.
+    /// Steps per factor of two in which a cost is known; 0 exactly.
     steps: f64,
     mean: f64,
     round: u64,
@@ -165,7 +165,7 @@ impl Variant {
         (rounds as u32).clamp(1, (1 << self.bits) - 1)
     }
 
-    /// The mark of what the hand finds, or nothing if it goes: a bit for a hit, and the credit.
+    /// The mark after a pass, or `None` if the item is evicted: a bit for a hit, and the credit.
     fn pass(&self, mark: u32, cost: u32) -> Option<u32> {
         let (credit, is_recent) = (mark >> 1, mark & 1 != 0);
         match (credit, self.scale) {
@@ -186,7 +186,7 @@ struct Cache {
     is_in: Vec<bool>,
     marks: Vec<u32>,
     passes: u64,
-    /// Until the hand has come round.
+    /// Passes until the hand has come round.
     passes_left: usize,
 }
 
@@ -236,7 +236,7 @@ impl Cache {
         false
     }
 
-    /// Looks at what is next, which goes or stays.
+    /// Judges the next item, which is evicted or stays.
     fn pass(&mut self, costs: &[u32]) {
         self.passes += 1;
         let next = self.ring.pop_front().or_else(|| self.wheels.pop(&mut self.links));
@@ -279,7 +279,7 @@ impl Cache {
     }
 }
 
-/// What the second half of the requests counts.
+/// The counts of the second half of the requests.
 #[derive(Default)]
 struct Tally {
     misses: u64,
@@ -351,7 +351,7 @@ fn print(name: &str, cells: impl Iterator<Item = String>) {
     println!("| {name} | {} |", cells.collect::<Vec<String>>().join(" | "));
 }
 
-/// The table for a cache of so many items.
+/// Prints the table for a cache of `items` items.
 fn table(items: usize, traces: &[Vec<u32>]) {
     let of = |make: &dyn Fn() -> Rule| -> Vec<Tally> {
         CONFIGURATIONS.iter().map(|(_, groups)| run(make, items, traces, groups)).collect()

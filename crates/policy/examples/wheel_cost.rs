@@ -1,10 +1,10 @@
-//! What an operation costs the wheels, and what it costs a priority queue, by the number of items.
+//! The cost of an operation on the wheels and on a priority queue, by the number of items.
 //!
 //! `cargo run --release -p larder-policy --example wheel_cost`
 //!
 //! Nine operations in ten renew an item at random, and one evicts the lowest and stores another.
-//! Printed are nanoseconds for each operation, and how many times an item migrated from one level
-//! to a lower one. Memory grows with the items in both, and with it what a cache miss costs; so the
+//! Printed are nanoseconds per operation, and how many times an item migrated from one level to a
+//! lower one. Memory grows with the items in both, and with it the cost of a cache miss; so the
 //! third column has the same renewals in a plain list (wheels of one queue's worth: equal costs),
 //! which is what remains when nothing has to be decided.
 

@@ -1,17 +1,17 @@
-//! CLOCK, as in MemC3: one bit per chunk, set by a hit and cleared by the hand, which evicts what
-//! it finds without. It approximates least-recently-used with a bit in place of two list pointers
-//! and without a lock on the way of a hit.
+//! CLOCK, as in MemC3: one bit per chunk, set by a hit and cleared by the hand, which evicts a
+//! chunk that it finds without the bit. It approximates least-recently-used with a bit in place of
+//! two list pointers and without a lock on a hit's path.
 //!
-//! What differs from MemC3: a new item starts without its bit, so that what is never read again
-//! leaves after one round of the hand rather than two. (The hot zone sees to it that it has that
-//! round: its hand passes over what was stored since it last came by.)
+//! What differs from MemC3: a new item starts without its bit, so that an item that is never read
+//! leaves after one round of the hand rather than two. (The hot zone ensures that it has that
+//! round: its hand passes over items stored since it last came by.)
 
 use crate::Verdict;
 
-/// The mark's bit that says: hit since the hand last came by.
+/// The mark's bit for a hit since the hand last came by.
 pub const RECENT: u8 = 1;
 
-/// What the hand does with a chunk that it finds with this mark.
+/// The hand's decision on a chunk with this mark.
 pub fn pass(mark: u8) -> Verdict {
     if mark & RECENT == 0 { Verdict::Evict } else { Verdict::Keep(mark & !RECENT) }
 }

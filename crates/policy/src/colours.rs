@@ -1,11 +1,11 @@
-//! Which pages of a slab are for hot items where the slab is of small pages: page colours, by the
-//! frames that the pages lie in.
+//! The pages for hot items in a slab of small pages: page colours, by the frames that the pages lie
+//! in.
 //!
 //! A page of 4 KiB is shorter than the cache's span, so the sets that it meets follow from where in
-//! the span its frame lies. That is its *colour*: the frame's number modulo as many colours as
-//! pages make a span. Of a huge page the colours come one after the other, and a column of
-//! neighbouring pages has each equally often. Of small pages they come in any order, so here a
-//! slab's hot column is a set of pages that has each colour equally often, wherever they lie:
+//! the span its frame lies. That is its *colour*: the frame's number modulo the number of pages in
+//! a span. In a huge page the colours come one after the other, and a column of neighbouring pages
+//! has each equally often. In small pages they come in any order, so here a slab's hot column is a
+//! set of pages that has each colour equally often, wherever they lie:
 //!
 //! ```text
 //!   pages of a slab   | 3 | 0 | 1 | 1 | 2 | 0 | 3 | 2 | ...   colours
@@ -14,18 +14,18 @@
 //! ```
 //!
 //! A slab has as many hot pages as a column has. If the cache has more colours than that, slabs
-//! take turns: each has a window of colours of its own, behind that of the slab before. A pool that
-//! has run out gives way to that of the next colour, and what the slab lacks shows as pages that
-//! are not *right*.
+//! take turns: each has a window of colours of its own, behind that of the slab before. An empty
+//! pool gives way to that of the next colour, and the colours that the slab lacks show as pages
+//! that are not *right*.
 //!
 //! Frames may change while a process runs, and no address of the process does: a choice that was
 //! right once is a guess later, and nothing but the cache's hits depends on it. The same frames
 //! give the same choice, so that nothing moves for it while they stay, and pages whose frames come
-//! later, of a slab that is being filled, change it only where a pool had run out.
+//! later, in a slab that is being filled, change it only where a pool was empty.
 //!
 //! What differs from Cavast, whose second-hand notes have pages of one colour gathered by a module
-//! of the kernel: no page moves. To compose slabs of pages by `mremap` would make a mapping of its
-//! own of each page, of which a process has 65,530: not even 128 slabs of them.
+//! of the kernel: no page moves. Composing slabs of pages by `mremap` would make a mapping of its
+//! own for each page, of which a process has 65,530: not even 128 slabs of them.
 
 use crate::geometry::CacheGeometry;
 use crate::pages::{PAGE_BYTES, PageSet, SLAB_PAGES_MAX};
@@ -44,11 +44,11 @@ pub enum Choice {
     Unknown,
     /// The column by offsets meets the cache as that of a huge page.
     InOrder,
-    /// These are chosen.
+    /// These pages are chosen.
     Coloured {
-        /// Which.
+        /// The pages.
         pages: PageSet,
-        /// How many of them have the colour that they should.
+        /// The number of them that have the intended colour.
         right: usize,
     },
 }
@@ -56,20 +56,20 @@ pub enum Choice {
 /// A page that might be hot, in the order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    /// How often its colour was taken before as often as all should be.
+    /// How often its colour was taken before, in multiples of each colour's share.
     round: usize,
-    /// How far its colour is behind the first one of the slab's window.
+    /// The distance of its colour behind the first one of the slab's window.
     distance: usize,
     page: usize,
 }
 
 impl Colours {
-    /// As many as pages make a span of the cache.
+    /// As many colours as pages make a span of the cache.
     pub fn new(geometry: &CacheGeometry) -> Self {
         Self { count: geometry.span_bytes().div_ceil(PAGE_BYTES) }
     }
 
-    /// How many there are.
+    /// The number of colours.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -79,8 +79,8 @@ impl Colours {
         frame as usize & (self.count - 1)
     }
 
-    /// The hot pages of a slab, by its number, whose pages have these frames, as far as they are
-    /// known. There are as many as its column by offsets has, or as are known.
+    /// The hot pages of slab `slab`, whose pages have these frames, as far as they are known. Their
+    /// number is that of its column by offsets, or of the known frames.
     pub fn choose(
         &self,
         slab: u32,
@@ -125,9 +125,9 @@ impl Colours {
         }
     }
 
-    /// The first colour of a slab's window of so many. Each time that windows have been through all
-    /// colours they begin one further on: the colour behind a window takes what the window lacks,
-    /// and should not always be the same.
+    /// The first colour of a slab's window of `wanted` colours. Each time that windows have been
+    /// through all colours they begin one further on: the colour behind a window takes the place of
+    /// missing ones, and should not always be the same.
     fn first(&self, slab: u32, wanted: usize) -> usize {
         let before = slab as usize * wanted;
         (before + before / self.count) & (self.count - 1)
@@ -162,7 +162,7 @@ mod tests {
 
     const SLAB_BYTES: usize = SLAB_PAGES_MAX * PAGE_BYTES;
 
-    /// Caches with so many colours, from one to more than a slab has pages.
+    /// Caches, each with its number of colours, from one to more than a slab has pages.
     fn caches() -> impl Iterator<Item = (CacheGeometry, usize)> {
         [32, 64, 128, 2048, 4096, 16_384, 32_768, 65_536].into_iter().map(|sets| {
             let cache = CacheGeometry::new(64, 16, sets, 1).expect("it is a cache");
@@ -174,13 +174,13 @@ mod tests {
         Columns::new(SLAB_BYTES, cache, 1).hot_pages(slab, SLAB_BYTES)
     }
 
-    /// Each frame once at the most, in any order; of some pages it is not known.
+    /// Each frame at most once, in any order; some are unknown.
     fn frames(random: &mut Xorshift, unknown: f64) -> Vec<Option<u64>> {
         let mut frame = |_| (!random.chance(unknown)).then(|| random.draw() >> 20);
         (0..SLAB_PAGES_MAX).map(&mut frame).collect()
     }
 
-    /// How many pages of each colour there are.
+    /// The number of pages of each colour.
     fn pools(colours: &Colours, frames: &[Option<u64>], pages: Option<&PageSet>) -> Vec<usize> {
         let mut pools = vec![0; colours.count()];
         for (page, frame) in frames.iter().enumerate() {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_colour_of_the_window_is_there_as_often_as_it_should_as_far_as_pools_reach() {
+    fn every_colour_of_the_window_has_its_share_as_far_as_pools_reach() {
         let mut random = Xorshift::seeded(3);
         for (cache, count) in caches() {
             let colours = Colours::new(&cache);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn slabs_together_meet_every_colour_equally_often_where_every_pool_has_pages() {
+    fn slabs_with_full_pools_meet_every_colour_equally_often() {
         for (cache, count) in caches().filter(|&(_, count)| count <= SLAB_PAGES_MAX) {
             let (colours, mut taken) = (Colours::new(&cache), vec![0; count]);
             let mut random = Xorshift::seeded(5);
@@ -257,10 +257,10 @@ mod tests {
         }
     }
 
-    /// Windows began at the same sixteen colours for ever, and these got what others lacked: slabs
-    /// of random frames met the colours less evenly than if nobody had chosen.
+    /// Regression: windows always began at the same sixteen colours, which took the place of
+    /// missing ones: slabs of random frames met the colours less evenly than without a choice.
     #[test]
-    fn what_windows_lack_goes_to_other_colours_each_time() {
+    fn missing_colours_are_replaced_by_different_ones_each_time() {
         let cache = CacheGeometry::new(64, 16, 32_768, 1).expect("a span of a slab");
         let (colours, mut random) = (Colours::new(&cache), Xorshift::seeded(7));
         let (mut chosen, mut by_offsets) = (vec![0; colours.count()], vec![0; colours.count()]);
@@ -276,14 +276,14 @@ mod tests {
                 sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
             }
         }
-        // The sum of the squares of what each colour is off its share of 64.
+        // The sum of the squares of each colour's distance from its share of 64.
         let off = |sums: &[usize]| sums.iter().map(|sum| sum.abs_diff(64).pow(2)).sum::<usize>();
         let (chosen, by_offsets) = (off(&chosen), off(&by_offsets));
         assert!(2 * chosen < by_offsets, "{chosen} and {by_offsets}");
     }
 
     #[test]
-    fn a_huge_page_is_in_order_and_nothing_is_known_of_hidden_frames() {
+    fn a_huge_page_is_in_order_and_hidden_frames_are_unknown() {
         for (cache, count) in caches() {
             let colours = Colours::new(&cache);
             for slab in 0..40 {
@@ -307,14 +307,14 @@ mod tests {
         let chosen = colours.choose(0, &column, frames);
         let pages = PageSet::from_iter([0, 1, 2, 3]);
         assert_eq!(chosen, Choice::Coloured { pages, right: 3 });
-        // Pages of other slabs are none of its business, and it takes no more than there are.
+        // Pages of other slabs do not count, and no more are chosen than there are.
         let chosen = colours.choose(0, &column, [3, 3].map(Some));
         let pages = PageSet::from_iter([0, 1]);
         assert_eq!(chosen, Choice::Coloured { pages, right: 1 });
     }
 
     #[test]
-    fn frames_that_come_later_do_not_change_what_is_right() {
+    fn frames_that_come_later_do_not_change_right_pages() {
         let cache = CacheGeometry::default();
         let (colours, mut random) = (Colours::new(&cache), Xorshift::seeded(9));
         for slab in 0..50 {

@@ -1,9 +1,10 @@
-//! Which items of a slab change places, so that hot ones lie beside hot ones: the re-partitioning
-//! of Cavast (Wang, Liu and Chen, "Put an Elephant into a Fridge", PVLDB 13(9), 2020) as decisions.
+//! The choice of items of a slab that change places, so that hot ones lie beside hot ones: the
+//! re-partitioning of Cavast (Wang, Liu and Chen, "Put an Elephant into a Fridge", PVLDB 13(9),
+//! 2020).
 //!
 //! A slab is cut into columns, each as long as the cache's span, so that a column meets every set
-//! of the cache equally often. The first columns are for hot items, the others for cold ones (what
-//! a column is where slabs are of small pages, [`colours`](crate::colours) says):
+//! of the cache equally often. The first columns are for hot items, the others for cold ones
+//! ([`colours`](crate::colours) says what a column is in slabs of small pages):
 //!
 //! ```text
 //!   slab of 2 MiB   | 0 | 1 | 2 | 3 | ...                            | 15 |
@@ -16,12 +17,12 @@
 //! slab. It pairs the hottest item of the cold columns with the coldest chunk of the hot ones, the
 //! second hottest with the second coldest, and so on, as long as the two differ by
 //! [`Limits::margin`] or more and no more than [`Limits::swaps_max`] pairs are found. A free chunk
-//! is as cold as an item gets.
+//! counts as the coldest.
 //!
-//! *Of equally cold chunks the first one from a random start on goes first.* Slabs lie at multiples
-//! of the cache's span, so that equal offsets in all of them meet the same sets. With a fixed order
-//! the hottest item of every slab goes to its first chunk, these few sets have all of them, and
-//! more is missed than if nothing had moved. So
+//! *Of equally cold chunks the first one from a random start on is swapped first.* Slabs lie at
+//! multiples of the cache's span, so that equal offsets in all of them meet the same sets. With a
+//! fixed order the hottest item of every slab goes to its first chunk, these few sets have all of
+//! them, and there are more misses than if nothing had moved. So
 //!
 //! * no pair lies within one zone;
 //! * with temperatures that do not change, a pass that was not cut short leaves nothing for the
@@ -35,33 +36,32 @@
 //! take turns: the hot column of each is the one behind that of the slab before.
 //!
 //! What differs from the paper, of which only the abstract and second-hand notes were at hand: the
-//! margin, so that items of nearly the same temperature do not change places for nothing, and
-//! free chunks as partners. What columns are good for is measured by
-//! `larder-bench paper cavast`; `docs/papers.md` has what was found.
+//! margin, so that items of nearly the same temperature do not change places for nothing, and free
+//! chunks as partners. The benefit of columns is measured by `larder-bench paper cavast`;
+//! `docs/papers.md` has the results.
 
 use crate::geometry::CacheGeometry;
 use crate::pages::{PAGE_BYTES, PageSet, SLAB_PAGES_MAX};
 use crate::temperatures::{TEMPERATURE_MAX, TemperatureWord};
 
-/// Columns of a slab at the most: of a cache with a short span, columns are several spans long.
+/// Columns of a slab, at most: under a cache with a short span, columns are several spans long.
 pub const COLUMNS_MAX: usize = 16;
 /// Accesses to a slab from one pass to the next.
 pub const PASS_ACCESSES: u32 = 1024;
 
-/// How a slab is cut.
+/// The columns of a slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Columns {
     column_bytes: usize,
     count: usize,
     hot: usize,
-    /// Where the span is a slab or more: of how many slabs; then columns take turns.
+    /// Where the span is a slab or more: its number of slabs; then columns take turns.
     span_slabs: Option<usize>,
 }
 
 impl Columns {
-    /// Columns for a slab under a cache, of which so many are for hot items. Where the cache's span
-    /// is a slab or more, a column cannot meet every set, and a slab is cut into as many columns as
-    /// there may be.
+    /// Columns for a slab under a cache, of which `hot` are for hot items. Where the cache's span
+    /// is a slab or more, a column cannot meet every set, and a slab is cut into the most columns.
     pub fn new(slab_bytes: usize, geometry: &CacheGeometry, hot: usize) -> Columns {
         let span = geometry.span_bytes();
         let least = slab_bytes / COLUMNS_MAX;
@@ -83,8 +83,8 @@ impl Columns {
         self.column_bytes
     }
 
-    /// The pages of the hot columns of a slab, by its number, where chunks begin in its first
-    /// `reach_bytes`. A chunk is hot if it begins in one of them.
+    /// The pages of the hot columns of slab `slab`, where chunks begin in its first `reach_bytes`.
+    /// A chunk is hot if it begins in one of them.
     pub fn hot_pages(&self, slab: u32, reach_bytes: usize) -> PageSet {
         let reached = reach_bytes.div_ceil(self.column_bytes).clamp(1, self.count);
         let turn = self.span_slabs.map_or(0, |slabs| slab as usize / slabs);
@@ -100,7 +100,7 @@ impl Columns {
 pub struct Temperatures(Box<[TemperatureWord]>);
 
 impl Temperatures {
-    /// Of so many chunks, all cold.
+    /// The temperatures of `chunks` chunks, all cold.
     pub fn new(chunks: usize) -> Temperatures {
         Temperatures(
             vec![TemperatureWord::default(); chunks.div_ceil(TemperatureWord::COUNT)].into(),
@@ -113,14 +113,14 @@ impl Temperatures {
         self.0[chunk / TemperatureWord::COUNT].get(chunk % TemperatureWord::COUNT)
     }
 
-    /// Gives a chunk a temperature.
+    /// Sets a chunk's temperature.
     #[inline]
     pub fn set(&mut self, chunk: usize, temperature: u8) {
         let word = &mut self.0[chunk / TemperatureWord::COUNT];
         *word = word.with(chunk % TemperatureWord::COUNT, temperature);
     }
 
-    /// Makes a chunk warmer by one access; returns its temperature then.
+    /// Makes a chunk warmer by one access; returns its new temperature.
     #[inline]
     pub fn heat(&mut self, chunk: usize) -> u8 {
         let (word, at) =
@@ -134,7 +134,7 @@ impl Temperatures {
         self.0.iter_mut().for_each(|word| *word = word.aged());
     }
 
-    /// Two chunks have changed places, and their temperatures with them.
+    /// Swaps the temperatures of two chunks that have changed places.
     pub fn swap(&mut self, one: usize, other: usize) {
         let (first, second) = (self.get(one), self.get(other));
         self.set(one, second);
@@ -142,12 +142,12 @@ impl Temperatures {
     }
 }
 
-/// What a pass sees of a chunk.
+/// A pass's view of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// Whether it is in a hot column.
     pub is_hot_zone: bool,
-    /// Its item's temperature; none where there is no item, or one that has expired.
+    /// Its item's temperature; `None` where there is no item, or an expired one.
     pub temperature: Option<u8>,
 }
 
@@ -160,24 +160,24 @@ pub struct Swap {
     pub cold: u32,
 }
 
-/// How lazy passes are.
+/// The limits of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Temperatures of a pair differ by this at least; at least 1.
+    /// The least difference of temperatures in a pair; at least 1.
     pub margin: u8,
-    /// Swaps of one pass.
+    /// The most swaps of one pass.
     pub swaps_max: usize,
 }
 
 /// A single access is no sign of anything: two are.
 pub const LIMITS: Limits = Limits { margin: 2, swaps_max: 64 };
 
-/// Chooses swaps; keeps its room between passes.
+/// Chooses swaps; keeps its buffers between passes.
 #[derive(Debug, Default)]
 pub struct Chooser {
-    /// Those of the cold columns that may go up, with their temperature.
+    /// Chunks of the cold columns that may go up, with their temperature.
     warm: Vec<(u8, u32)>,
-    /// Those of the hot columns.
+    /// Chunks of the hot columns.
     cold: Vec<(u8, u32)>,
 }
 
@@ -277,8 +277,9 @@ mod tests {
     }
 
     #[test]
-    fn of_equally_cold_chunks_the_start_goes_first() {
-        // The hottest items of all slabs went to their first chunks, whose sets then had too many.
+    fn of_equally_cold_chunks_the_start_is_swapped_first() {
+        // Regression: the hottest items of all slabs went to their first chunks, whose sets were
+        // overfull.
         let mut state = [Some(0); CHUNKS];
         (state[50], state[60]) = (Some(9), Some(8));
         let swaps: Vec<Swap> = Chooser::default().swaps(seen(&state), LIMITS, 19).collect();
@@ -343,8 +344,9 @@ mod tests {
     }
 
     #[test]
-    fn hot_columns_of_slabs_no_longer_than_the_span_meet_every_set_together() {
-        // The first column of every slab was hot, and all hot items met a sixteenth of the sets.
+    fn hot_columns_of_slabs_within_a_span_meet_every_set_together() {
+        // Regression: the first column of every slab was hot, and all hot items met a sixteenth of
+        // the sets.
         for (slab_bytes, sets) in
             [(2 << 20, 32_768), (2 << 20, 131_072), (256 << 10, 32_768), (128 << 10, 2048)]
         {

@@ -1,4 +1,4 @@
-//! What an item costs to make again, in two bytes: a small floating-point number of microseconds.
+//! The cost of making an item again, in two bytes: a small floating-point number of microseconds.
 //!
 //! ```text
 //!   15    11 10         0        exponent 0:  mantissa, exact up to 2047
@@ -7,21 +7,21 @@
 //!   +-------+------------+
 //! ```
 //!
-//! Exact up to four milliseconds and to a quarter of a thousandth beyond, up to the 71 minutes
-//! that 32 bits of microseconds hold. Codes order as what they stand for.
+//! Exact up to four milliseconds and to a quarter of a thousandth beyond, up to the 71 minutes that
+//! 32 bits of microseconds hold. Codes order as the costs they stand for.
 
 const MANTISSA_BITS: u32 = 11;
 const MANTISSA_END: u32 = 1 << MANTISSA_BITS;
 
-/// A cost as it is kept with an item.
+/// A cost as it is stored with an item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cost(pub u16);
 
 impl Cost {
-    /// Nothing is known of what the item costs.
+    /// The cost is not known.
     pub const UNKNOWN: Self = Self(0);
 
-    /// The nearest cost to so many microseconds; 0 is unknown.
+    /// The nearest cost to `us` microseconds; 0 is unknown.
     pub fn from_us(us: u32) -> Self {
         if us < MANTISSA_END {
             return Self(us as u16);
@@ -33,7 +33,7 @@ impl Cost {
         Self((((shift + 1) << MANTISSA_BITS) + rounded) as u16)
     }
 
-    /// In microseconds.
+    /// The cost in microseconds.
     pub fn us(self) -> u32 {
         let (exponent, mantissa) = (u32::from(self.0) >> MANTISSA_BITS, u32::from(self.0));
         let mantissa = mantissa % MANTISSA_END;
@@ -46,14 +46,14 @@ impl Cost {
         }
     }
 
-    /// Whether anything is known.
+    /// Whether the cost is known.
     pub fn is_known(self) -> bool {
         self != Self::UNKNOWN
     }
 }
 
-/// What an item costs typically, from the costs that come by: about their median, so that a few
-/// that are very costly do not count for more than others. Each cost moves it by a small part of
+/// The typical cost of an item, from the costs that it learns: about their median, so that a few
+/// very costly items do not count for more than others. Each cost moves it by a small part of
 /// itself towards that cost; where as many are above as below, it stays.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Typical {
@@ -61,14 +61,14 @@ pub struct Typical {
     scaled: u64,
 }
 
-/// A cost moves what is typical by one part in this: a hundred and some costs are enough for a
-/// tenfold change, and the median of what alternates is met to a few percent.
+/// A cost moves the typical cost by one part in this: a hundred and some costs are enough for a
+/// tenfold change, and the median of alternating costs is met to a few percent.
 const TYPICAL_STEP: u64 = 64;
-/// What a microsecond is in [`Typical`], so that a small one moves too.
+/// A microsecond in units of [`Typical`], so that a small typical cost moves too.
 const TYPICAL_SCALE: u64 = 256;
 
 impl Typical {
-    /// Takes note of a cost, if it is known.
+    /// Learns a cost, if it is known.
     pub fn learn(&mut self, cost: Cost) {
         let scaled = u64::from(cost.us()) * TYPICAL_SCALE;
         if !cost.is_known() {
@@ -81,9 +81,9 @@ impl Typical {
         self.scaled = scaled.clamp(self.scaled - step.min(self.scaled - 1), self.scaled + step);
     }
 
-    /// Takes note of the cost of what is to leave, and says with which probability it should, so
-    /// that it stays as many times longer as it costs more than what is typical: 1 for all that
-    /// costs less than twice that, or of which nothing is known.
+    /// Learns the cost of a victim, and returns the probability with which it should leave, so that
+    /// an item stays as many times longer as it costs more than the typical one: 1 for all that
+    /// cost less than twice that, or whose cost is unknown.
     pub fn leaves(&mut self, cost: Cost) -> f64 {
         self.learn(cost);
         let typical_us = self.us().unwrap_or(1);
@@ -91,7 +91,7 @@ impl Typical {
         if is_costly { f64::from(typical_us) / f64::from(cost.us()) } else { 1.0 }
     }
 
-    /// In microseconds; nothing before the first cost.
+    /// In microseconds; `None` before the first cost.
     pub fn us(self) -> Option<u32> {
         (self.scaled != 0).then(|| (self.scaled / TYPICAL_SCALE).clamp(1, u32::MAX.into()) as u32)
     }
@@ -102,7 +102,7 @@ mod tests {
     use super::{Cost, Typical};
 
     #[test]
-    fn what_is_typical_is_the_median_and_follows() {
+    fn the_typical_cost_is_the_median_and_follows_changes() {
         let mut typical = Typical::default();
         typical.learn(Cost::UNKNOWN);
         assert_eq!(typical.us(), None);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_costly_leaves_as_much_more_seldom() {
+    fn a_costly_item_leaves_as_many_times_more_seldom() {
         let mut typical = Typical::default();
         assert_eq!(typical.leaves(Cost::UNKNOWN), 1.0);
         (0..100).for_each(|_| typical.learn(Cost::from_us(1000)));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_order_as_costs_and_are_what_they_stand_for() {
+    fn codes_order_as_costs_and_convert_back() {
         let highest = Cost::from_us(u32::MAX).0;
         for code in 1..=highest {
             assert!(Cost(code).us() > Cost(code - 1).us(), "{code}");

@@ -1,4 +1,4 @@
-//! CLOCK that knows costs: a byte per chunk, no lists, and no lock on the way of a hit.
+//! CLOCK that knows costs: a byte per chunk, no lists, and no lock on a hit's path.
 //!
 //! ```text
 //!   mark    7..1 credit    0 recent
@@ -10,23 +10,23 @@
 //!                     +---------- recharged with the credit of its cost --+
 //! ```
 //!
-//! GreedyDual (`gd_wheel`) keeps what is left alone for a time in proportion to its cost. Here the
-//! time is rounds of the hand: an item has a *credit* of so many rounds, each pass takes one, and
-//! only what has none left is judged, as CLOCK judges: if it was hit since it was charged, it is
-//! charged again; otherwise it goes. So a hit only sets a bit, as in CLOCK, and the credit is
-//! touched by nobody but the hand. If all costs are equal, all credits are, and what CLOCK decides
-//! is decided here: items are judged in the order in which they were charged.
+//! GreedyDual (`gd_wheel`) keeps an unread item for a time in proportion to its cost. Here the time
+//! is rounds of the hand: an item has a *credit* of several rounds, each pass takes one, and only
+//! an item that has none left is judged, as CLOCK judges: if it was hit since it was charged, it is
+//! charged again; otherwise it is evicted. So a hit only sets a bit, as in CLOCK, and only the hand
+//! touches the credit. If all costs are equal, all credits are, and the decisions are CLOCK's:
+//! items are judged in the order in which they were charged.
 //!
-//! How much cost a round stands for, the *unit*, follows from what is stored: three quarters of the
-//! harmonic mean of its costs. The cheap weigh most in that mean, as they have to: credit cannot
-//! be less than a round, so a unit above the cost of cheap items would favour them; a smaller one
-//! makes the hand go more rounds and tells costs apart that hardly differ. Where a few items cost
-//! next to nothing, as if some costs are unknown, the hand would go a hundred rounds for them; so
-//! the unit is no less than a [`SPREAD`]th of the mean.
+//! The cost that a round stands for, the *unit*, follows from the stored costs: three quarters of
+//! their harmonic mean. Cheap items weigh most in that mean, as they have to: credit cannot be less
+//! than a round, so a unit above the cost of cheap items would favour them; a smaller one makes the
+//! hand go more rounds and tells costs apart that hardly differ. Where a few items cost next to
+//! nothing, as if some costs are unknown, the hand would go a hundred rounds for them; so the unit
+//! is no less than a [`SPREAD`]th of the mean.
 //!
-//! What differs from GreedyDual: times are whole rounds, costs beyond [`CREDIT_MAX`] units are the
-//! same, and an item that is hit keeps what it has and is charged when that is used up, rather than
-//! at once. The last gains: with it this saves what GreedyDual saves, or more
+//! What differs from GreedyDual: times are whole rounds, costs beyond [`CREDIT_MAX`] units are
+//! equal, and an item that is hit keeps its credit and is charged when that is used up, rather than
+//! at once. The last is a gain: with it this saves as much as GreedyDual, or more
 //! (`docs/decisions/0007-cost-clock.md`, with the variants that are worse).
 //!
 //! The price is work: the hand makes two to five times the passes of CLOCK for each eviction, and
@@ -39,22 +39,22 @@
 use crate::Verdict;
 use crate::clock::RECENT;
 
-/// The highest credit: what a byte leaves. With 31, a cache that is small beside its keys loses a
+/// The highest credit: what fits a byte. With 31, a cache that is small beside its keys loses a
 /// fifth of the saving where costs differ a hundredfold.
 pub const CREDIT_MAX: u8 = u8::MAX >> 1;
-/// What a credit of one adds to a mark.
+/// A credit of one, in a mark.
 const CREDIT_ONE: u8 = RECENT << 1;
 
 /// Binary places of a reciprocal.
 const PLACES: u32 = 48;
 /// Binary places of a mean.
 const MEAN_PLACES: u32 = 11;
-/// The means cover about so many stores: two to the power of this.
+/// The means cover about this many stores, as a power of two.
 const MEMORY_SHIFT: u32 = 10;
 /// Units in a harmonic mean: 4/3.
 const UNITS: (u64, u64) = (4, 3);
-/// At most so many units are in the arithmetic mean. Where a tenth of the items cost next to
-/// nothing, the hand looks at about so many times the items that CLOCK looks at.
+/// The arithmetic mean is at most this many units. Where a tenth of the items cost next to nothing,
+/// the hand looks at about this many times the items that CLOCK looks at.
 pub const SPREAD: u64 = 16;
 const _: () = assert!(SPREAD << (PLACES + MEAN_PLACES) >> (PLACES + MEAN_PLACES) == SPREAD);
 
@@ -65,17 +65,17 @@ pub struct CostClock {
     reciprocal: u64,
     /// The mean of the costs.
     mean: u64,
-    /// What a unit of cost is worth in rounds, with the places of a reciprocal.
+    /// The worth of a microsecond in rounds, with the places of a reciprocal.
     rate: u64,
 }
 
 impl CostClock {
-    /// The cost that a round of the hand stands for, in microseconds; nothing before the first.
+    /// The cost that a round of the hand stands for, in microseconds; `None` before the first.
     pub fn unit_us(&self) -> Option<f64> {
         (self.rate != 0).then(|| (1u64 << PLACES) as f64 / self.rate as f64)
     }
 
-    /// Takes note of a cost that is stored, which is not 0.
+    /// Learns a stored cost, which is not 0.
     fn learn(&mut self, cost: u32) {
         let (reciprocal, cost) = ((1 << PLACES) / u64::from(cost), u64::from(cost) << MEAN_PLACES);
         if self.mean == 0 {
@@ -85,7 +85,7 @@ impl CostClock {
         self.mean = approach(self.mean, cost);
         let (units, means) = UNITS;
         self.rate = self.reciprocal * units / means;
-        // The division is for where a few costs are next to nothing.
+        // The division is for cases where a few costs are next to nothing.
         let spread = SPREAD << (PLACES + MEAN_PLACES);
         if u128::from(self.rate) * u128::from(self.mean) > u128::from(spread) {
             self.rate = spread / self.mean;
@@ -106,7 +106,7 @@ impl CostClock {
         self.charge(cost)
     }
 
-    /// What the hand does with a chunk that it finds with this mark.
+    /// The hand's decision on a chunk with this mark.
     pub fn pass(&self, mark: u8, cost: u32) -> Verdict {
         match mark {
             0 => Verdict::Evict,
@@ -115,8 +115,8 @@ impl CostClock {
         }
     }
 
-    /// The mark of what has the credit of a cost and was not hit since. The pass that finds nothing
-    /// left is the last of the rounds.
+    /// The mark of an item with the credit of a cost that was not hit since. The pass that finds no
+    /// credit left is the last of the rounds.
     pub fn charge(&self, cost: u32) -> u8 {
         (self.credit(cost) - 1) * CREDIT_ONE
     }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::clock;
 
-    /// How often the hand spares what is left alone from now on.
+    /// How often the hand spares an item that is not hit from now on.
     fn rounds(policy: &CostClock, mut mark: u8, cost: u32) -> u32 {
         let mut rounds = 0;
         while let Verdict::Keep(next) = policy.pass(mark, cost) {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_costly_stays_for_more_rounds() {
+    fn costly_items_stay_for_more_rounds() {
         let mut policy = CostClock::default();
         for _ in 0..10_000 {
             policy.store(30);
@@ -177,14 +177,14 @@ mod tests {
         assert_eq!(policy.credit(1000), 1);
         (0..20_000).for_each(|_| _ = policy.store(100));
         assert_eq!((policy.credit(100), policy.credit(1000)), (1, 13));
-        // Half of what is stored costs 100 and half 300: the harmonic mean is 150.
+        // Half of the stored items cost 100 and half 300: the harmonic mean is 150.
         (0..20_000).for_each(|at| _ = policy.store([100, 300][at % 2]));
         assert_eq!((policy.credit(150), policy.credit(1125)), (1, 10));
         let unit_us = policy.unit_us().expect("something was stored");
         assert!((112.0..113.0).contains(&unit_us), "{unit_us}");
     }
 
-    /// A ring of chunks: whatever is hit and stored, both policies evict the same.
+    /// A ring of chunks: whatever is hit and stored, both policies evict the same items.
     #[test]
     fn equal_costs_are_decided_as_by_clock() {
         for cost in [0, 1, 2, 7, 20, 65_535, u32::MAX] {

@@ -1,4 +1,4 @@
-//! What the last-level cache of a processor looks like, as far as placing data by it needs to know.
+//! The geometry of a processor's last-level cache, as far as placing data by it needs.
 //!
 //! ```text
 //!   address   ...hhhhhhhhhhhhhhhhhhhhhh ssssssssssss llllll
@@ -10,10 +10,11 @@
 //! line's. So addresses that lie [`CacheGeometry::span_bytes`] apart compete for the same set of
 //! some slice, and as many bytes one behind the other meet every set once.
 //!
-//! The system tells the sets of all slices together, and not how many slices there are. What is
-//! assumed is [as few slices as leave a power of two of sets in each](CacheGeometry::of_all_sets):
-//! where the slices are a power of two themselves they count as one, and the span is longer than
-//! need be, which still meets every set equally often. Whoever knows better says so.
+//! The system tells the sets of all slices together, and not how many slices there are. The
+//! assumption is [as few slices as leave a power of two of sets in
+//! each](CacheGeometry::of_all_sets): where the slices are a power of two themselves they count as
+//! one, and the span is longer than need be, which still meets every set equally often. A caller
+//! that knows better says so.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +34,7 @@ const WAYS_MAX: usize = 64;
 const SETS_MAX: usize = 1 << 24;
 
 impl CacheGeometry {
-    /// So many slices, of so many sets each; nothing if there is no such cache.
+    /// A cache with `slices` slices of `sets` sets each; `None` if there is no such cache.
     pub fn new(
         line_bytes: usize,
         ways: usize,
@@ -47,8 +48,8 @@ impl CacheGeometry {
         is_cache.then_some(CacheGeometry { line_bytes, ways, sets, slices })
     }
 
-    /// The cache with so many sets in all slices together, which are as few as leave a power of two
-    /// of sets in each; nothing if there is no such cache.
+    /// The cache with `all_sets` sets in all slices together, which are as few as leave a power of
+    /// two of sets in each; `None` if there is no such cache.
     pub fn of_all_sets(line_bytes: usize, ways: usize, all_sets: usize) -> Option<CacheGeometry> {
         let sets = 1_usize.checked_shl(all_sets.trailing_zeros())?;
         CacheGeometry::new(line_bytes, ways, sets, all_sets / sets)
@@ -74,33 +75,33 @@ impl CacheGeometry {
         self.slices
     }
 
-    /// All that the cache holds.
+    /// Bytes of the whole cache.
     pub fn bytes(&self) -> usize {
         self.slices * self.sets * self.ways * self.line_bytes
     }
 
-    /// As many bytes one behind the other meet every set of a slice once.
+    /// The bytes that, one behind the other, meet every set of a slice once.
     pub fn span_bytes(&self) -> usize {
         self.sets * self.line_bytes
     }
 }
 
-/// What is assumed where nothing is known: a slice of 2 MiB, as many processors have, with a span
-/// of 128 KiB.
+/// The geometry where nothing is known: a slice of 2 MiB, as many processors have, with a span of
+/// 128 KiB.
 impl Default for CacheGeometry {
     fn default() -> Self {
         Self { line_bytes: 64, ways: 16, sets: 2048, slices: 1 }
     }
 }
 
-/// As it is read by [`FromStr`].
+/// The format read by [`FromStr`].
 impl fmt::Display for CacheGeometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}x{}x{}", self.slices, self.sets, self.ways, self.line_bytes)
     }
 }
 
-/// Why some text is no cache.
+/// The error of text that is no cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoCache;
 
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cache_is_refused() {
+    fn invalid_geometries_are_refused() {
         for (line, ways, sets, slices) in [
             (48, 20, 2048, 6),
             (64, 0, 2048, 6),

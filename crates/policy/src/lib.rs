@@ -1,9 +1,9 @@
-//! Which items stay: replacement decisions as pure functions. Nothing here knows items, clocks or
-//! threads; what time it is and what has happened come as arguments.
+//! Replacement decisions as pure functions. Nothing here knows items, clocks or threads; the time
+//! and the events come as arguments.
 //!
 //! By question, each group in reading order:
-//! * which item of a class goes: [`clock`], [`cost`], [`cost_clock`], which is the default, and
-//!   [`gd_wheel`];
+//! * which item of a class is evicted: [`clock`], [`cost`], [`cost_clock`], which is the default,
+//!   and [`gd_wheel`];
 //! * which class, zone or tier gets memory: [`rebalance`], [`split`] and [`write_budget`];
 //! * which items of a slab change places, where that is asked for: [`temperatures`], [`columns`],
 //!   [`geometry`], [`pages`] and [`colours`].
@@ -23,10 +23,10 @@ pub mod split;
 pub mod temperatures;
 pub mod write_budget;
 
-/// What the hand decides.
+/// The hand's decision on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The item goes.
+    /// The item is evicted.
     Evict,
     /// The item stays for another round, with this mark.
     Keep(u8),

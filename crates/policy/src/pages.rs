@@ -17,24 +17,24 @@ const WORDS: usize = SLAB_PAGES_MAX / u64::BITS as usize;
 pub struct PageSet([u64; WORDS]);
 
 impl PageSet {
-    /// How many there are.
+    /// The number of pages in the set.
     pub fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether this page is one of them.
+    /// Whether this page is in the set.
     #[inline]
     pub fn has(&self, page: usize) -> bool {
         self.0[page / u64::BITS as usize] >> (page % u64::BITS as usize) & 1 != 0
     }
 
-    /// Whether the page that this byte of the slab lies in is one of them.
+    /// Whether the page of this byte of the slab is in the set.
     #[inline]
     pub fn has_byte(&self, offset: usize) -> bool {
         self.has(offset / PAGE_BYTES)
     }
 
-    /// Their numbers, the lowest first.
+    /// The pages' numbers, the lowest first.
     pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
         let set = *self;
         (0..SLAB_PAGES_MAX).filter(move |&page| set.has(page))
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_what_went_in_up_to_the_last_page() {
+    fn a_set_has_its_pages_up_to_the_last() {
         let pages = [0, 63, 64, 300, SLAB_PAGES_MAX - 1];
         let set = PageSet::from_iter(pages.into_iter().chain([64]));
         assert_eq!((set.count(), PageSet::default().count()), (pages.len(), 0));

@@ -1,44 +1,44 @@
 //! Which size class gives a slab to which: the answer to *calcification*, where slabs stay with
 //! the sizes that came first and later sizes have no room.
 //!
-//! One list over all items would always evict what was left alone for longest, whatever its size.
-//! With a hand for each class that holds if all classes evict at the same age. So a class that has
-//! to make room compares what it would evict with the slab, of all other classes, that a hand left
+//! One list over all items would always evict the item that was left alone for longest, whatever
+//! its size. With a hand for each class that holds if all classes evict at the same age. So a class
+//! that has to make room compares its victims with the slab, of all other classes, that a hand left
 //! alone for longest; if that is much older, the slab moves, and the class evicts nothing of its
 //! own. Ages are counted in mutations of the cache: whatever else a mutation is, it is the same for
 //! all classes.
 //!
-//! Where costs are known, an age is divided by what it has to be worth ([`Worths`]): a class whose
-//! items cost more for each byte keeps them for longer in that proportion. This is the
-//! cost-aware rebalancing of GD-Wheel (Li and Cox, EuroSys 2015, section 5.2), which takes slabs
-//! from the class with the lowest average cost per byte. Here age counts too: a class that has got
-//! slabs evicts later, so the moves come to an end by themselves, where all classes give up as much
-//! cost for each byte and round; and no class starves, since its age grows while it waits.
+//! Where costs are known, an age is divided by its worth ([`Worths`]): a class whose items cost
+//! more per byte keeps them for longer in that proportion. This is the cost-aware rebalancing of
+//! GD-Wheel (Li and Cox, EuroSys 2015, section 5.2), which takes slabs from the class with the
+//! lowest average cost per byte. Here age counts too: a class that has got slabs evicts later, so
+//! the moves come to an end by themselves, where all classes give up as much cost per byte and
+//! round; and no class starves, since its age grows while it waits.
 //!
-//! A slab's age says when the hand last came by, and not what happened to its items since. So
-//! before it moves somebody looks ([`Look`]): if many were stored or read since, the slab is spared
+//! A slab's age says when the hand last came by, not what happened to its items since. So before it
+//! moves its items are looked at ([`Look`]): if many were stored or read since, the slab is spared
 //! for a round, as CLOCK spares an item; if a few are among the newest of all, it waits for them to
 //! grow old.
 
-/// A slab moves only if it is this many times as old as what would be evicted otherwise: a move
-/// costs the items of a slab, and ages of small classes are rough.
+/// A slab moves only if it is this many times as old as the victims otherwise: a move costs the
+/// items of a slab, and ages of small classes are rough.
 pub const AGE_RATIO_MIN: u64 = 2;
 
 /// An item is among the newest if the slab's age is more than this many times its own.
 pub const NEWEST_RATIO: u64 = 16;
-/// Of the items in a slab that moves, one in so many may be one of the newest.
+/// One in this many items of a slab that moves may be one of the newest.
 pub const NEWEST_SHARE: usize = 64;
-/// Of the chunks in a slab that moves, one in so many may hold an item that was stored or read
-/// lately. Sizes that are overwritten all the time have such items everywhere; were fewer allowed,
-/// they would give nothing to others.
+/// One in this many chunks of a slab that moves may hold an item that was stored or read lately.
+/// Sizes that are overwritten all the time have such items everywhere; were fewer allowed, they
+/// would give nothing to others.
 pub const LATELY_SHARE: usize = 2;
 
 /// The highest worth of a class, and the reciprocal of the lowest: a class with the costliest items
 /// keeps them at most this many times as long as one whose worth is the mean.
 pub const WORTH_MAX: f64 = 16.0;
 
-/// What the age of each class has to be worth: the cost that a round of its hand gives up for each
-/// byte, relative to the others.
+/// The worth of each class's age: the cost per byte that a round of its hand gives up, relative to
+/// the other classes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Worths {
     sum: f64,
@@ -46,14 +46,14 @@ pub struct Worths {
 }
 
 impl Worths {
-    /// Takes note of a class with known costs, given as cost of a round for each byte.
+    /// Adds a class with known costs, given as the cost of a round per byte.
     pub fn add(&mut self, density: f64) {
         self.sum += density.ln();
         self.count += 1;
     }
 
-    /// An age by which classes may be compared. A class without known costs is as the (geometric)
-    /// mean of the others.
+    /// An age by which classes may be compared. A class without known costs counts as the
+    /// (geometric) mean of the others.
     pub fn scaled(&self, age: u64, density: Option<f64>) -> u64 {
         let Some(density) = density.filter(|_| self.count > 0) else {
             return age;
@@ -63,7 +63,8 @@ impl Worths {
     }
 }
 
-/// Whether a slab that was left alone for `age` mutations goes rather than an item of `victim_age`.
+/// Whether a slab that was left alone for `age` mutations moves, rather than evict an item of
+/// `victim_age`.
 pub fn is_much_older(age: u64, victim_age: u64) -> bool {
     age / AGE_RATIO_MIN > victim_age
 }
@@ -73,22 +74,22 @@ pub fn is_young(age: u64, slab_age: u64) -> bool {
     age < slab_age / AGE_RATIO_MIN
 }
 
-/// Whether what is in a slab may go rather than an item of `victim_age`, when nothing was stored in
-/// the slab for `age` mutations.
+/// Whether a slab's items may be evicted rather than an item of `victim_age`, when nothing was
+/// stored in the slab for `age` mutations.
 pub fn is_settled(age: u64, victim_age: u64) -> bool {
     age >= victim_age / AGE_RATIO_MIN
 }
 
-/// What the ages of items in a slab are compared with, in mutations.
+/// The ages with which those of a slab's items are compared, in mutations.
 #[derive(Debug, Clone, Copy)]
 pub struct Ages {
     /// Since the hand came by.
     pub slab: u64,
-    /// Of what would be evicted otherwise.
+    /// Age of the victims otherwise.
     pub victims: u64,
 }
 
-/// What is in a slab that may move, or in some of its chunks.
+/// The contents of a slab that may move, or of some of its chunks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Look {
     /// Chunks that were looked at, free ones included.
@@ -97,15 +98,15 @@ pub struct Look {
     pub items: usize,
     /// Items stored just now, as seen from the slab's age.
     pub newest: usize,
-    /// Chunks' worth of items stored long after the hand came by, or read since; the newest among
-    /// them.
+    /// Chunks' worth of items stored long after the hand came by, or read since, including the
+    /// newest.
     pub lately: usize,
 }
 
 impl Look {
-    /// Takes note of an item that goes with so many chunks' worth of memory, in place of what would
-    /// be evicted otherwise. What is twice as old as that was not stored lately, however long the
-    /// hand has not come by.
+    /// Adds an item that takes `chunks` chunks' worth of memory with it, in place of the victims
+    /// otherwise. An item twice as old as those was not stored lately, however long the hand has
+    /// not come by.
     pub fn add(&mut self, age: u64, ages: Ages, is_recent: bool, chunks: usize) {
         let Ages { slab: slab_age, victims } = ages;
         self.items += 1;
@@ -114,19 +115,19 @@ impl Look {
         self.lately += if is_recent || is_young { chunks } else { 0 };
     }
 
-    /// Takes note of drafts, which are newer than all items.
+    /// Adds drafts, which are newer than all items.
     pub fn add_drafts(&mut self, drafts: usize) {
         self.items += drafts;
         self.newest += drafts;
         self.lately += drafts;
     }
 
-    /// Whether so much was stored or read lately that the slab stays for another round.
+    /// Whether enough was stored or read lately that the slab stays for another round.
     pub fn was_used_lately(&self) -> bool {
         self.lately * LATELY_SHARE > self.chunks
     }
 
-    /// Whether the slab has to wait until what was stored in it just now is old.
+    /// Whether the slab has to wait until the items stored in it just now are old.
     pub fn has_newest(&self) -> bool {
         self.newest * NEWEST_SHARE > self.items
     }
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(worths.scaled(1000, None), 1000);
         assert_eq!((worths.scaled(1000, Some(1.0)), worths.scaled(1000, Some(4.0))), (2000, 500));
         assert_eq!((worths.scaled(1600, Some(1e9)), worths.scaled(1600, Some(1e-9))), (100, 25600));
-        // What is gone anyway stays the oldest.
+        // A dead item stays the oldest.
         assert!(worths.scaled(u64::MAX, Some(4.0)) > u64::MAX / 4);
     }
 
@@ -172,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn a_slab_with_what_was_stored_or_read_lately_stays() {
+    fn a_slab_of_items_stored_or_read_lately_stays() {
         assert!(look(16, &[(100, false); 9]).was_used_lately());
         assert!(look(16, &[(1600, true); 9]).was_used_lately());
     }
 
     /// A chunk of 50 bytes that leads to 20,000.
     #[test]
-    fn what_goes_with_it_counts() {
+    fn chunks_evicted_along_with_an_item_count() {
         for is_recent in [true, false] {
             let mut look = look(1000, &[(1600, false); 20]);
             look.add(1600, AGES, is_recent, 400);
@@ -201,9 +202,10 @@ mod tests {
         assert!(!is_settled(99, 200) && is_settled(100, 200));
     }
 
-    /// What was stored a while ago stayed in place of what is stored anew all the time.
+    /// Regression: items stored a while ago stayed in place of ones that are stored anew all the
+    /// time.
     #[test]
-    fn what_is_older_than_what_would_go_is_neither_young_nor_new() {
+    fn an_item_older_than_the_victims_is_neither_young_nor_new() {
         let ages = Ages { victims: 10, ..AGES };
         for (age, is_lately, is_newest) in [(9, true, true), (19, true, false), (20, false, false)]
         {
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn young_is_what_came_long_after_the_hand() {
+    fn an_item_stored_long_after_the_hand_came_by_is_young() {
         assert!(is_young(0, 10) && is_young(4, 10) && !is_young(5, 10));
         assert!(!is_young(0, 0));
     }

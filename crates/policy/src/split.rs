@@ -1,19 +1,19 @@
-//! How memory is divided between the hot zone and the compressed zone.
+//! The division of memory between the hot zone and the compressed zone.
 //!
 //! The hot zone serves a hit in a fraction of a microsecond; the compressed zone takes some
 //! microseconds, and keeps several times as much in the same memory; a miss costs its user a
-//! thousand times that. Now and then, after a *window* of requests, a rule looks at what happened
-//! in it and moves one step of memory ([`STEP_SHARE`]) from one zone to the other, or leaves it.
+//! thousand times that. Now and then, after a *window* of requests, a rule looks at the window's
+//! events and moves one step of memory ([`STEP_SHARE`]) from one zone to the other, or leaves it.
 //!
-//! - [`Rule::Target`] is zExpander's (Wu and others, EuroSys 2016): a share of the hits is to be
-//!   served by the hot zone. Below the share it grows, above it shrinks. What it ignores is what
+//! - [`Rule::Target`] is zExpander's (Wu and others, EuroSys 2016): the hot zone is to serve a
+//!   given share of the hits. Below the share it grows, above it shrinks. What it ignores is what
 //!   users pay: with many hits in the hot zone already, memory is spent on microseconds.
 //! - [`Rule::Price`] compares prices, as SlimCache does for flash: the hits that more memory for
 //!   the compressed zone would have gained, told by those misses whose item was evicted a moment
-//!   ago (*ghosts*), less what the hot zone's items would take of it, at the price of a miss, or
-//!   of a read from flash where that has them; and the hits that would be served compressed instead
-//!   of hot, at the price of decompression. Above all stands a bound on the time that readers may
-//!   take for it.
+//!   ago (*ghosts*), less the part of it that the hot zone's items would take, at the price of a
+//!   miss, or of a read from flash if the items are there; and the hits that would be served
+//!   compressed instead of hot, at the price of decompression. Above all stands a bound on the
+//!   readers' time for decompression.
 //!
 //! What differs from zExpander: it counts expensive operations only, so that a flood of cheap ones
 //! does not decide; here hits alone are counted, since misses and stores say nothing of which zone
@@ -21,22 +21,22 @@
 
 /// The share of the memory that moves at a time, as in zExpander.
 pub const STEP_SHARE: f64 = 0.03;
-/// The hot zone keeps this share of the memory at least: what is read all the time, and what is
-/// stored, needs some room to be told from the rest.
+/// The hot zone keeps this share of the memory at least: constantly read items, and new ones, need
+/// some room to be told from the rest.
 pub const HOT_SHARE_MIN: f64 = 0.06;
 /// The compressed zone's share when memory first fills up.
 pub const COMPRESSED_SHARE_START: f64 = 0.5;
-/// How far from its target a share of hits may be without consequence.
+/// The distance of a share of hits from its target that has no consequence.
 const TARGET_SLACK: f64 = 0.01;
-/// Below this part of what compression may take, it may take more.
+/// Decompression may take more as long as it takes less than this part of its limit.
 const WORK_SLACK: f64 = 0.8;
 /// Fewer hits than this say nothing.
 const HITS_MIN: u64 = 256;
-/// The gain that justifies a step back has to be so many times the loss: without it, noise would
-/// move memory to and fro.
+/// A step back needs a loss of this many times the gain: without this margin, noise would move
+/// memory to and fro.
 const PRICE_MARGIN: f64 = 4.0;
 
-/// What happened in one window.
+/// The events of one window.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Window {
     /// Hits in the hot zone.
@@ -47,24 +47,24 @@ pub struct Window {
     pub ghost_hits: u64,
     /// Reads from flash of such items.
     pub ghosts_on_flash: u64,
-    /// Microseconds that one of these takes.
+    /// Microseconds that one of these reads takes.
     pub flash_us: f64,
     /// Items that the compressed zone evicted.
     pub evicted: u64,
-    /// Microseconds that readers took for unpacking.
+    /// Microseconds that readers took for decompression.
     pub work_us: u64,
     /// Microseconds that the window took, times the threads that serve, as far as there are
-    /// processors for them; 0 if nobody knows.
+    /// processors for them; 0 if unknown.
     pub elapsed_us: u64,
     /// The hot zone's share of the memory.
     pub hot_share: f64,
-    /// How many items the hot zone has; 0 if nobody knows.
+    /// The number of items in the hot zone; 0 if unknown.
     pub hot_items: u64,
     /// Bytes of items in a byte of the hot zone, by those in a byte of the compressed zone.
     pub hot_density: f64,
 }
 
-/// What follows for the compressed zone.
+/// The decision for the compressed zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// It gets a step of memory from the hot zone.
@@ -75,23 +75,23 @@ pub enum Step {
     Stay,
 }
 
-/// By what the split is decided.
+/// The rule by which the split is decided.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
-    /// The share of hits, 0 to 1, that the hot zone shall serve.
+    /// The share of hits, 0 to 1, that the hot zone is to serve.
     Target(f64),
-    /// What hits and misses cost.
+    /// The costs of hits and misses.
     Price(Prices),
 }
 
-/// What hits and misses cost, and how much time reading may take.
+/// The costs of hits and misses, and a limit on the time for decompression.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prices {
     /// Microseconds that a hit in the compressed zone takes beyond one in the hot zone.
     pub compressed_us: f64,
     /// Microseconds that a miss costs.
     pub miss_us: f64,
-    /// The share of the serving threads' time that unpacking may take.
+    /// The share of the serving threads' time that decompression may take.
     pub work_share_max: f64,
 }
 
@@ -108,7 +108,7 @@ impl Default for Rule {
 }
 
 impl Rule {
-    /// What follows from a window.
+    /// The step that follows from a window.
     pub fn decide(self, window: &Window) -> Step {
         match self {
             Self::Target(share) => target(share, window),
@@ -138,22 +138,22 @@ fn price(prices: Prices, window: &Window) -> Step {
     if is_known && window.work_us as f64 > work_us_max {
         return Step::Shrink;
     }
-    // Everything fits: more memory would gain nothing, and what is not used of the compressed
-    // zone's is the hot zone's anyway.
+    // Everything fits: more memory would gain nothing, and the unused part of the compressed zone's
+    // is the hot zone's anyway.
     if window.evicted == 0 {
         return Step::Stay;
     }
     if window.hot_hits + window.compressed_hits < HITS_MIN {
         return Step::Stay;
     }
-    // What no longer fits the hot zone takes its place in the step that is gained: of items that do
-    // not compress the zone would hold no more, and earn nothing.
+    // Items that no longer fit the hot zone take their place in the step that is gained: if they do
+    // not compress, the zone would hold no more, and gain nothing.
     let more = (1.0 - window.hot_density).max(0.0);
     let from_flash = window.ghosts_on_flash as f64 * window.flash_us.min(prices.miss_us);
     let gain = (window.ghost_hits as f64 * prices.miss_us + from_flash) * more;
     let part = (STEP_SHARE / window.hot_share.max(STEP_SHARE)).min(1.0);
-    // What goes is what is read least. By Zipf's law with an exponent of 1 the first n items have
-    // ln n of all reads, and the last of them so many times fewer than they have on average.
+    // The least read items leave. By Zipf's law with an exponent of 1 the first n items have ln n
+    // of all reads, and the last of them is read 1 / ln n times as often as the average.
     let least_read = (window.hot_items as f64).ln().max(1.0);
     let loss = window.hot_hits as f64 * part / least_read * prices.compressed_us;
     if gain > loss {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_price_of_misses_moves_memory_down_until_the_work_is_too_much() {
+    fn misses_move_memory_to_the_compressed_zone_up_to_the_work_limit() {
         let rule = Rule::default();
         assert_eq!(rule.decide(&WINDOW), Step::Grow);
         assert_eq!(rule.decide(&Window { work_us: 260_000, ..WINDOW }), Step::Shrink);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_flash_has_is_worth_a_read_from_it() {
+    fn an_item_on_flash_is_worth_a_read_from_it() {
         let rule = Rule::default();
         let on_flash = |ghosts_on_flash, flash_us| {
             let window = Window { ghost_hits: 0, ghosts_on_flash, flash_us, ..WINDOW };

@@ -1,12 +1,12 @@
-//! Temperatures as they lie in memory: four bits each, sixteen to a word, so that many are looked
-//! at and halved at once.
+//! Temperatures in their memory format: four bits each, sixteen to a word, so that many are read
+//! and halved at once.
 //!
 //! ```text
 //!   63       60                       7    4 3    0
 //!   | chunk 15 |         ...         | chunk 1 | chunk 0 |
 //! ```
 
-/// The hottest an item gets.
+/// The highest temperature of an item.
 pub const TEMPERATURE_MAX: u8 = 15;
 
 /// The temperatures of sixteen chunks.
@@ -19,7 +19,7 @@ const BITS: usize = 4;
 const LOWEST: u64 = 0x1111_1111_1111_1111;
 
 impl TemperatureWord {
-    /// How many there are in a word.
+    /// The number of temperatures in a word.
     pub const COUNT: usize = u64::BITS as usize / BITS;
 
     /// One of them.
@@ -28,7 +28,7 @@ impl TemperatureWord {
         (self.0 >> (at * BITS)) as u8 & TEMPERATURE_MAX
     }
 
-    /// The same with another one in its place.
+    /// The word with another temperature at `at`.
     #[inline]
     pub fn with(self, at: usize, temperature: u8) -> Self {
         assert!(temperature <= TEMPERATURE_MAX);
@@ -36,20 +36,20 @@ impl TemperatureWord {
         Self(self.0 & !(u64::from(TEMPERATURE_MAX) << shift) | u64::from(temperature) << shift)
     }
 
-    /// The same with one of them warmer by an access.
+    /// The word with the one at `at` warmer by an access.
     #[inline]
     pub fn heated(self, at: usize) -> Self {
         self.with(at, (self.get(at) + 1).min(TEMPERATURE_MAX))
     }
 
-    /// The same with all of them halved.
+    /// The word with all temperatures halved.
     #[inline]
     pub fn aged(self) -> Self {
         // Halving all at once moves a bit from one to the next, which is masked off.
         Self(self.0 >> 1 & (LOWEST * 7))
     }
 
-    /// Whether one of them may be as warm as this: never no where one is.
+    /// Whether one of them may be as warm as this: never `false` where one is.
     #[inline]
     pub fn may_reach(self, temperature: u8) -> bool {
         let highest_bit = temperature.max(1).ilog2();

@@ -1,23 +1,23 @@
-//! What may be written to a device that wears out: a budget of bytes a second, saved up to a bound,
-//! and who is let in at what state of it.
+//! The writes to a device that wears out: a budget of bytes a second, saved up to a bound, and the
+//! items that are admitted at each state of it.
 //!
-//! While more than half of what can be saved is there, everything is let in; below that only what
-//! was read, since that is read again most; and nothing while there is a debt. So where the budget
-//! suffices for what was read and not for all, the savings stay about half, and the rest of the
-//! budget goes to some of what was not read; where it does not suffice even for that, they stay
-//! about zero.
+//! While the savings are more than half of their bound, everything is admitted; below that only
+//! read items, since these are read again most; and nothing while there is a debt. So where the
+//! budget suffices for the read items and not for all, the savings stay about half, and the rest of
+//! the budget goes to some of the unread ones; where it does not suffice even for the read ones,
+//! the savings stay about zero.
 
-/// Seconds of the budget that can be saved up: a burst may write so much at once.
+/// Seconds of the budget that can be saved up: a burst may write this much at once.
 const SAVED_SECONDS: f64 = 600.0;
 
-/// Who is let in.
+/// The items that are admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     /// Every item.
     All,
-    /// What was read.
+    /// Items that were read.
     Read,
-    /// Nothing.
+    /// No item.
     Nobody,
 }
 
@@ -33,15 +33,15 @@ pub struct WriteBudget {
 }
 
 impl WriteBudget {
-    /// So many bytes a second, written `burst_bytes` at a time: two of these can be saved at least.
-    /// Everything is saved at first.
+    /// A budget of `bytes_per_second`, written `burst_bytes` at a time: at least two of these can
+    /// be saved. Everything is saved at first.
     pub fn new(bytes_per_second: f64, burst_bytes: u64) -> Self {
         assert!(bytes_per_second > 0.0, "a budget of nothing is no tier");
         let saved_max = (bytes_per_second * SAVED_SECONDS).max(2.0 * burst_bytes as f64);
         Self { bytes_per_second, saved_max, saved: saved_max, then: None }
     }
 
-    /// Takes note of all bytes that were written until now, and says who is let in.
+    /// Accounts for all bytes that were written until now, and returns which items are admitted.
     pub fn look(&mut self, now_us: u64, written_bytes: u64) -> Admission {
         if let Some((then_us, before)) = self.then {
             let earned = now_us.saturating_sub(then_us) as f64 / 1e6 * self.bytes_per_second;
@@ -65,8 +65,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    /// Writes for so many seconds what is let in of two streams, bytes a second each, and returns
-    /// what was written of them.
+    /// Writes the admitted items of two streams for some seconds, `read` and `unread` bytes a
+    /// second, and returns the bytes written of each.
     fn run(budget: &mut WriteBudget, seconds: u64, read: u64, unread: u64) -> [u64; 2] {
         let (mut written, mut of_each) = (0, [0, 0]);
         for second in 0..seconds {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_the_long_run_is_the_budget_and_what_was_read_comes_first() {
+    fn the_budget_is_written_in_the_long_run_with_read_items_first() {
         for (read, unread) in [(300, 5000), (5000, 5000), (1000, 300)] {
             let mut budget = WriteBudget::new(1000.0, 1000);
             let [of_read, of_unread] = run(&mut budget, 100_000, read, unread);
@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn a_small_budget_saves_for_a_burst_and_a_debt_is_paid_before_anything_else() {
+    fn a_small_budget_saves_for_a_burst_and_pays_debts_first() {
         let mut budget = WriteBudget::new(1.0, 1 << 20);
         assert_eq!(budget.look(0, 0), Admission::All);
         assert_eq!(budget.look(0, (1 << 20) + 1), Admission::Read);
         assert_eq!(budget.look(0, 3 << 20), Admission::Nobody);
         assert_eq!(budget.look((1 << 20) * SECOND, 3 << 20), Admission::Nobody);
         assert_eq!(budget.look(((1 << 20) + 1) * SECOND, 3 << 20), Admission::Read);
-        // What an earlier moment says is worth nothing.
+        // An earlier moment earns nothing.
         assert_eq!(budget.look(0, 3 << 20), Admission::Read);
         assert_eq!(budget.look(u64::MAX, 3 << 20), Admission::All);
     }

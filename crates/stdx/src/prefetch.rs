@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-/// Asks for the cache line at an address, to read it.
+/// Prefetches the cache line at an address for reading.
 #[inline(always)]
 pub fn read(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -18,13 +18,13 @@ pub fn read(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for the cache line at an address, to write it: takes it away from other cores.
+/// Prefetches the cache line at an address for writing: takes it away from other cores.
 #[inline(always)]
 pub fn write(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch may be given any address. Processors of 64 bits that do not know this one
-    // take it for a `nop`. The compiler has a name for it only where it may take the processor to
-    // know it.
+    // SAFETY: a prefetch may be given any address. 64-bit processors that do not know this one
+    // treat it as a `nop`. The compiler has an intrinsic for it only where it may assume that the
+    // processor knows it.
     unsafe {
         std::arch::asm!(
             "prefetchw [{}]",

@@ -1,10 +1,10 @@
-//! Random numbers where any spread will do. Whoever knows one knows the next.
+//! Random numbers for uses where any spread will do. Knowing one number means knowing the next.
 
-/// From one state of SplitMix64 to the next.
+/// The increment of SplitMix64 from one state to the next.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The number that SplitMix64 makes of another: each bit of that is mixed into all of it. Filters
-/// on flash go by it, so it stays what it is.
+/// The number that SplitMix64 makes of another: each bit of the input is mixed into the whole
+/// result. Filters on flash depend on it, so it must not change.
 pub fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(STEP);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,8 +30,8 @@ impl Default for Xorshift {
 }
 
 impl Xorshift {
-    /// The numbers of a seed. Seeds that lie close together have numbers that do not: each bit of
-    /// the seed is mixed into all of them, as SplitMix64 does it.
+    /// The generator of a seed. Similar seeds have dissimilar numbers: each bit of the seed is
+    /// mixed into all of them, as SplitMix64 does it.
     pub fn seeded(seed: u64) -> Self {
         let mixed = mix(seed);
         // From 0 the generator would draw nothing else; one seed is mixed to it.

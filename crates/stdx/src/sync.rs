@@ -14,8 +14,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("a thread panicked while it held this lock")
 }
 
-/// What to do between two looks at something another thread is about to change: spin a little,
-/// then let that thread run.
+/// The wait between two looks at something another thread is about to change: spin a little, then
+/// let that thread run.
 #[derive(Debug, Default)]
 pub struct Backoff(u32);
 

@@ -1,4 +1,4 @@
-//! Numbers of threads: which of a few copies of something a thread uses.
+//! Thread numbers, which choose one of a few copies of something for a thread.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +9,9 @@ thread_local! {
     static NUMBER: Cell<usize> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed));
 }
 
-/// This thread's number: 0 for the first that asks, and so on. Threads that begin one after the
-/// other have numbers that follow one another, so that modulo a power of two they meet late.
-/// Nobody gets the number of a thread that has ended.
+/// This thread's number: 0 for the first that asks, and so on. Threads started one after the other
+/// have consecutive numbers, so that modulo a power of two they collide late. The number of a
+/// thread that has ended is not reused.
 #[inline]
 pub fn thread_number() -> usize {
     NUMBER.get()

@@ -1,4 +1,4 @@
-//! What becomes of items that somebody changes while they are on their way down.
+//! Items that change while they are being demoted.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ const READ: Change = |item| _ = item.mark().fetch_or(FETCHED, Relaxed);
 const WON: Change = |item| _ = item.mark().fetch_or(SENT, Relaxed);
 const TOUCHED: Change = |item| assert!(item.set_expiry(item.expiry() + 1), "it has the field");
 
-/// A tier below that takes nothing, or everything, and whose items somebody changes each time while
-/// they are copied, for so many times.
+/// A tier below that takes nothing, or everything, and whose items change while they are copied,
+/// for the given number of times.
 struct Busy<'t> {
     hot: &'t Hot,
     map: &'t Map,
@@ -44,10 +44,10 @@ impl<'t> Busy<'t> {
         Self { hot, map, change, changes, takes, is_background, copied, offered }
     }
 
-    /// Takes the item if it is what it was, and that is what this tier does.
+    /// Takes the item if it is unchanged, and if this tier takes any.
     fn take(&self, guard: &Guard<'_>, key: &[u8], place: Place, version: ItemVersion) -> bool {
         self.offered.borrow_mut().push(key.to_vec());
-        // SAFETY: nobody else retires anything here, and it was published when it was copied.
+        // SAFETY: nothing else retires items here, and it was published when it was copied.
         let item = unsafe { self.hot.item(guard, place) };
         if let Some(left) = self.changes.get().checked_sub(1) {
             self.changes.set(left);
@@ -57,7 +57,7 @@ impl<'t> Busy<'t> {
             return false;
         }
         assert_eq!(lock(&self.map.places).remove(key), Some(place));
-        // SAFETY: the map led to it until just now, under this guard.
+        // SAFETY: the map pointed at it until just now, under this guard.
         unsafe { self.hot.retire(guard, place) };
         true
     }
@@ -125,7 +125,7 @@ impl CacheHooks for Busy<'_> {
     }
 }
 
-/// A zone with items that may be touched where they are, and their class.
+/// A zone with items that may be touched in place, and their class.
 fn filled(policy: Policy, map: &Map) -> (Hot, ClassId) {
     let arena = Arc::new(Arena::new(0, 1 << 20, 8).expect("addresses are there"));
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, policy.side_bits());
@@ -149,10 +149,10 @@ fn has(map: &Map, key: &[u8]) -> bool {
     lock(&map.places).contains_key(key)
 }
 
-/// Whoever read an item for the first time, touched it or got its win token while it was copied
-/// lost it: the tier below did not take what had changed, and so it was evicted.
+/// Regression: a client that read an item for the first time, touched it or got its win token while
+/// it was copied lost it: the tier below did not take a changed item, and so it was evicted.
 #[test]
-fn what_changes_while_it_is_copied_stays_and_others_go_for_it() {
+fn an_item_that_changes_while_copied_stays_and_others_are_evicted() {
     const CHANGED: usize = 3;
     for &policy in POLICIES {
         for (change, is_background) in
@@ -184,7 +184,7 @@ fn an_item_with_other_milliseconds_is_another() {
         let layout = hot.layout(&fields, 1, VALUE_BYTES);
         let mut draft = hot.draft(layout, &fields, b"k", &map).expect("there is room");
         draft.write(&[7; VALUE_BYTES]);
-        // SAFETY: published just now, and nobody retires it.
+        // SAFETY: published just now, and no thread retires it.
         ItemVersion::of(unsafe { hot.item(&guard, draft.publish(1, 0, 0)) })
     };
     assert_eq!(version(100), version(100));
@@ -192,7 +192,7 @@ fn an_item_with_other_milliseconds_is_another() {
 }
 
 #[test]
-fn a_round_ends_and_a_store_gets_room_though_everything_changes_all_the_time() {
+fn a_round_ends_and_a_store_gets_room_while_all_items_keep_changing() {
     for &policy in POLICIES {
         let map = Map::default();
         let (hot, id) = filled(policy, &map);
@@ -200,7 +200,7 @@ fn a_round_ends_and_a_store_gets_room_though_everything_changes_all_the_time() {
         assert_eq!(hot.demote(id, RoomRequest::new(1), &hooks), 0, "{policy:?}");
         assert!(hooks.offered.borrow().len() >= ITEMS as usize, "{policy:?}");
         assert_eq!(lock(&map.places).len(), ITEMS as usize);
-        // Nothing that came up is out of its order for good.
+        // No chunk that came up is out of its order for good.
         hooks.is_background = false;
         assert!(hot.evict_or_demote(id, RoomRequest::new(1), &hooks) > 0, "{policy:?}");
         hooks.changes.set(0);
@@ -210,9 +210,9 @@ fn a_round_ends_and_a_store_gets_room_though_everything_changes_all_the_time() {
     }
 }
 
-/// All that is left in a slab that leaves is evicted.
+/// All items that remain in a leaving slab are evicted.
 #[test]
-fn what_changes_in_a_slab_that_leaves_is_offered_again() {
+fn an_item_that_changes_in_a_leaving_slab_is_offered_again() {
     let map = Map::default();
     let (hot, id) = filled(Policy::Clock, &map);
     let hooks = Busy { takes: true, ..Busy::new(&hot, &map, TOUCHED, 1) };

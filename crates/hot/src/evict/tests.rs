@@ -1,4 +1,4 @@
-//! A store that finds nothing free, in a class with a slab that leaves it.
+//! Eviction, and stores that find no free chunk, in classes with a slab that leaves them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -12,8 +12,8 @@ use crate::mark::hit_mark;
 use crate::order::hammer::Map;
 use crate::{ChunkLayout, Fields, Policy};
 
-/// An index from which nothing may be evicted, in which one item is gone, and how many items were
-/// looked at.
+/// An index from which nothing may be evicted, in which one item is dead, with the number of items
+/// that were looked at.
 #[derive(Default)]
 struct Kept {
     map: Map,
@@ -55,9 +55,9 @@ impl CacheHooks for Kept {
 const LAYOUT: ChunkLayout = ChunkLayout::Inline;
 /// Small items: a slab holds thousands, and the more there are the longer a hand is in one slab.
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
-/// Those of items of another class.
+/// Value bytes of items of another class.
 const OTHER_BYTES: usize = 500;
-/// That of one in three pieces.
+/// Value bytes of an item in three pieces.
 const LONG_BYTES: usize = 20_000;
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 /// Policies with a hand, and with an order. Miri has no time for more than one zone a test.
@@ -72,33 +72,33 @@ fn store(hot: &Hot, map: &Map, number: u32) -> Result<Place, Shortage> {
     map.store(hot, number, VALUE_BYTES)
 }
 
-/// How many items lie in a slab.
+/// The number of items in a slab.
 fn in_slab(hot: &Hot, map: &Map, slab: memory::SlabId) -> usize {
     let places = lock(&map.places);
     places.values().filter(|&&place| hot.arena.locate(place).0 == slab).count()
 }
 
-/// Reads the item at a place that the map leads to.
+/// Reads the item at a place that the map points at.
 fn read(hot: &Hot, place: Place) {
     let guard = hot.epochs.pin();
-    // SAFETY: the map leads to it, and nobody unlinks anything.
+    // SAFETY: the map points at it, and no thread unlinks anything.
     let mark = unsafe { hot.item(&guard, place) }.mark();
     mark.store(hit_mark(mark.load(Relaxed), 0), Relaxed);
 }
 
-/// Whether an item that the map leads to was read since it was judged.
+/// Whether an item that the map points at was read since it was judged.
 fn is_recent(hot: &Hot, place: Place) -> bool {
     let guard = hot.epochs.pin();
     // SAFETY: as above.
     unsafe { hot.item(&guard, place) }.mark().load(Relaxed) & RECENT != 0
 }
 
-/// A zone whose memory is full of items of one class, which class, and how many there are.
+/// A zone whose memory is full of items of one class, that class, and the number of items.
 fn full(policy: Policy, map: &Map) -> (Hot, ClassId, u32) {
     full_of(VALUE_BYTES, policy, map)
 }
 
-/// A zone with nothing in it, and its largest class.
+/// An empty zone, and its largest class.
 fn zone(policy: Policy) -> (Hot, ClassId) {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let side_bits = policy.side_bits();
@@ -108,7 +108,7 @@ fn zone(policy: Policy) -> (Hot, ClassId) {
     (hot, largest)
 }
 
-/// The same of items with values of so many bytes, the first chunk of which is of that class.
+/// A zone that is full of items with values of `bytes` bytes, whose first chunk is of the class.
 fn full_of(bytes: usize, policy: Policy, map: &Map) -> (Hot, ClassId, u32) {
     let (hot, largest) = zone(policy);
     for number in 0.. {
@@ -124,9 +124,9 @@ fn full_of(bytes: usize, policy: Policy, map: &Map) -> (Hot, ClassId, u32) {
 }
 
 /// Has the slab that the hand comes to leave a class that has all of the memory, and stores one
-/// item more.
+/// more item.
 fn store_while_a_slab_leaves(policy: Policy, store_demotes: bool) {
-    let map = Map::handing_down(store_demotes);
+    let map = Map::with_store_demotion(store_demotes);
     let (hot, id, number) = full(policy, &map);
     {
         let mut class = lock(hot.class(id));
@@ -157,31 +157,31 @@ fn a_store_does_not_fail_for_a_slab_that_leaves_its_class() {
     }
 }
 
-/// A store that is refused looked at every chunk of its class, each time.
+/// Regression: each refused store looked at every chunk of its class.
 #[test]
 #[cfg_attr(miri, ignore = "a class of many items")]
-fn where_nothing_may_be_evicted_a_hand_looks_at_some_and_goes_on_next_time() {
+fn a_hand_without_victims_stops_early_and_continues_next_time() {
     for policy in [Policy::Clock, Policy::CostClock, Policy::Lru] {
         let mut kept = Kept::default();
         let (hot, id, items) = full(policy, &kept.map);
         assert!(items as usize > 4 * STEPS_MAX);
-        // The hand comes to what was stored last in the end.
+        // The hand comes to the item that was stored last in the end.
         kept.gone = items - 1;
         let mut evicted = 0;
         for _ in 0..items as usize / STEPS_MAX + 2 {
             *kept.looks.get_mut() = 0;
             evicted += hot.evict(id, 1, &kept);
             let looks = kept.looks.load(Relaxed);
-            // The one that goes is looked at once more.
+            // The victim is looked at once more.
             assert!(looks <= STEPS_MAX + 1, "{policy:?}: {looks}");
         }
         assert_eq!(evicted, 1, "{policy:?}");
     }
 }
 
-/// After `stats reset` a class with an order was taken for one in which all has room.
+/// Regression: after `stats reset` a class with an order was taken for one that never had to evict.
 #[test]
-fn how_long_an_item_stays_is_known_whatever_is_reset() {
+fn the_stay_of_items_survives_a_reset_of_counters() {
     let map = Map::default();
     let (hot, id, _) = full(Policy::Lru, &map);
     assert_eq!(hot.stay_mutations(id, &map), u64::MAX);
@@ -192,10 +192,11 @@ fn how_long_an_item_stays_is_known_whatever_is_reset() {
     assert_eq!(hot.stay_mutations(id, &map), stay);
 }
 
-/// Whoever read something below asked for it under the lock, for which stores wait.
+/// Regression: readers of lower tiers took the lock of the class, for which stores wait, to learn
+/// it.
 #[test]
 #[cfg_attr(miri, ignore = "a class of many items")]
-fn how_long_an_item_stays_is_told_without_the_lock_of_its_class_where_a_hand_knows() {
+fn the_stay_of_items_is_read_without_the_lock_of_a_class_with_a_hand() {
     let map = Map::default();
     let (hot, id, items) = full(Policy::Clock, &map);
     assert_eq!(hot.stay_mutations(id, &map), u64::MAX);
@@ -225,7 +226,7 @@ fn a_hand_gives_up_after_a_round_that_is_not_choosy() {
     }
 }
 
-/// An index that moves the epoch on at each victim, if that may be.
+/// An index that moves the epoch on at each victim, if possible.
 struct Watching<'h> {
     map: &'h Map,
     hot: &'h Hot,
@@ -263,7 +264,7 @@ impl CacheHooks for Watching<'_> {
     }
 }
 
-/// The background evicts some hundred items at a time, and stores need what it has made free.
+/// The background evicts some hundred items at a time, and stores need the chunks that it frees.
 #[test]
 fn an_eviction_holds_the_epoch_back_for_no_more_than_a_group() {
     const GROUPS: usize = 5;
@@ -277,7 +278,7 @@ fn an_eviction_holds_the_epoch_back_for_no_more_than_a_group() {
     }
 }
 
-/// What is in a slab that leaves makes no room before all of it has gone.
+/// Evictions in a leaving slab make no room before the slab is empty.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn a_hand_passes_over_a_slab_that_leaves_until_it_stays() {
@@ -305,11 +306,11 @@ fn a_hand_passes_over_a_slab_that_leaves_until_it_stays() {
     }
 }
 
-/// Stores for which enough has been evicted, and which a reader keeps from having it, evict no more
-/// each time that they are tried.
+/// Stores for which enough has been evicted, but which a reader keeps from it, evict no more each
+/// time that they are retried.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
-fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
+fn stores_that_wait_for_a_reader_do_not_evict_again() {
     for &policy in POLICIES {
         let map = Map::default();
         let (hot, id, number) = full(policy, &map);
@@ -319,7 +320,7 @@ fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
             lock(hot.class(id)).counters.evicted
         });
         let evicted: Vec<u64> = refused.collect();
-        // Once more for all that wait, since others may take what comes first.
+        // Once more for all that wait, since others may take the first chunks that come free.
         assert!(evicted[0] > 0 && evicted[9] <= 2 * evicted[0], "{evicted:?}");
         drop(reader);
         assert!(hot.epochs.try_reach(hot.epochs.latest_tag()));
@@ -327,8 +328,8 @@ fn what_a_reader_holds_back_is_not_evicted_again_by_each_store() {
     }
 }
 
-/// There is always something that others have unlinked and readers have yet to leave: that is no
-/// slab, and who needs one does not wait for it.
+/// Chunks that others have unlinked always wait for readers to leave: they are no slab, and a store
+/// that needs a slab does not wait for them.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn a_size_without_memory_gets_a_slab_while_others_store() {
@@ -348,7 +349,7 @@ fn a_size_without_memory_gets_a_slab_while_others_store() {
     }
 }
 
-/// All slabs of a class were closed, for others that wanted them; and nobody does any more.
+/// All slabs of a class were closed, for others that wanted them and no longer do.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn a_class_with_nothing_but_closed_slabs_opens_one() {
@@ -370,10 +371,10 @@ fn a_class_with_nothing_but_closed_slabs_opens_one() {
     }
 }
 
-/// Nobody runs the background, and a client sends its value while the slab is emptied.
+/// No background runs, and a client sends its value while the slab is emptied.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
-fn what_is_published_in_a_slab_that_was_emptied_is_evicted_like_the_rest() {
+fn an_item_published_in_an_emptied_slab_is_evicted_like_others() {
     for &policy in POLICIES {
         let map = Map::default();
         let (hot, id, number) = full(policy, &map);
@@ -391,7 +392,8 @@ fn what_is_published_in_a_slab_that_was_emptied_is_evicted_like_the_rest() {
     }
 }
 
-/// The background filled half of a reserve and a little, so that stores soon evicted themselves.
+/// Regression: the background filled little more than half of a reserve, so that stores soon
+/// evicted.
 #[test]
 fn a_reserve_that_is_low_is_filled_as_far_as_it_goes() {
     let map = Map::default();
@@ -404,7 +406,7 @@ fn a_reserve_that_is_low_is_filled_as_far_as_it_goes() {
     while hot.maintain(false, &map) {}
     let (filled, target) = have();
     assert!(filled >= target - target / 4 && filled <= target, "{filled} of {target}");
-    // And then it is left alone until half of it is gone.
+    // Then it is left alone until half of it is used.
     hot.maintain(false, &map);
     hot.sweep();
     (0..filled - target / 2 - 1).for_each(|_| _ = lock(hot.class(id)).pop(hot.zone()));
@@ -413,11 +415,11 @@ fn a_reserve_that_is_low_is_filled_as_far_as_it_goes() {
     assert_eq!(have().0, left);
 }
 
-/// In a class of few items that were all stored long after the hand came by, and were read since, a
-/// hand gave up after two rounds: in the first they are young, in the second they lose what spared
-/// them. The store that asked had to take a chunk of another class, or was refused.
+/// Regression: in a class of few items that were all stored long after the hand came by and were
+/// read since, a hand gave up after two rounds: in the first they are young, in the second they
+/// lose their access bits. The store had to take a chunk of another class, or was refused.
 #[test]
-fn what_is_young_and_was_read_goes_if_there_is_nothing_else() {
+fn young_read_items_are_evicted_if_there_are_no_others() {
     for &policy in POLICIES {
         let map = Map::default();
         let (hot, id, _) = full_of(4000, policy, &map);
@@ -425,7 +427,7 @@ fn what_is_young_and_was_read_goes_if_there_is_nothing_else() {
         let now = map.mutations.fetch_add(1 << 20, Relaxed) + (1 << 20);
         let guard = hot.epochs.pin();
         for &place in lock(&map.places).values() {
-            // SAFETY: the map leads to it, and nobody unlinks anything.
+            // SAFETY: the map points at it, and no thread unlinks anything.
             let item = unsafe { hot.item(&guard, place) };
             item.set_sequence(now as u32);
             let mark = item.mark();
@@ -436,7 +438,7 @@ fn what_is_young_and_was_read_goes_if_there_is_nothing_else() {
     }
 }
 
-/// Whoever stores calls the background while there are free chunks, or it comes too late.
+/// A store calls the background while there are free chunks, or it comes too late.
 #[test]
 fn the_background_is_called_before_a_store_has_to_evict() {
     for &policy in POLICIES {
@@ -463,10 +465,10 @@ fn the_background_is_called_before_a_store_has_to_evict() {
     }
 }
 
-/// What moves takes free chunks, too, and calls nobody. A store that came behind it used up the
-/// rest, and evicted itself.
+/// Regression: moving items take free chunks, too, and call nobody. A store that came after them
+/// used up the rest, and evicted for itself.
 #[test]
-fn the_background_is_called_though_somebody_else_took_the_chunk_at_which_it_is() {
+fn the_background_is_called_even_if_moves_took_free_chunks() {
     for &policy in POLICIES {
         let map = Map::default();
         let (hot, id, number) = full_of(4000, policy, &map);
@@ -486,9 +488,9 @@ fn the_background_is_called_though_somebody_else_took_the_chunk_at_which_it_is()
     }
 }
 
-/// What is at hand counts as used by its slab, and is free.
+/// Chunks at hand count as used in their slab, and are free.
 #[test]
-fn a_slab_of_which_the_last_chunks_are_at_hand_is_empty() {
+fn a_slab_whose_last_chunks_are_at_hand_is_empty() {
     let map = Map::default();
     let (hot, id, _) = full(Policy::Lru, &map);
     let slab = lock(hot.class(id)).slabs[0];
@@ -509,8 +511,8 @@ fn a_slab_of_which_the_last_chunks_are_at_hand_is_empty() {
     assert_eq!(class.oldest_slab(hot.zone(), map.mutations.load(Relaxed)), Some(slab));
 }
 
-/// Who evicts holds the lock of a class for a whole group of victims, and would have it again
-/// before a thread that slept until it was let go is awake.
+/// An evicting thread holds the lock of a class for a whole group of victims, and would have it
+/// again before a thread that slept until it was released is awake.
 #[test]
 fn a_store_that_waits_for_a_class_goes_before_further_victims() {
     for &policy in POLICIES {
@@ -531,7 +533,7 @@ fn a_store_that_waits_for_a_class_goes_before_further_victims() {
                 std::thread::yield_now();
             }
             assert_eq!(victims_of_a_group(&mut class), VICTIMS_AT_LEAST, "{policy:?}");
-            // It is not waited for for ever: the lock is held here.
+            // The wait for the store has an end: the lock is held here.
             hot.make_way(id);
             assert_eq!(hot.waiting_for(id), 1);
             drop(class);
@@ -541,10 +543,10 @@ fn a_store_that_waits_for_a_class_goes_before_further_victims() {
     }
 }
 
-/// Where an order is kept, all that was read went on the spot when it made its slab stay.
+/// Regression: where an order is kept, read items were evicted just as they made their slab stay.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
-fn what_was_read_makes_its_slab_stay_and_stays_with_it() {
+fn read_items_make_their_slab_stay_and_stay_with_it() {
     for policy in ALL {
         let map = Map::default();
         let (hot, id, number) = full(policy, &map);
@@ -562,10 +564,10 @@ fn what_was_read_makes_its_slab_stay_and_stays_with_it() {
     }
 }
 
-/// A value in pieces lies in up to three classes, whose hands all took what spared it.
+/// Regression: a value in pieces lies in up to three classes, and the hands of all cleared its bit.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
-fn a_value_in_pieces_loses_what_spares_it_in_the_class_of_its_pieces_alone() {
+fn a_value_in_pieces_loses_its_bit_only_in_the_class_of_its_pieces() {
     for policy in ALL {
         let map = Map::default();
         let (hot, id, items) = full_of(LONG_BYTES, policy, &map);
@@ -573,23 +575,23 @@ fn a_value_in_pieces_loses_what_spares_it_in_the_class_of_its_pieces_alone() {
         // None of the newest: these stay where there are others.
         let unread = lock(&map.places)[&(items / 2).to_le_bytes()[..]];
         places.iter().filter(|&&place| place != unread).for_each(|&place| read(&hot, place));
-        // The first round is that of what is young.
+        // In the first round the items are young.
         let evicted = (0..2).map(|_| hot.evict(id, 1, &map)).find(|&chunks| chunks > 0);
         assert!(evicted.is_some(), "{policy:?}");
         let left: Vec<Place> = lock(&map.places).values().copied().collect();
         assert_eq!(left.len(), places.len() - 1, "{policy:?}");
         assert!(!left.contains(&unread), "{policy:?}");
         assert!(left.iter().all(|&place| is_recent(&hot, place)), "{policy:?}");
-        // If it is all that there is, it goes all the same.
+        // If they are all that there is, one is evicted all the same.
         assert!(hot.evict(id, 1, &map) > 0, "{policy:?}");
     }
 }
 
-/// The first of what was to be rescued was a long value for which there was no chunk, and all that
-/// came behind it went with the slab.
+/// Regression: the first of the items to be rescued was a long value for which there was no chunk,
+/// and all others were evicted with the slab.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
-fn what_has_no_chunk_does_not_keep_others_from_being_rescued() {
+fn an_item_without_a_chunk_does_not_keep_others_from_a_rescue() {
     for policy in ALL {
         let map = Map::default();
         let (hot, pieces) = zone(policy);
@@ -597,14 +599,14 @@ fn what_has_no_chunk_does_not_keep_others_from_being_rescued() {
         let id = hot.class_at(long);
         let small = 1..=100;
         let store = |number| {
-            // As many bytes as the first chunk of the long one has.
+            // As many bytes as the first chunk of the long item has.
             let bytes = hot.sizes.chunk_bytes(id) - 16;
             let place = map.store(&hot, number, bytes).expect("there is room");
             assert_eq!(hot.class_at(place), id);
         };
         small.clone().for_each(store);
         let slab = hot.arena.locate(long).0;
-        // Other slabs of the class, and a class of the pieces that has nothing left.
+        // Other slabs of the class, and a full class of the pieces.
         (1000..).map(store).find(|()| lock(hot.class(id)).slabs.len() == 2);
         while !hot.is_full() || lock(hot.class(pieces)).free >= 2 {
             let number = lock(&map.places).len() as u32 + 100_000;
@@ -624,8 +626,8 @@ fn what_has_no_chunk_does_not_keep_others_from_being_rescued() {
     }
 }
 
-/// For what was read in the only slab of a class as much was evicted in that very slab, which then
-/// stayed, each time that somebody asked.
+/// Regression: for the read items of a class's only slab, as many were evicted in that very slab,
+/// which then stayed, at each request for it.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn the_only_slab_of_a_class_stays_whole_while_some_of_it_is_read() {

@@ -8,10 +8,10 @@ use crate::layout::KEY_BYTES_MAX;
 use crate::slab::{self, Slab};
 
 const CHUNK_BYTES_MAX: usize = 128 << 10;
-/// What lies where nothing was written: no item here has such a byte.
+/// The byte where nothing was written: no item here has it.
 const UNTOUCHED: u8 = 0xfe;
 
-/// A slab whose chunks have so many bytes each.
+/// A slab whose chunks have one size.
 struct Chunks {
     arena: Arena,
     slab: Slab,
@@ -28,7 +28,7 @@ impl Chunks {
         self.count = (self.arena.slab_bytes() / format.bytes).min(3);
         self.slab.adopt(ClassId(0), format, self.count, 0);
         let start = self.arena.slab_start(SlabId(0));
-        // SAFETY: the arena is this test's alone, and so many chunks fit its slab.
+        // SAFETY: the arena is this test's alone, and this many chunks fit its slab.
         unsafe { start.write_bytes(UNTOUCHED, self.count * format.bytes) };
     }
 
@@ -40,11 +40,11 @@ impl Chunks {
         self.slab.chunk(&self.arena, self.place(number))
     }
 
-    /// Bytes of all chunks that were written.
+    /// The number of bytes that were written in all chunks.
     fn written(&self) -> usize {
         let start = self.arena.slab_start(SlabId(0)).as_ptr();
         let bytes = self.count * self.slab.format().bytes;
-        // SAFETY: as above; no reference to what was written is used after this.
+        // SAFETY: as above; no reference to written bytes is used after this.
         let all = unsafe { slice::from_raw_parts(start, bytes) };
         all.iter().filter(|&&byte| byte != UNTOUCHED).count()
     }
@@ -105,7 +105,7 @@ fn every_field_is_read_back_as_it_was_written() {
     }
 }
 
-/// All of them, and under Miri those about the length that fits a head, the shortest and the
+/// All lengths, and under Miri those about the length that fits a head, the shortest and the
 /// longest.
 fn key_lengths() -> Vec<usize> {
     if cfg!(miri) { vec![1, 47, 53, KEY_BYTES_MAX] } else { (1..=KEY_BYTES_MAX).collect() }
@@ -114,7 +114,7 @@ fn key_lengths() -> Vec<usize> {
 /// Keys of every length, with fields that bring it to the end of the head and beyond, in a chunk
 /// that is exactly large enough, between two others: nothing else is written.
 #[test]
-fn an_item_takes_as_much_of_its_chunk_as_it_was_said_to_need() {
+fn an_item_takes_exactly_the_bytes_of_its_need() {
     let mut chunks = Chunks::new();
     for chunk_layout in [ChunkLayout::Inline, ChunkLayout::Split] {
         let largest = ChunkFormat::new(CHUNK_BYTES_MAX, chunk_layout);

@@ -1,5 +1,5 @@
-//! What waits in magazines, in one thread's: where a slab leaves, where the class runs out, and in
-//! what is counted.
+//! The chunks in one thread's magazines: where a slab leaves, where the class runs out, and in the
+//! statistics.
 
 mod stores;
 
@@ -17,15 +17,15 @@ const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 4 << 20 };
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 30 };
 /// So that a magazine of a class with one slab may have more than a few chunks.
 const SHARE: usize = if cfg!(miri) { 2 } else { 64 };
-/// Threads that are begun for one that has another's magazine: tests beside this one begin some.
+/// Threads that are started for one that has another's magazine: tests beside this one start some.
 const TRIES_MAX: usize = 64;
 
-/// A zone with one magazine for all threads, which has one in so many chunks of a class.
+/// A zone with one magazine for all threads, which has one in `share` of a class's chunks.
 fn zone_with(policy: Policy, share: usize) -> Hot {
     zone_of(1, policy, share)
 }
 
-/// The same with magazines for so many threads.
+/// A zone with magazines for this many threads.
 fn zone_of(threads: usize, policy: Policy, share: usize) -> Hot {
     let arena = Arc::new(Arena::new(0, MEMORY_BYTES, 8).expect("addresses are there"));
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, policy.side_bits());
@@ -57,7 +57,7 @@ fn store(hot: &Hot, map: &Map, number: u32) -> Place {
 fn remove(hot: &Hot, map: &Map, number: u32) {
     let guard = hot.epochs.pin();
     let removed = lock(&map.places).remove(&number.to_le_bytes()[..]);
-    // SAFETY: the map led to it until just now, under this guard.
+    // SAFETY: the map pointed at it until just now, under this guard.
     removed.into_iter().for_each(|place| unsafe { hot.retire(&guard, place) });
 }
 
@@ -67,15 +67,15 @@ fn store_two(hot: &Hot, map: &Map) -> ClassId {
     hot.class_at(store(hot, map, 1))
 }
 
-/// The magazine, for a look.
+/// The magazine's free chunks, and the number of retired and of unentered ones.
 fn parked(hot: &Hot, id: ClassId) -> (Vec<Place>, usize, usize) {
     let magazine = lock(&hot.magazines.as_ref().expect("there are some").own(id).magazine);
     (magazine.free.clone(), magazine.retired.len(), magazine.unentered.len())
 }
 
-/// `stats` said of one item that there were 17.
+/// Regression: `stats` counted 17 items where there was one.
 #[test]
-fn what_waits_in_magazines_holds_no_item() {
+fn chunks_in_magazines_do_not_count_as_items() {
     let (hot, map) = (zone_with(Policy::Clock, SHARE), Map::default());
     let id = store_two(&hot, &map);
     assert!(!parked(&hot, id).0.is_empty(), "the magazine is stocked");
@@ -91,7 +91,7 @@ fn what_waits_in_magazines_holds_no_item() {
 }
 
 #[test]
-fn no_chunk_of_a_slab_that_leaves_is_handed_out_and_it_leaves_with_the_last() {
+fn a_leaving_slab_hands_out_no_chunk_and_leaves_with_its_last() {
     for by_maintenance in [false, true] {
         let (hot, map) = (zone_with(Policy::Clock, SHARE), Map::default());
         let id = store_two(&hot, &map);
@@ -105,7 +105,7 @@ fn no_chunk_of_a_slab_that_leaves_is_handed_out_and_it_leaves_with_the_last() {
         }
         let place = store(&hot, &map, 2);
         assert_ne!(hot.arena.locate(place).0, slab, "nothing is allocated in a slab that leaves");
-        // One more of it is parked: as if it had been retired by a thread that then slept.
+        // One more of its chunks is parked, as if a thread had retired it and then slept.
         [0, 1].into_iter().for_each(|number| remove(&hot, &map, number));
         assert!(hot.zone().slab(slab).belongs_to(id) && parked(&hot, id).1 == 2);
         if by_maintenance {
@@ -120,12 +120,13 @@ fn no_chunk_of_a_slab_that_leaves_is_handed_out_and_it_leaves_with_the_last() {
     }
 }
 
-/// What is to be entered is looked at again: its chunk may be free by then, or its slab another's.
+/// Chunks to be entered are looked at again: they may be free by then, or their slab another
+/// class's.
 #[test]
-fn what_has_left_before_the_order_was_told_is_not_entered() {
+fn a_chunk_that_left_before_the_order_was_told_is_not_entered() {
     for comes_back in [false, true] {
         let (hot, map) = (zone_with(Policy::Lru, SHARE), Map::default());
-        // Two come from the class, what follows out of the magazine.
+        // Two come from the class, the next ones from the magazine.
         let id = store_two(&hot, &map);
         let place = store(&hot, &map, 2);
         let (slab, _) = hot.arena.locate(place);
@@ -138,7 +139,7 @@ fn what_has_left_before_the_order_was_told_is_not_entered() {
         hot.collect(id);
         hot.sweep();
         let place = hot.arena.place(slab, 0);
-        // The one that is entered too late is free.
+        // The chunk that is entered too late is free.
         unentered(place);
         hot.collect(id);
         let is_in = |class: &Class| class.policy.order().expect("LRU").has(hot.zone(), place);
@@ -155,10 +156,10 @@ fn what_has_left_before_the_order_was_told_is_not_entered() {
         class.adopt(zone, hot.arena.take(0).expect("the slab that left"), 0);
         assert_eq!(class.slabs, [slab]);
         if !comes_back {
-            // Something else begins at the very place: the first of the slab in every class.
+            // Another chunk begins at the very place: the first of the slab in every class.
             while class.pop(zone).is_some() {}
         }
-        // What is left of another's bytes.
+        // A remainder of another class's bytes.
         slab::mark(&hot.arena, place).store(1, Relaxed);
         drop(class);
         unentered(place);
@@ -169,10 +170,10 @@ fn what_has_left_before_the_order_was_told_is_not_entered() {
     }
 }
 
-/// A slab that was to leave and stays had what was never in the order put first there: the newest
-/// items were the next to go, until their thread came by the class.
+/// Regression: in a slab that was to leave and stays, chunks that were never in the order were put
+/// first: the newest items were the next victims, until their thread came by the class.
 #[test]
-fn what_is_yet_to_be_entered_does_not_come_first_in_a_slab_that_stays() {
+fn an_unentered_chunk_does_not_come_first_in_a_slab_that_stays() {
     for policy in [Policy::Lru, Policy::GdWheel] {
         let (hot, map) = (zone_with(policy, SHARE), Map::default());
         let id = store_two(&hot, &map);
@@ -186,7 +187,7 @@ fn what_is_yet_to_be_entered_does_not_come_first_in_a_slab_that_stays() {
             let count = class.policy.order().expect("there is one").ahead(hot.zone(), &mut ahead);
             ahead[..count].to_vec()
         };
-        // What is there comes up while it leaves.
+        // The items there come up while the slab leaves.
         let mut class = lock(hot.class(id));
         let before = ahead(&mut class);
         assert!(before.len() == 2 && before[0] == first && !before.contains(&place));
@@ -206,7 +207,7 @@ fn what_is_yet_to_be_entered_does_not_come_first_in_a_slab_that_stays() {
 
 /// A magazine takes neither more than its share nor the last free chunks of a class.
 #[test]
-fn a_magazine_leaves_the_class_what_is_its() {
+fn a_magazine_leaves_the_class_its_share_and_its_last_chunks() {
     for share in [SHARE, 1 << 14, 1 << 20] {
         let (hot, map) = (zone_with(Policy::Clock, share), Map::default());
         let id = hot.class_at(store(&hot, &map, 0));
@@ -225,9 +226,9 @@ fn a_magazine_leaves_the_class_what_is_its() {
     }
 }
 
-/// Costs of what is stored out of a magazine are learned.
+/// The costs of items stored from a magazine are learned.
 #[test]
-fn the_policy_learns_what_is_stored_out_of_a_magazine() {
+fn the_policy_learns_the_costs_stored_from_a_magazine() {
     let (hot, map) = (zone_with(Policy::CostClock, SHARE), Map::default());
     let mut learned = Vec::new();
     let mut store = |number: u32, us| {
@@ -242,13 +243,13 @@ fn the_policy_learns_what_is_stored_out_of_a_magazine() {
         drop(magazine);
         lock(hot.class(id)).policy.unit_us().expect("costs are known")
     };
-    // The first goes to the class, and so does one in so many of the others.
+    // The first goes to the class, and so does one in several of the others.
     let first = store(0, 5000);
     let units_us: Vec<f64> = (1..3 * CHUNKS_MAX as u32).map(|number| store(number, 50)).collect();
     let most = learned.iter().copied().max();
     let is_kept_a_while = most > Some(0) && most <= Some(CHUNKS_MAX);
     assert!(learned.contains(&0) && is_kept_a_while, "{learned:?}");
-    // As if each had been learned at once, but for those that wait.
+    // As if each had been learned at once, except those that wait.
     let mut policy = CostClock::default();
     policy.store(5000);
     let waiting = learned.last().copied().expect("some were stored");
@@ -257,7 +258,7 @@ fn the_policy_learns_what_is_stored_out_of_a_magazine() {
     assert_eq!(units_us.last().copied(), policy.unit_us(), "{waiting} wait");
 }
 
-/// What a thread retired goes to the next store before anything is evicted for that.
+/// A retired chunk goes to the thread's next store before anything is evicted for that store.
 #[test]
 fn nothing_is_evicted_where_a_magazine_has_a_retired_chunk() {
     let (hot, map) = (zone_with(Policy::Clock, SHARE), Map::default());
@@ -275,7 +276,7 @@ fn nothing_is_evicted_where_a_magazine_has_a_retired_chunk() {
 }
 
 #[test]
-fn a_magazine_that_is_left_alone_is_emptied_in_a_second_or_two_while_a_reserve_is_low() {
+fn an_idle_magazine_is_emptied_while_a_reserve_is_low() {
     let (hot, map) = (zone_with(Policy::Lru, SHARE), Map::default());
     let id = store_two(&hot, &map);
     store(&hot, &map, 2);
@@ -290,9 +291,9 @@ fn a_magazine_that_is_left_alone_is_emptied_in_a_second_or_two_while_a_reserve_i
     assert_eq!(parked(&hot, id), (Vec::new(), 0, 0));
 }
 
-/// Who publishes what others drafted never fills its magazine, and so never empties it.
+/// A thread that publishes others' drafts never fills its magazine, and so never empties it.
 #[test]
-fn who_only_publishes_has_few_chunks_that_are_to_be_entered() {
+fn a_thread_that_only_publishes_has_few_unentered_chunks() {
     let (hot, map) = (zone_with(Policy::Lru, SHARE), Map::default());
     let id = store_two(&hot, &map);
     let place = *lock(&map.places).values().next().expect("there are two");
@@ -305,10 +306,10 @@ fn who_only_publishes_has_few_chunks_that_are_to_be_entered() {
     }
 }
 
-/// One thread drafts, another publishes, and nobody runs the background: the list of the one that
-/// never comes to the class had eight bytes more with each store, for ever.
+/// Regression: with one thread drafting, another publishing and no background running, the list of
+/// the publisher, which never comes to the class, grew by eight bytes with each store, for ever.
 #[test]
-fn what_others_publish_is_entered_by_who_drafts() {
+fn chunks_that_others_publish_are_entered_by_the_drafting_thread() {
     let (hot, map) = (zone_of(2, Policy::Lru, SHARE / 2), Map::default());
     let publisher = thread_number();
     let mut most = 0;
@@ -327,9 +328,9 @@ fn what_others_publish_is_entered_by_who_drafts() {
     assert!((CHUNKS_MAX..=3 * CHUNKS_MAX).contains(&most), "{most} wait to be entered");
 }
 
-/// Nobody is pinned, and what was retired is free once somebody looks.
+/// No thread is pinned, and retired chunks are free once a thread checks.
 #[test]
-fn who_is_not_pinned_is_not_told_that_somebody_is() {
+fn a_store_without_pinned_readers_is_never_told_to_wait() {
     let (hot, map) = (zone_with(Policy::Clock, SHARE), Map::default());
     let id = hot.class_at(store(&hot, &map, 0));
     let mut last = 0;

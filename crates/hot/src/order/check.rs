@@ -1,5 +1,5 @@
-//! One order, chunk by chunk: when what waits is entered, and what becomes of a chunk that holds
-//! something else when it comes up.
+//! One order, chunk by chunk: when waiting chunks are entered, and the fate of a chunk that holds
+//! another item when it comes up.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +23,7 @@ fn popped(order: &mut Order, zone: Zone<'_>) -> Vec<Place> {
 }
 
 #[test]
-fn what_waits_is_entered_as_it_came_and_may_leave_before() {
+fn waiting_chunks_are_entered_as_they_came_and_may_leave_before() {
     let (arena, epochs) = (Arena::new(0, ARENA_BYTES, 0).expect("addresses"), Epochs::new());
     let zone = Zone { arena: &arena, epochs: &epochs, slabs: &[], heat: None, quotas: None };
     let place = |number: usize| arena.place(SlabId(1), number * CHUNK_BYTES);
@@ -48,7 +48,7 @@ fn what_waits_is_entered_as_it_came_and_may_leave_before() {
 }
 
 #[test]
-fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
+fn a_chunk_that_was_not_freed_is_ranked_by_its_present_item() {
     let (arena, epochs) = (Arena::new(0, ARENA_BYTES, 0).expect("addresses"), Epochs::new());
     let zone = Zone { arena: &arena, epochs: &epochs, slabs: &[], heat: None, quotas: None };
     let [costlier, cheaper, same, other, leaves] =
@@ -69,14 +69,14 @@ fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
     let count = order.ahead(zone, &mut ahead);
     assert_eq!(ahead[..count], [cheaper, other]);
     assert_eq!(order.pop(zone, false), Some(cheaper));
-    // What did not go after all is the next once more, and is there once.
+    // A victim that stayed after all is the next once more, and is there once.
     for _ in 0..2 {
         order.set_aside(cheaper);
         slab::mark(&arena, cheaper).store(1, Relaxed);
         order.put_first(zone, SlabId(1));
         slab::mark(&arena, cheaper).store(0, Relaxed);
     }
-    // Nor is what was freed, or lies in a slab that has gone.
+    // A chunk that was freed, or lies in a slab that has left, is not there.
     [costlier, leaves].into_iter().for_each(|place| order.set_aside(place));
     order.put_first(zone, SlabId(2));
     order.disown(zone, SlabId(1));
@@ -85,7 +85,7 @@ fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
     assert_eq!(order.ahead(zone, &mut ahead), 2);
     assert_eq!(ahead[..2], [cheaper, other]);
     assert_eq!(order.pop(zone, false), Some(cheaper));
-    // What comes too early is put off, or taken by who takes what comes.
+    // A chunk that comes too early is put off, or taken by a caller that takes any.
     assert_eq!(order.pop(zone, false), None);
     assert_eq!(order.pop(zone, true), Some(same));
     order.renew(zone, same);
@@ -93,7 +93,7 @@ fn a_chunk_that_was_not_freed_goes_by_what_it_holds_now() {
 }
 
 #[test]
-fn what_its_draft_did_not_know_an_item_says_once_it_is_stored() {
+fn a_stored_item_tells_the_cost_that_its_draft_did_not_know() {
     for value_bytes in [100, 30_000] {
         let arena = Arc::new(Arena::new(0, 2 << 20, 8).expect("addresses are there"));
         let policy = Policy::GdWheel;

@@ -1,5 +1,5 @@
-//! Division by a number that is the same for as long as a class lives, by way of a product: a
-//! change of the order takes several, one after the other, and each would take as long as a few
+//! Division by a number that is constant for the life of a class, by way of a product: a change of
+//! the order takes several divisions, one after the other, and each would take as long as a few
 //! dozen instructions.
 //!
 //! For `n` below 2^31 and `d` of at most 2^b, let `f` be 2^(31+b) / d rounded up. Then `n / d` is
@@ -7,10 +7,10 @@
 //! most `1 / d`, to the quotient, too little to reach the next whole number. With the least such b,
 //! `f` is at most 2^32, and the product has 63 bits.
 
-/// Bits of what is divided.
+/// Bits of the dividend.
 const BITS: u32 = 31;
 
-/// What is divided by.
+/// The divisor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Divisor {
     value: u32,

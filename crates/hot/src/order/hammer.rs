@@ -1,6 +1,6 @@
 //! Threads that store, read, remove and drop drafts half-way, while slabs move between classes and
-//! back to the arena: whatever happens, no item is in a free chunk, what is in an order is not
-//! free, and what is not free is in the order, if there is one. The index is a map behind a lock.
+//! back to the arena: whatever happens, no item is in a free chunk, no chunk in an order is free,
+//! and every used chunk is in the order, if there is one. The index is a map behind a lock.
 
 mod tier;
 
@@ -22,9 +22,9 @@ use tier::Tiered;
 
 const THREADS: u64 = if cfg!(miri) { 2 } else { 4 };
 const STEPS: u64 = if cfg!(miri) { 40 } else { 400_000 };
-/// So many where it is not enough then.
+/// The most steps, where the first ones were not enough.
 const STEPS_MAX: u64 = if cfg!(miri) { STEPS } else { 20 * STEPS };
-/// So many items are to move down, where they do.
+/// Items that must be offered to the tier below, where one is tested.
 const OFFERED_MIN: u64 = 1000;
 const KEYS: u64 = if cfg!(miri) { 30 } else { 3000 };
 const MEMORY_BYTES: usize = if cfg!(miri) { 1 << 20 } else { 6 << 20 };
@@ -33,7 +33,7 @@ const ATTEMPTS: usize = 8;
 /// Drafts that a thread leaves open at a time.
 const BEGUN_MAX: usize = 8;
 const ITEM_BYTES_MAX: usize = 400_000;
-/// One in so many chunks may be in magazines: enough that most classes have some.
+/// One in this many chunks may be in magazines: enough that most classes have some.
 const SHARE: usize = if cfg!(miri) { 2 } else { 8 };
 
 /// The index, and the time.
@@ -43,20 +43,20 @@ pub(crate) struct Map {
     pub(crate) mutations: AtomicU64,
     pub(crate) now: AtomicU32,
     pub(crate) evicted: AtomicU64,
-    /// How often somebody asked whether items may move.
+    /// How often it was asked whether items may move.
     pub(crate) asked: AtomicU64,
-    /// Stores move items down. There is nothing below, so they are evicted then.
+    /// Stores demote items. There is no tier below, so the items are evicted.
     store_demotes: bool,
 }
 
 impl Map {
-    /// One for which stores move items down, or do not.
-    pub(crate) fn handing_down(store_demotes: bool) -> Self {
+    /// A map for which stores demote items, or do not.
+    pub(crate) fn with_store_demotion(store_demotes: bool) -> Self {
         Self { store_demotes, ..Self::default() }
     }
 
-    /// Stores an item as a connection does that has a session open: nothing that becomes free while
-    /// the draft is made can be reused under it.
+    /// Stores an item like a connection with an open session: no chunk that becomes free while the
+    /// draft is made can be reused under it.
     pub(crate) fn store(
         &self,
         hot: &Hot,
@@ -151,13 +151,13 @@ struct Client<'t> {
     map: &'t Map,
     hooks: &'t dyn CacheHooks,
     random: Random,
-    /// Keys and values that clients are half-way through, for many steps: they come up meanwhile.
+    /// Keys and values that clients have half sent, for many steps: they come up meanwhile.
     begun: Vec<(Draft<'t>, Vec<u8>, Vec<u8>)>,
 }
 
 impl<'t> Client<'t> {
-    /// Goes on beyond its steps until that is enough: on busy cores the background may have had few
-    /// turns by then.
+    /// Continues beyond its steps until that is enough: on busy cores the background may have had
+    /// few turns by then.
     fn run(&mut self, is_enough: impl Fn() -> bool) {
         let goes_on = |number: &u64| *number < STEPS || (*number < STEPS_MAX && !is_enough());
         (0..).take_while(goes_on).for_each(|number| self.step(number));
@@ -220,19 +220,19 @@ impl<'t> Client<'t> {
         }
     }
 
-    /// Publishes what was begun.
+    /// Publishes a draft that was begun.
     fn finish(&mut self, at: usize) {
         let (mut draft, key, value) = self.begun.swap_remove(at);
         draft.write(&value[value.len() / 2..]);
         let guard = self.hot.epochs.pin();
         let sequence = self.map.mutations.fetch_add(1, Relaxed) + 1;
-        // It may come up before the map leads to it.
+        // It may come up before the map points at it.
         let place = draft.publish(sequence as u32, 0, self.map.now());
         if sequence.is_multiple_of(8) {
             thread::yield_now();
         }
         let replaced = lock(&self.map.places).insert(key, place);
-        // SAFETY: the map led to it until just now, under this guard.
+        // SAFETY: the map pointed at it until just now, under this guard.
         replaced.into_iter().for_each(|place| unsafe { self.hot.retire(&guard, place) });
     }
 
@@ -248,7 +248,7 @@ impl<'t> Client<'t> {
         let Some(place) = lock(&self.map.places).get(key).copied() else {
             return;
         };
-        // SAFETY: the map led to it under this guard.
+        // SAFETY: the map pointed at it under this guard.
         let item = unsafe { self.hot.item(&guard, place) };
         assert_eq!(item.key(), key);
         let pieces = item.layout().pieces();
@@ -264,8 +264,8 @@ impl<'t> Client<'t> {
     }
 }
 
-/// Every class's chunks, and its order if it has one, against the free lists of its slabs. Returns
-/// how many chunks are in orders, or used where there is none.
+/// Checks every class's chunks, and its order if it has one, against the free lists of its slabs.
+/// Returns the number of chunks in orders, or used where there is none.
 fn check(hot: &Hot, is_quiet: bool) -> usize {
     let mut all = 0;
     let guard = hot.epochs.pin();
@@ -305,8 +305,9 @@ fn check(hot: &Hot, is_quiet: bool) -> usize {
     all
 }
 
-/// Where items begin that are in no order though their classes keep one. What comes up in a slab
-/// that drains leaves its order: it goes with the slab, or comes first if that is opened again.
+/// Where items begin that are in no order though their classes keep one. A chunk that comes up in a
+/// draining slab leaves its order: it leaves with the slab, or comes first if the slab is opened
+/// again.
 fn out_of_order(hot: &Hot, map: &Map) -> Vec<Place> {
     let is_out = |&place: &Place| {
         let mut class = lock(hot.class(hot.class_at(place)));
@@ -330,7 +331,7 @@ pub(crate) fn settle(hot: &Hot) {
     }
 }
 
-/// Whether items move down, and who moves them.
+/// Whether items are demoted, and by which threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Below {
     Nothing,
@@ -398,8 +399,8 @@ fn hammer(policy: Policy, layout: ChunkLayout, below: Below, magazines: bool, se
     let is_much = evicted > 10_000 && moved > 100 && rescued > 500;
     assert!(cfg!(miri) || is_much, "{counts}");
     assert!(cfg!(miri) || below == Below::Nothing || offered > OFFERED_MIN, "{counts}");
-    // Everything goes, what is in slabs that leave with these, and then nothing is left in any
-    // order.
+    // Everything is evicted, the items of leaving slabs with these, and then no order has anything
+    // left.
     for class in hot.sizes().iter() {
         while hot.evict(class, usize::MAX, &map) > 0 {}
     }
@@ -410,7 +411,7 @@ fn hammer(policy: Policy, layout: ChunkLayout, below: Below, magazines: bool, se
 }
 
 #[test]
-fn what_is_in_an_order_is_not_free_and_what_is_not_free_is_in_an_order() {
+fn exactly_the_used_chunks_are_in_an_order() {
     let entropy = std::collections::hash_map::RandomState::new();
     let fresh = std::hash::BuildHasher::hash_one(&entropy, 0) >> 1;
     let given = std::env::var("LARDER_SEED").ok().and_then(|text| text.parse().ok());
@@ -424,7 +425,7 @@ fn what_is_in_an_order_is_not_free_and_what_is_not_free_is_in_an_order() {
         (Policy::CostClock, ChunkLayout::Inline, Below::ByBackground, true),
         (Policy::Clock, ChunkLayout::Split, Below::Nothing, true),
     ];
-    // All at once, so that threads lose their cores in the middle of what they do.
+    // All at once, so that threads lose their cores in the middle of their work.
     thread::scope(|scope| {
         let begin = |(policy, layout, below, magazines)| {
             let case = format!("{policy:?}, {layout:?}, {below:?}, magazines: {magazines}");
@@ -437,7 +438,7 @@ fn what_is_in_an_order_is_not_free_and_what_is_not_free_is_in_an_order() {
 }
 
 #[test]
-fn what_came_up_as_a_draft_goes_in_its_turn_once_it_is_published() {
+fn a_draft_that_came_up_is_evicted_in_turn_once_published() {
     for policy in [Policy::GdWheel, Policy::Lru] {
         let arena = Arc::new(Arena::new(0, 2 << 20, 8).expect("addresses are there"));
         let side_bits = policy.side_bits();
@@ -458,7 +459,7 @@ fn what_came_up_as_a_draft_goes_in_its_turn_once_it_is_published() {
             client.begun.push((draft, key, value));
         }
         let class = hot.class_at(client.begun[0].0.place());
-        // Nothing can go yet, however often it comes up.
+        // Nothing can be evicted yet, however often it comes up.
         assert_eq!((hot.evict(class, 5, &map), check(&hot, false)), (0, 10));
         while !client.begun.is_empty() {
             client.finish(0);

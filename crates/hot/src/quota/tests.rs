@@ -13,7 +13,7 @@ use crate::order::hammer::Map;
 
 const VALUE_BYTES: usize = if cfg!(miri) { 4000 } else { 100 };
 
-/// Classes differ in where their chunks end; some of them do for Miri.
+/// Classes differ in where their chunks end; Miri gets some of them.
 const CLASSES_STEP: usize = if cfg!(miri) { 7 } else { 1 };
 
 #[test]
@@ -55,7 +55,7 @@ fn a_label_says_which_quota_and_whether_it_is_a_piece() {
     }
 }
 
-/// A zone with one quota for what begins with `q`.
+/// A zone with one quota, for keys that begin with `q`.
 fn zone(limit_bytes: usize) -> Hot {
     let arena = Arc::new(Arena::new(0, 16 << 20, 8).expect("addresses are there"));
     let sizes = SizeClasses::new(24, 1.25, arena.slab_bytes(), 10_000, LABEL_BITS);
@@ -78,8 +78,8 @@ fn store(hot: &Hot, map: &Map, hooks: &dyn CacheHooks, number: u32) -> Result<Pl
     Ok(place)
 }
 
-/// Between the hand's coming to a slab and its first look there, somebody else may give bytes
-/// back. It passed the slab by from then on, and what was in it never went.
+/// Regression: between the hand's coming to a slab and its first look there, another thread may
+/// give bytes back. From then on the hand passed the slab by, and its items were never evicted.
 #[test]
 fn a_hand_that_has_enough_before_it_looks_comes_again() {
     let (hot, map) = (zone(16 << 20), Map::default());
@@ -103,7 +103,7 @@ fn a_hand_that_has_enough_before_it_looks_comes_again() {
 }
 
 #[test]
-fn what_lies_in_pieces_and_moves_takes_all_of_its_labels_along() {
+fn an_item_in_pieces_that_moves_takes_all_its_labels_along() {
     let (hot, map) = (zone(16 << 20), Map::default());
     let account = &hot.quotas.as_deref().expect("there is one").accounts[0];
     let charged = || (account.bytes.load(Relaxed), account.items.load(Relaxed));
@@ -117,7 +117,7 @@ fn what_lies_in_pieces_and_moves_takes_all_of_its_labels_along() {
     // SAFETY: published just now; it is retired below, under this guard.
     let item = unsafe { hot.item(&guard, from) };
     let to = hot.copy_of_pieces(item, from).expect("there is memory").publish_as(item, from);
-    // SAFETY: as if the index had led to it, and then to the copy.
+    // SAFETY: as if the index had pointed at it, and then at the copy.
     unsafe { hot.retire_at_once(&guard, from) };
     assert_eq!(charged(), before);
     // SAFETY: as above.
@@ -125,10 +125,10 @@ fn what_lies_in_pieces_and_moves_takes_all_of_its_labels_along() {
     assert_eq!(charged(), (0, 0));
 }
 
-/// Nothing goes that is alive.
+/// Hooks under which no live item is evicted.
 struct Kept<'m> {
     map: &'m Map,
-    /// How many items were looked at.
+    /// The number of items looked at.
     looks: Cell<usize>,
 }
 
@@ -163,8 +163,8 @@ impl CacheHooks for Kept<'_> {
     }
 }
 
-/// Each store that was refused looked at all items under the quota, four times, and every other
-/// under it waited for that.
+/// Regression: each refused store looked at all items under the quota, four times, and every other
+/// store under it waited for that.
 #[test]
 #[cfg_attr(miri, ignore = "a quota of many items")]
 fn a_store_that_is_refused_looks_at_some_items_only() {

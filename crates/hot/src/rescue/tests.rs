@@ -1,4 +1,4 @@
-//! What is read lately in slabs of many small items.
+//! Recently read items in slabs of many small items.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,16 +11,16 @@ use crate::order::hammer::Map;
 use crate::{ChunkLayout, Policy, Shortage, TEST_ARENA_BYTES};
 
 const ALL: [Policy; 4] = [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel];
-/// Slabs that are used.
+/// Slabs that the zone uses.
 const SLABS: usize = 12;
-/// Of the small items, which come first: a slab holds some 20,000.
+/// Value bytes of the small items, which come first: a slab holds some 20,000.
 const SMALL_BYTES: usize = 70;
-/// One in so many of these is read all the time.
+/// One in this many of these is read all the time.
 const HOT_EVERY: usize = 3;
-/// Of those that come then, and how many these are.
+/// Value bytes of the items that come next, and their number.
 const LARGE_BYTES: usize = 900;
 const LARGE: u32 = 20_000;
-/// The hot ones that are read at each store.
+/// Hot items that are read at each store.
 const READ: usize = 30;
 /// Sessions in which a store is tried. A server gives up after 64.
 const TRIES_MAX: usize = 32;
@@ -44,10 +44,10 @@ fn read(hot: &Hot, map: &Map, number: u32) -> bool {
     item.is_some()
 }
 
-/// Only 2048 were rescued from a slab, and the others that were read went with it.
+/// Regression: only 2048 read items were rescued from a slab, and the others were evicted with it.
 #[test]
 #[cfg_attr(miri, ignore = "slabs of 2 MiB")]
-fn what_is_read_all_the_time_is_rescued_however_many_a_slab_has() {
+fn items_that_are_read_all_the_time_are_rescued_in_any_number() {
     for policy in ALL {
         let (hot, map) = (zone(policy), Map::default());
         let store = |number, bytes| map.store(&hot, number, bytes);

@@ -1,5 +1,5 @@
-//! What makes a slab stay that was offered to another class: a look at what is in it, and what
-//! becomes of that once its slab is spared.
+//! What makes a slab stay that was offered to another class: a look at its contents, and what
+//! becomes of them once the slab is spared.
 
 use memory::{Guard, Place, SlabId};
 use policy::rebalance::{Ages, Look};
@@ -13,15 +13,14 @@ use crate::{CacheHooks, Hot};
 
 /// Slabs of one class that may be closed at a time.
 const CLOSED_MAX: usize = 4;
-/// Chunks that say what is in a slab: all that were used, where these are few enough that each
-/// matters.
+/// Chunks sampled in a look at a slab: all used ones, where these are few enough that each matters.
 const LOOK_CHUNKS_MAX: usize = 1024;
-/// Chunks at the front of an order that come up under one lock of the class.
+/// Chunks at the front of an order that are judged under one lock of the class.
 const NEXT_STEP: usize = 256;
 
 impl Hot {
-    /// Spares or closes a slab that was offered, for what is in it, which is so many times as old
-    /// as what would be evicted otherwise. Returns whether it did.
+    /// Spares or closes an offered slab, if its contents call for it; they are `times` times as old
+    /// as the victims would be otherwise. Returns whether it did.
     pub(super) fn spare(
         &self,
         offer: &Offer,
@@ -29,7 +28,7 @@ impl Hot {
         looks: &mut usize,
         hooks: &dyn CacheHooks,
     ) -> bool {
-        // What waits in magazines would look like drafts.
+        // Chunks that wait in magazines would look like drafts.
         self.collect(offer.class);
         let renewed = {
             let guard = self.epochs.pin();
@@ -39,7 +38,7 @@ impl Hot {
                 return true;
             }
             let is_only = class.staying() == 1;
-            // A size that is rare needs no more than its only slab, and would need it back at once.
+            // A rare size needs no more than its only slab, and would need it back at once.
             if is_only && std::mem::take(&mut class.stores) {
                 class.spare(zone, offer.slab, hooks.mutations());
                 return true;
@@ -62,11 +61,12 @@ impl Hot {
         true
     }
 
-    /// Has what comes up next in a slab come up now, if its class keeps an order: the slab stays,
-    /// and if that stayed at the front, it would for as long as nothing is stored in the class, and
-    /// all other slabs would look young beside it. What was read is renewed; what was not goes,
-    /// since it is much older than what would go otherwise. Where the class has little else, what
-    /// this look `renewed` comes up again, without its mark by now: that is where it ends.
+    /// Judges the next chunks of a slab now, if its class keeps an order: the slab stays, and
+    /// chunks left at the front would stay there for as long as nothing is stored in the class, and
+    /// all other slabs would look young beside it. Read items are renewed; unread ones are evicted,
+    /// since they are much older than the victims otherwise. Where the class has little else, an
+    /// item that this look `renewed` comes up again, by now without its mark: that is where it
+    /// ends.
     pub(super) fn judge_next(&self, offer: &Offer, mut renewed: Renewed, hooks: &dyn CacheHooks) {
         let mut left = self.zone().slab(offer.slab).touched() as usize;
         while left > 0 {
@@ -85,9 +85,9 @@ impl Hot {
         }
     }
 
-    /// Takes what comes up next away from the front of an order, if it lies in this slab, but for
-    /// what nobody read, until it comes to what was `renewed` before. Returns how many chunks it
-    /// looked at, and how many those items have that stay at the front.
+    /// Takes the next chunks, as long as they lie in this slab, away from the front of an order,
+    /// except those of unread items, until it comes to one that was `renewed` before. Returns how
+    /// many chunks it looked at, and how many chunks the items that stay at the front have.
     fn renew_next(
         &self,
         guard: &Guard<'_>,
@@ -130,8 +130,8 @@ impl Hot {
         (looks, unread)
     }
 
-    /// Takes from the chunks that a look at a slab sees what spared their items, as a hand does. In
-    /// an order they are renewed, as if they had come up. Returns which ones were.
+    /// Clears, as a hand does, the access bits of the items that a look at a slab sees. In an order
+    /// the items are renewed, as if they had come up. Returns which ones were.
     pub(super) fn judge(&self, guard: &Guard<'_>, class: &mut Class, slab_id: SlabId) -> Renewed {
         let (zone, slab) = (self.zone(), self.zone().slab(slab_id));
         let mut renewed = Renewed::default();
@@ -150,9 +150,9 @@ impl Hot {
         renewed
     }
 
-    /// What is in a slab, by some of its chunks. In an order by costs, what is costly counts as read
-    /// lately if it would stay even though inflation had come as far as where the other victims
-    /// are: `times` as far.
+    /// Samples the contents of a slab. In an order by costs, a costly item counts as recently read
+    /// if it would stay even though inflation had come `times` as far, to where the other victims
+    /// are.
     fn look(
         &self,
         guard: &Guard<'_>,
@@ -179,25 +179,25 @@ impl Hot {
             let is_spared = class.policy.keeps(item);
             let order = class.policy.order();
             let is_costly = order.is_some_and(|order| order.stays(self.zone(), place, times));
-            // With its first chunk an item in pieces loses them all; for a piece it is rescued.
+            // An item in pieces loses them all with its first chunk; at a piece it is rescued.
             let begins = owner == place && item.layout().is_chained();
             let chunks = if begins { item.layout().total_bytes() / class.format.bytes } else { 1 };
             look.add(hooks.age(item), ages, is_spared || is_costly, chunks);
         }
         if step == 1 {
-            // What is used and not published is a draft, newer than all else, or in limbo.
+            // A used, unpublished chunk is a draft, newer than all else, or in limbo.
             look.add_drafts(class.used_in(self.zone(), slab_id).saturating_sub(published));
         }
         look
     }
 }
 
-/// A look at a slab is at one in so many chunks.
+/// A look at a slab samples one chunk in this many.
 fn look_step(slab: &Slab) -> usize {
     (slab.touched() as usize).div_ceil(LOOK_CHUNKS_MAX).max(1)
 }
 
-/// Which chunks of a slab, by their numbers, were renewed in one look at it.
+/// The chunks of a slab, by number, that were renewed in one look at it.
 #[derive(Debug, Default)]
 pub(super) struct Renewed(Vec<bool>);
 

@@ -1,4 +1,4 @@
-//! Slabs that are to leave while something in them is read.
+//! Slabs that are to leave while some of their items are read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,8 +25,8 @@ fn zone(policy: Policy) -> Hot {
     Hot::new(arena, epochs, sizes, layout, policy, 50, |_| 1)
 }
 
-/// Stores items until so many slabs are used and their class has no free chunk. Returns the class,
-/// and where they are.
+/// Stores items until `used_slabs` slabs are used and their class has no free chunk. Returns the
+/// class, and the places of the items.
 fn fill(hot: &Hot, map: &Map, bytes: usize, used_slabs: usize) -> (ClassId, Vec<Place>) {
     let (first, mut places) = (lock(&map.places).len() as u32, Vec::new());
     for number in first.. {
@@ -42,23 +42,23 @@ fn fill(hot: &Hot, map: &Map, bytes: usize, used_slabs: usize) -> (ClassId, Vec<
 /// Reads the item at a place, where there is one.
 fn read(hot: &Hot, place: Place) {
     let guard = hot.epochs.pin();
-    // SAFETY: the map leads to it, and nobody unlinks anything.
+    // SAFETY: the map points at it, and no thread unlinks anything.
     let mark = unsafe { hot.item(&guard, place) }.mark();
     mark.store(hit_mark(mark.load(Relaxed), 0), Relaxed);
 }
 
-/// Has the slab leave that a class would miss least.
+/// Drains the slab that a class would miss least.
 fn drain_oldest(hot: &Hot, map: &Map, id: ClassId) -> Drained {
     let offers = hot.offers(map).0;
     let offer = offers.iter().find(|offer| offer.class == id).expect("it has slabs");
     hot.drain(offer, false, map)
 }
 
-/// What one class had waited for, long ago perhaps, was not waited for in another: its slab went
-/// before the chunks for what was read there had come.
+/// Regression: a wait in one class, perhaps long ago, counted in another: its slab left before the
+/// chunks for its read items had come.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
-fn each_class_waits_for_what_is_rescued_and_again_once_a_slab_was_spared() {
+fn each_class_waits_for_its_rescues_and_again_after_sparing_a_slab() {
     for policy in ALL {
         let (hot, map) = (zone(policy), Map::default());
         let (first, of_first) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() / 2);
@@ -82,7 +82,7 @@ fn each_class_waits_for_what_is_rescued_and_again_once_a_slab_was_spared() {
     }
 }
 
-/// It left at once, and so it was not noticed that it had: the class that asked evicted its own.
+/// Regression: it left at once, unnoticed: the class that asked evicted its own items.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
 fn an_empty_slab_goes_to_another_class_and_nothing_with_it() {
@@ -91,13 +91,13 @@ fn an_empty_slab_goes_to_another_class_and_nothing_with_it() {
         let (older, of_older) = fill(&hot, &map, BYTES[0], 1);
         let guard = hot.epochs.pin();
         lock(&map.places).clear();
-        // SAFETY: the map led to them until just now, under this guard.
+        // SAFETY: the map pointed at them until just now, under this guard.
         of_older.into_iter().for_each(|place| unsafe { hot.retire(&guard, place) });
         drop(guard);
         settle(&hot);
         map.mutations.fetch_add(1 << 20, Relaxed);
         let (newer, of_newer) = fill(&hot, &map, BYTES[1], hot.arena.limit_slabs() - 1);
-        // As if somebody had asked for it before.
+        // As if the slab had been asked for before.
         lock(hot.class(older)).stores = false;
         let number = of_newer.len() as u32 + 1;
         let tries = (1..=ATTEMPTS).find(|_| map.store(&hot, number, BYTES[1]).is_ok());
@@ -108,18 +108,18 @@ fn an_empty_slab_goes_to_another_class_and_nothing_with_it() {
     }
 }
 
-/// The only slab of a class stayed however empty it was, since the class would have kept a reserve
-/// in it: what was alive went in its place.
+/// Regression: the only slab of a class stayed however empty it was, since the class would have
+/// kept a reserve in it: live items were evicted in its place.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
-fn whoever_must_have_a_slab_gets_an_empty_one_however_young_it_is() {
+fn a_request_that_must_have_a_slab_gets_even_a_young_empty_one() {
     for policy in ALL {
         let (hot, map) = (zone(policy), Map::default());
         let (of_living, _) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() - 1);
         map.mutations.fetch_add(1 << 20, Relaxed);
         let (of_none, places) = fill(&hot, &map, BYTES[1], hot.arena.limit_slabs());
         let guard = hot.epochs.pin();
-        // SAFETY: the map has led to them so far, and does not from now on.
+        // SAFETY: the map has pointed at them so far, and does not from now on.
         let forget = |place| unsafe {
             let item = hot.item(&guard, place);
             lock(&map.places).remove(item.key());
@@ -135,15 +135,15 @@ fn whoever_must_have_a_slab_gets_an_empty_one_however_young_it_is() {
     }
 }
 
-/// Slab after slab was spared, and lost what nobody had read in it, until one left with what it
-/// had: more than twice as much went as was asked for.
+/// Regression: slab after slab was spared and lost its unread items, until one left with all of its
+/// own: more than twice as many were evicted as was asked for.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
-fn what_goes_of_slabs_that_are_spared_makes_room_for_one_to_leave() {
+fn items_evicted_from_spared_slabs_make_room_for_one_to_leave() {
     for policy in ALL {
         let (hot, map) = (zone(policy), Map::default());
         let (id, places) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() - 1);
-        // 55 % of what is in each slab.
+        // 55 % of the items of each slab.
         let is_read = |&(number, _): &(usize, _)| number % 20 < 11;
         places.iter().enumerate().filter(is_read).for_each(|(_, &place)| read(&hot, place));
         map.mutations.fetch_add(1 << 20, Relaxed);
@@ -164,11 +164,11 @@ fn what_goes_of_slabs_that_are_spared_makes_room_for_one_to_leave() {
     }
 }
 
-/// Who stored took the slab of another class for one that stays while readers had yet to leave
-/// what made room for the rescue: it evicted its own items, which are newer.
+/// Regression: while readers had yet to leave the chunks for the rescue, a store took the other
+/// class's slab for one that stays: it evicted its own items, which are newer.
 #[test]
 #[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
-fn who_needs_a_slab_waits_for_what_is_rescued_of_it_first() {
+fn a_class_that_needs_a_slab_waits_for_the_rescue_from_it() {
     for policy in ALL {
         let (hot, map) = (zone(policy), Map::default());
         let (older, of_older) = fill(&hot, &map, BYTES[0], hot.arena.limit_slabs() - 2);

@@ -1,4 +1,4 @@
-//! Slabs that leave a class, and what is published there late.
+//! Slabs that leave a class, and items that are published there late.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,10 +48,10 @@ fn maintain(hot: &Hot, map: &Map, turns: usize) {
 
 const TURNS: usize = if cfg!(miri) { 5 } else { 100 };
 
-/// The background went through a slab that is as good as empty in each of its turns, for as long as
-/// a client left it waiting for a value.
+/// Regression: while a client kept a value half sent, the background went through the all but empty
+/// slab of its draft in each of its turns.
 #[test]
-fn a_slab_that_a_draft_holds_is_gone_through_when_that_is_published() {
+fn a_slab_held_by_a_draft_is_searched_once_the_draft_is_published() {
     for policy in [Policy::CostClock, Policy::Lru] {
         let (hot, map, key) = (zone(policy), Map::default(), b"late");
         let draft = draft(&hot, &map, key, VALUE_BYTES);
@@ -76,10 +76,10 @@ fn a_slab_that_a_draft_holds_is_gone_through_when_that_is_published() {
     }
 }
 
-/// A long value, which takes longest to arrive, was evicted a moment after its client had been told
-/// that it is there, if a slab with any chunk of it had been emptied meanwhile.
+/// Regression: a long value, which takes longest to arrive, was evicted just after its client had
+/// been told that it was stored, if a slab with any of its chunks had been emptied meanwhile.
 #[test]
-fn a_long_value_that_arrives_in_a_slab_that_leaves_moves_as_a_whole() {
+fn a_long_value_arriving_in_a_leaving_slab_moves_as_a_whole() {
     const LONG_BYTES: usize = 20_000;
     for policy in [Policy::CostClock, Policy::Lru] {
         let pieces = zone(policy).layout(&Fields::default(), 4, LONG_BYTES).pieces();

@@ -1,5 +1,5 @@
-//! A table space on the heap with a limit, which poisons what is given back: who still reads it
-//! finds words of a tier that no test uses.
+//! A table space on the heap with a limit, which poisons released memory: a late reader finds words
+//! of a tier that no test uses.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ops::Range;
@@ -10,22 +10,22 @@ use memory::TableSpace;
 use memory::space::TABLE_UNIT_BYTES;
 pub use stdx::random::mix;
 
-/// Bytes of a unit that a table uses: under Miri few, and there must be no others, or it would not
-/// see who reads beyond them.
+/// Bytes of a unit that a table uses: few under Miri, where there must be no others, or it would
+/// miss reads beyond them.
 const UNIT_BYTES: usize = if cfg!(miri) { TABLE_UNIT_BYTES / 8 } else { TABLE_UNIT_BYTES };
 
 /// The smallest table and the largest, in units.
 #[allow(dead_code)]
 pub const TABLE_UNITS: [usize; 2] = [12, 23];
 
-/// Of so many tables that are asked for, one is to move.
+/// One in this many tables that are asked about is to move.
 const MOVED_SHARE: usize = 5;
 
 /// Up to `limit` units of heap.
 pub struct HeapSpace {
     limit: usize,
     used: AtomicUsize,
-    /// No run is longer, in units.
+    /// The longest run, in units.
     run_max: AtomicUsize,
     words_back: AtomicUsize,
     refused: AtomicUsize,
@@ -54,19 +54,19 @@ impl HeapSpace {
         self.moves.store(moves, Ordering::Relaxed);
     }
 
-    /// From now on there are only gaps of so many units.
+    /// From now on there are only gaps of this many units.
     #[allow(dead_code)]
     pub fn set_run_max(&self, units: usize) {
         self.run_max.store(units, Ordering::Relaxed);
     }
 
-    /// How often the index has asked for more than there is.
+    /// How often the index has asked for more memory than there is.
     #[allow(dead_code)]
     pub fn starved(&self) -> usize {
         self.starved.load(Ordering::Relaxed)
     }
 
-    /// How many words stood in the tables that were given back.
+    /// The number of words in the tables that were released.
     #[allow(dead_code)]
     pub fn words_back(&self) -> usize {
         self.words_back.load(Ordering::Relaxed)
@@ -116,7 +116,7 @@ impl TableSpace for HeapSpace {
     unsafe fn release(&self, start: NonNull<u8>, units: usize) {
         self.used.fetch_sub(units, Ordering::Relaxed);
         let words = NonNull::slice_from_raw_parts(start.cast::<u64>(), units * UNIT_BYTES / 8);
-        // SAFETY: nobody else has it any more, and all of it was written when it was given out.
+        // SAFETY: no other thread has it any more, and all of it was written when it was allocated.
         let words = unsafe { words.as_ref() }.iter().filter(|&&word| word != 0).count();
         self.words_back.fetch_add(words, Ordering::Relaxed);
         // SAFETY: the caller gives back what `allocate` returned for as many units.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Tables that an index would have, each of which grows by a unit and splits in time.
+/// Tables as an index has them, each of which grows by a unit and splits in time.
 struct Grown {
     arena: Arc<Arena>,
     tables: ArenaTables,
@@ -11,13 +11,13 @@ struct Grown {
 }
 
 impl Grown {
-    /// Tables of 12 units grow until they have so many together, all at about the same time, in
-    /// slabs of 512 KiB.
+    /// Tables of 12 units grow until they have this many units together, all at about the same
+    /// time, in slabs of 512 KiB.
     fn of(units_max: usize) -> Self {
         Self::in_arena(256 << 20, units_max)
     }
 
-    /// The same in an arena for so many bytes.
+    /// Does so in an arena of this many bytes.
     fn in_arena(bytes: usize, units_max: usize) -> Self {
         let arena = Arc::new(Arena::new(0, bytes, 0).expect("addresses are there"));
         let tables = ArenaTables::new(Arc::clone(&arena));
@@ -52,7 +52,7 @@ impl Grown {
         self.runs.push((self.tables.allocate(units).expect("there is memory"), units));
     }
 
-    /// Another run in the place of this one, as of a table that grew or moved.
+    /// Puts another run in the place of this one, as for a table that grew or moved.
     fn replace(&mut self, number: usize, units: usize) {
         let fresh = (self.tables.allocate(units).expect("there is memory"), units);
         let (start, units) = std::mem::replace(&mut self.runs[number], fresh);
@@ -60,9 +60,9 @@ impl Grown {
         unsafe { self.tables.release(start, units) };
     }
 
-    /// Moves what is to be moved until nothing is, with so many slabs free at any time, as an index
-    /// does: it goes through its tables for those that lie where the space says, a part in each
-    /// turn, and moves one. Returns how many it moved, and in how many turns.
+    /// Moves runs until none is to be moved, with this many slabs free at any time, as an index
+    /// does: it searches its tables for those that lie where the space says, a part in each turn,
+    /// and moves one. Returns the number of moves, and of turns.
     fn move_all(&mut self, free_slabs: usize) -> (usize, usize) {
         let (mut moves, mut turns, mut idle_turns, mut at) = (0, 0, 0, 0);
         while idle_turns < 2 {
@@ -87,7 +87,7 @@ impl Grown {
         (moves, turns - idle_turns)
     }
 
-    /// Slabs in which so many units would lie without gaps.
+    /// Slabs that as many units would fill without gaps.
     fn slabs_full(&self) -> usize {
         let units = self.runs.iter().map(|(_, units)| units).sum::<usize>();
         units.div_ceil(self.tables.slab_units())
@@ -124,8 +124,8 @@ fn tables_move_until_few_slabs_have_gaps() {
     assert_eq!(grown.move_all(1).0, 0, "it comes to an end");
 }
 
-/// Whoever had time asked of one table after the other whether it was to move, 64 in a turn, and of
-/// a thousand slabs one was cleared at a time: that took a whole round of turns for each of them.
+/// Regression: one table after the other was checked for a move, 64 in a turn, and one of a
+/// thousand slabs was cleared at a time: that took a whole round of turns for each of them.
 #[test]
 #[cfg_attr(miri, ignore = "safe code with thousands of runs")]
 fn slabs_are_cleared_in_about_as_many_turns_as_tables_move() {
@@ -138,7 +138,7 @@ fn slabs_are_cleared_in_about_as_many_turns_as_tables_move() {
     assert!(turns < moves + moves / 8, "{turns} turns for {moves} tables");
 }
 
-/// A run goes to the oldest slab that has room for it, which a search through all of them finds.
+/// A run goes to the oldest slab that has room for it, found here by a search through all of them.
 #[test]
 #[cfg_attr(miri, ignore = "safe code with thousands of runs")]
 fn a_run_lies_in_the_oldest_slab_with_room() {
@@ -161,11 +161,11 @@ fn a_run_lies_in_the_oldest_slab_with_room() {
     }
 }
 
-/// A table that is nearly full may find no place for each of its words when it is built anew. The
-/// slab that it lies in stayed the one that was being cleared, and no other was.
+/// Regression: a table that is nearly full may find no place for each of its words when it is built
+/// anew. Its slab remained the one to be cleared, and no other was.
 #[test]
 #[cfg_attr(miri, ignore = "safe code with thousands of runs")]
-fn a_table_that_cannot_move_keeps_its_slab_and_no_other() {
+fn a_table_that_cannot_move_keeps_only_its_own_slab() {
     let mut grown = Grown::of(8_600);
     grown.arena.set_limit_slabs(grown.arena.used_slabs() + 1);
     let before = grown.tables.slabs();
@@ -176,7 +176,7 @@ fn a_table_that_cannot_move_keeps_its_slab_and_no_other() {
     assert_ne!(grown.tables.to_clear(), Some(stuck.clone()));
     assert!(grown.move_all(1).0 > 0 && grown.tables.slabs() < before);
     assert!(grown.runs.iter().any(lies_there));
-    // Once it has gone, the others can move.
+    // Once it is released, the others can move.
     let number = grown.runs.iter().position(|(start, _)| *start == run).expect("it is there");
     let (start, units) = grown.runs.swap_remove(number);
     // SAFETY: allocated by this and never used.
@@ -184,7 +184,7 @@ fn a_table_that_cannot_move_keeps_its_slab_and_no_other() {
     assert!(!lock(&grown.tables.slabs).by_age.values().any(|slab| slab.is_stuck));
 }
 
-/// The slab that was being cleared took no tables until memory ran short again.
+/// Regression: the slab that was being cleared took no tables until memory ran short again.
 #[test]
 #[cfg_attr(miri, ignore = "safe code with thousands of runs")]
 fn a_slab_is_not_cleared_any_more_once_there_is_memory() {
@@ -214,10 +214,10 @@ fn nothing_moves_while_there_is_memory() {
     assert_eq!(grown.move_all(4).0, 0);
 }
 
-/// Segments of tries stay where they are, so that their slabs cannot be cleared.
+/// Segments of tries do not move, so that their slabs cannot be cleared.
 #[test]
 #[cfg_attr(miri, ignore = "safe code with thousands of runs")]
-fn a_slab_with_what_cannot_move_is_not_cleared() {
+fn a_slab_with_runs_that_cannot_move_is_not_cleared() {
     let mut grown = Grown::of(8_600);
     grown.arena.set_limit_slabs(grown.arena.used_slabs());
     let fixed: Vec<_> = std::iter::from_fn(|| grown.tables.allocate(1)).collect();

@@ -19,7 +19,7 @@ struct Naive {
     cost_max: u32,
     inflation: u64,
     now: u64,
-    /// Priority and time of renewal of each chunk that is there, and its cost.
+    /// Priority and time of renewal of each present chunk, and its cost.
     entries: Vec<Option<(u64, u64, u32)>>,
     order: BTreeSet<(u64, u64, u32)>,
 }
@@ -58,8 +58,8 @@ impl Naive {
         Some(chunk)
     }
 
-    /// What [`Wheels::enter`] promises: a priority that is higher than the one before by itself,
-    /// or by the one unit that it may be more; or else what it has when it is stored.
+    /// The promise of [`Wheels::enter`]: a priority that is higher than the one before by itself,
+    /// or by the one unit that it may add; otherwise the priority of a new chunk.
     fn enter(&mut self, chunk: u32, cost: u32) {
         let units = u64::from(cost.clamp(1, self.cost_max));
         let before = self.entries[chunk as usize].map(|(priority, ..)| priority);
@@ -76,13 +76,13 @@ impl Naive {
     }
 }
 
-/// Both, side by side.
+/// The wheels and the naive order, side by side.
 struct Pair {
     wheels: Wheels,
     links: Vec<Link>,
     naive: Naive,
     entered: u64,
-    /// Shape and seed, for what is printed when they differ.
+    /// Shape and seed, printed when they differ.
     name: String,
 }
 
@@ -121,7 +121,7 @@ impl Pair {
         self.entered += 1;
     }
 
-    /// Equals may go in another order once some stayed where they were.
+    /// Pops a victim, which may be another of equals once some stayed in place.
     fn pop_an_equal(&mut self) -> Option<u32> {
         let victim = self.wheels.pop(&mut self.links);
         let entry = victim.and_then(|chunk| self.naive.entries[chunk as usize]);
@@ -140,7 +140,7 @@ impl Pair {
         victim
     }
 
-    /// What has to hold at any time.
+    /// Checks what has to hold at any time.
     fn check(&self, levels: u64) {
         assert_eq!(self.wheels.items() as usize, self.naive.order.len());
         assert!(self.wheels.moves() <= (levels - 1) * self.entered, "{}", self.name);
@@ -183,7 +183,7 @@ impl Random {
 fn compare(shape: Shape, seed: u64, steps: usize) {
     let (mut pair, mut random) = (Pair::new(shape), Random(seed));
     pair.name = format!("{shape:?}, seed {seed}");
-    // The cost of a burst of equals, and how many are left of it.
+    // The cost of a burst of equals, and how many of it are left.
     let mut burst = (1, 0);
     // Now and then the wheels run nearly empty, or hold as much as they can.
     let mut fill = CHUNKS / 2;
@@ -214,7 +214,7 @@ fn compare(shape: Shape, seed: u64, steps: usize) {
     pair.check(shape.levels() as u64);
 }
 
-/// Pops a few and gives them back: they are next, in order, before what has the same priority.
+/// Pops a few and gives them back: they are next, in order, before others of the same priority.
 fn put_some_back(pair: &mut Pair, random: &mut Random) {
     let count = 1 + random.below(5);
     let popped: Vec<u32> = (0..count).filter_map(|_| pair.pop()).collect();
@@ -240,7 +240,7 @@ fn every_victim_is_that_of_a_sorted_set() {
 }
 
 #[test]
-fn what_stays_where_it_was_goes_by_its_new_priority() {
+fn a_chunk_left_in_place_is_evicted_by_its_new_priority() {
     for &(levels, bits) in SHAPES {
         let shape = Shape::new(levels, bits);
         let mut pair = Pair::new(shape);
@@ -267,14 +267,14 @@ fn what_stays_where_it_was_goes_by_its_new_priority() {
 }
 
 #[test]
-fn what_comes_too_early_is_put_off_and_not_ahead() {
+fn a_chunk_that_comes_too_early_is_put_off_and_not_ahead() {
     let mut pair = Pair::new(Shape::default());
     let ahead = |pair: &Pair, early_max| -> Vec<u32> {
         pair.wheels.due_ahead(&pair.links, early_max).collect()
     };
     (0..6).for_each(|chunk| pair.insert(chunk, 5));
     [(0, 9), (1, 5), (3, 2)].into_iter().for_each(|(chunk, cost)| pair.enter(chunk, cost));
-    // 3 got cheaper and was moved at once; 1 would have the priority that it had.
+    // 3 got cheaper and was moved at once; 1 would have its previous priority.
     let queued: Vec<u32> = pair.wheels.ahead(&pair.links).collect();
     assert_eq!(queued, [3, 0, 1, 2, 4, 5]);
     assert_eq!((ahead(&pair, 2), ahead(&pair, 1)), (vec![3, 2, 4, 5], vec![3]));
@@ -308,7 +308,7 @@ fn without_costs_the_order_is_that_of_lru() {
 }
 
 #[test]
-fn what_is_ahead_is_exact_on_the_lowest_level() {
+fn the_order_ahead_is_exact_on_the_lowest_level() {
     let (mut pair, mut random) = (Pair::new(Shape::default()), Random(4));
     (0..200).for_each(|chunk| pair.insert(chunk, 1 + random.below(255) as u32));
     let ahead: Vec<u32> = pair.wheels.ahead(&pair.links).collect();
@@ -329,7 +329,7 @@ fn equals_that_were_entered_on_different_levels_stay_in_order() {
 }
 
 #[test]
-fn fresh_memory_and_what_was_taken_out_is_in_no_queue() {
+fn fresh_and_removed_chunks_are_in_no_queue() {
     let mut pair = Pair::new(Shape::new(1, 8));
     assert!(!pair.renew(7, None) && !pair.renew(7, Some(3)) && !pair.remove(7));
     assert_eq!(pair.pop(), None);

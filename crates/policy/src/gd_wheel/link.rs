@@ -1,4 +1,4 @@
-//! What an item keeps for its wheel, and how queues and chunks refer to one another.
+//! An item's data for its wheel, and the references between queues and chunks.
 //!
 //! ```text
 //!   0          4          8      10         12
@@ -15,7 +15,7 @@
 //! the queue that becomes empty is known by its number. A link of zeros is in no queue: fresh
 //! memory needs no preparation.
 
-/// Chunks are numbered below this.
+/// Chunks have lower numbers than this.
 pub const CHUNKS_MAX: u32 = (1 << 31) - 1;
 
 /// A chunk, a queue, or nothing.
@@ -25,7 +25,7 @@ pub(super) type Reference = u32;
 pub(super) const NOWHERE: Reference = 0;
 const QUEUE: Reference = 1 << 31;
 
-/// What a wheel keeps for each chunk, in memory of the caller.
+/// A wheel's data for each chunk, in memory of the caller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Link {
     pub(super) previous: Reference,
@@ -42,19 +42,20 @@ impl Link {
         self.next != NOWHERE
     }
 
-    /// What the chunk was last entered with, after clamping; it stays when the chunk is taken out.
+    /// The cost that the chunk was last entered with, after clamping; it stays when the chunk is
+    /// taken out.
     pub fn cost(self) -> u16 {
         self.cost
     }
 }
 
-/// Where links lie. Before a chunk is entered for the first time its link is [`Link::default`],
-/// which is all zeros; after that only the wheel sets it.
+/// The store of the links. Before a chunk is entered for the first time its link is
+/// [`Link::default`], which is all zeros; after that only the wheel sets it.
 pub trait LinkStore {
     /// The link of a chunk.
     fn link(&self, chunk: u32) -> Link;
 
-    /// The same to change it.
+    /// The link of a chunk, to change it.
     fn link_mut(&mut self, chunk: u32) -> &mut Link;
 }
 

@@ -3,8 +3,9 @@
 //!
 //! GreedyDual (Young, 1994) gives an item the priority *inflation + cost* whenever it is stored or
 //! hit. The lowest priority is evicted, of equals the one renewed longest ago, and inflation rises
-//! to that priority. So what is costly to make again stays longer, in proportion to its cost, and
-//! with equal costs the order is that of LRU. A priority queue pays for it with a logarithm.
+//! to that priority. So an item that is costly to make again stays longer, in proportion to its
+//! cost, and with equal costs the order is that of LRU. A priority queue does this at logarithmic
+//! cost.
 //!
 //! Since no cost exceeds a known range, all priorities lie less than a range above the inflation,
 //! and a few rings of queues can hold them: a timing wheel whose time is the inflation. With two
@@ -34,28 +35,28 @@
 //! inflation call for.* A hand moves only when all levels below its own are empty, and then to the
 //! first queue that is not: to a digit `s` of level `l`, with zeros below. Items above `l` still
 //! differ in the digit in which they differed. Items of other queues on `l` still differ from the
-//! hand in digit `l`. Those of queue `s` do not any more: they migrate, and nothing else has to.
-//! So level 0 has exactly the lowest priorities, and of level 0 the queue under the hand or the
-//! first one after it is the lowest of all.
+//! hand in digit `l`. Those of queue `s` do not any more: they migrate, and nothing else has to. So
+//! level 0 has exactly the lowest priorities, and of level 0 the queue under the hand or the first
+//! one after it is the lowest of all.
 //!
 //! *Order among equals.* By the invariant equal priorities are always in one queue. Each item joins
 //! at the back, and a queue migrates from front to back into queues that are empty (the levels
 //! below were), so equals stay in the order in which they were renewed.
 //!
 //! *Time.* An item migrates only downwards: at most `levels - 1` times for each time that it is
-//! stored or renewed. To find a queue takes a look at four words for each level.
+//! stored or renewed. Finding a queue takes a look at four words for each level.
 //!
-//! # What stays where it was
+//! # Items that stay in place
 //!
-//! To take a chunk out takes the links of both neighbours, to enter it elsewhere one more: that is
-//! most of what an overwrite takes. So [`Wheels::enter`] leaves a chunk whose priority rises where
-//! it is and changes nothing but its link. The invariant then holds for all others; of this one its
-//! place says only what its priority is at least. When it comes to the front, or its queue
+//! Taking a chunk out touches the links of both neighbours, entering it elsewhere one more: that is
+//! most of the work of an overwrite. So [`Wheels::enter`] leaves a chunk whose priority rises in
+//! place and changes nothing but its link. The invariant then holds for all others; the place of
+//! this chunk gives only a lower bound of its priority. When it comes to the front, or its queue
 //! migrates, it goes where its priority calls for: every victim still has the lowest priority. Two
-//! things are not as in GreedyDual: among equals it counts from when it was moved, and where its
-//! priority would be what it was it gets one unit more, or it would go as early as if it had not
-//! been stored again. Where a cost is only a few units that matters, so once anything was evicted
-//! such chunks are taken out and entered anew.
+//! things differ from GreedyDual: among equals it counts from when it was moved, and where its
+//! priority would be unchanged it gets one unit more, or it would be evicted as early as if it had
+//! not been stored again. Where a cost is only a few units that matters, so once anything was
+//! evicted such chunks are taken out and entered anew.
 //!
 //! # What differs from the paper
 //!
@@ -66,11 +67,11 @@
 //!
 //! # Memory
 //!
-//! For each item 12 bytes ([`Link`]): two links of 32 bits, the cost (a renewal has to know it),
-//! and the lower 16 bits of the priority. Those are needed: a queue of level 1 knows the upper
-//! digits of its items and nothing of the lowest, in whose order they have to leave, and that
-//! cannot be had from the cost, since the inflation of an item's last renewal is gone. For each
-//! [`Wheels`] 8 bytes a queue and some more, [`Shape::bytes`].
+//! Each item takes 12 bytes ([`Link`]): two links of 32 bits, the cost (a renewal needs it), and
+//! the lower 16 bits of the priority. Those are needed: a queue of level 1 knows the upper digits
+//! of its items and nothing of the lowest, in whose order they have to leave, and that cannot be
+//! computed from the cost, since the inflation of an item's last renewal is not kept. Each
+//! [`Wheels`] takes 8 bytes a queue and some more, [`Shape::bytes`].
 
 #[cfg(test)]
 mod check;
@@ -83,8 +84,8 @@ pub use shape::Shape;
 use link::{NOWHERE, Reference, chunk_of, reference_to};
 use shape::{LEVELS_MAX, SLOTS_MAX};
 
-/// Once inflation rises, what costs fewer units is entered anew rather than left where it was: of
-/// its time one unit is more than a sixteenth.
+/// Once inflation rises, an item that costs fewer units is entered anew rather than left in place:
+/// one unit is more than a sixteenth of its time.
 const STAYS_UNITS_MIN: u16 = 16;
 /// Words of one bit for each queue of a level.
 const WORDS: usize = SLOTS_MAX / u64::BITS as usize;
@@ -105,7 +106,7 @@ pub struct Wheels {
     inflation: u64,
     items: u32,
     moves: u64,
-    /// Which queues of each level are not empty.
+    /// The queues of each level that are not empty.
     occupied: [[u64; WORDS]; LEVELS_MAX],
     queues: Box<[Queue]>,
 }
@@ -127,17 +128,17 @@ impl Wheels {
         }
     }
 
-    /// How many chunks are in the queues.
+    /// The number of chunks in the queues.
     pub fn items(&self) -> u32 {
         self.items
     }
 
-    /// The priority of whatever was evicted last.
+    /// The priority of the last victim.
     pub fn inflation(&self) -> u64 {
         self.inflation
     }
 
-    /// How many times a chunk migrated to a lower level.
+    /// The number of times a chunk migrated to a lower level.
     pub fn moves(&self) -> u64 {
         self.moves
     }
@@ -151,11 +152,11 @@ impl Wheels {
         self.items += 1;
     }
 
-    /// Enters a chunk that may still be in a queue for what it held before. If its new priority is
-    /// no lower, the chunk stays where it is, with that priority in its link, and is moved when it
-    /// comes up: so this takes one link, and not those of four neighbours. There it gets one unit
-    /// more than its cost if it would otherwise have the priority that it had: equals are in the
-    /// order in which they joined, and what stays has not joined anew.
+    /// Enters a chunk that may still be in a queue for its previous item. If its new priority is no
+    /// lower, the chunk stays in place, with that priority in its link, and is moved when it comes
+    /// up: so this touches one link, and not those of four neighbours. There it gets one unit more
+    /// than its cost if its priority would otherwise be unchanged: equals are in the order in which
+    /// they joined, and a chunk that stays has not joined anew.
     pub fn enter(&mut self, store: &mut impl LinkStore, chunk: u32, cost: u32) {
         let link = store.link_mut(chunk);
         if !link.is_queued() {
@@ -174,8 +175,8 @@ impl Wheels {
         }
     }
 
-    /// Notes a hit: the chunk's priority is what it would be if it were stored now. Returns whether
-    /// it is in a queue; otherwise nothing happens.
+    /// Notes a hit: gives the chunk the priority that it would have if it were stored now. Returns
+    /// whether it is in a queue; otherwise nothing happens.
     pub fn renew(&mut self, store: &mut impl LinkStore, chunk: u32) -> bool {
         let cost = u32::from(store.link(chunk).cost);
         self.renew_at(store, chunk, cost)
@@ -209,8 +210,8 @@ impl Wheels {
     }
 
     /// Takes out the victim: the lowest priority, of equals the one renewed longest ago. Inflation
-    /// rises to its priority. Who finds that it cannot go goes on with the next, and then gives
-    /// what has to stay to [`Wheels::put_back`].
+    /// rises to its priority. A caller that finds that it cannot be evicted continues with the
+    /// next, and then gives those that have to stay to [`Wheels::put_back`].
     pub fn pop(&mut self, store: &mut impl LinkStore) -> Option<u32> {
         loop {
             let (chunk, left) = self.take_first(store)?;
@@ -221,9 +222,9 @@ impl Wheels {
         }
     }
 
-    /// Takes out what is first, and says how far its priority is above the inflation, which rises
-    /// as far as the chunk's queue. That is nothing for the victim; what has stayed where it was
-    /// ([`Wheels::enter`]) may come up too early, and is for [`Wheels::put_off`].
+    /// Takes out the first chunk, and returns how far its priority is above the inflation, which
+    /// rises as far as the chunk's queue. That is 0 for the victim; a chunk that has stayed in
+    /// place ([`Wheels::enter`]) may come up too early, and is for [`Wheels::put_off`].
     pub fn take_first(&mut self, store: &mut impl LinkStore) -> Option<(u32, u32)> {
         let queue = self.settle(store)?;
         let chunk = chunk_of(self.queues[queue].front).expect("an occupied queue has a chunk");
@@ -239,15 +240,16 @@ impl Wheels {
         Some((chunk, left))
     }
 
-    /// Enters a chunk that came up too early, which its link still says.
+    /// Enters a chunk that came up too early, as its link still says.
     pub fn put_off(&mut self, store: &mut impl LinkStore, chunk: u32, left: u32) {
         let cost = store.link(chunk).cost;
         self.append(store, chunk, cost, self.inflation + u64::from(left));
         self.items += 1;
     }
 
-    /// Gives back what was just popped and cannot go: it is the next victim again, with its cost.
-    /// Several are given back in reverse, the one popped last first, so that they keep their order.
+    /// Gives back a chunk that was just popped and cannot be evicted: it is the next victim again,
+    /// with its cost. Several are given back in reverse, the one popped last first, so that they
+    /// keep their order.
     pub fn put_back(&mut self, store: &mut impl LinkStore, chunk: u32) {
         debug_assert!(!store.link(chunk).is_queued());
         // Whatever was popped since, inflation has its priority, and nothing is below.
@@ -262,27 +264,27 @@ impl Wheels {
         self.items += 1;
     }
 
-    /// What is left of a chunk's cost: how far its priority is above the inflation. Nothing if it
-    /// is in no queue.
+    /// The rest of a chunk's cost: how far its priority is above the inflation. `None` if it is in
+    /// no queue.
     pub fn left(&self, store: &impl LinkStore, chunk: u32) -> Option<u32> {
         let link = store.link(chunk);
         link.is_queued().then_some(self.left_of(link))
     }
 
-    /// The same of a link. Priorities lie less than 2^16 above the inflation, so their lower bits
-    /// suffice.
+    /// The rest of a link's cost. Priorities lie less than 2^16 above the inflation, so their lower
+    /// bits suffice.
     fn left_of(&self, link: Link) -> u32 {
         u32::from(link.priority.wrapping_sub(self.inflation as u16))
     }
 
-    /// What leaves next, without changing anything. The order is exact up to the first queue of a
-    /// level above 0; within such a queue it is that of renewal and not of priority. What stayed
-    /// where it was comes too early.
+    /// The chunks that leave next, without changing anything. The order is exact up to the first
+    /// queue of a level above 0; within such a queue it is that of renewal and not of priority. A
+    /// chunk that stayed in place comes too early.
     pub fn ahead<'a, S: LinkStore>(&'a self, store: &'a S) -> impl Iterator<Item = u32> + 'a {
         self.queued_ahead(store).map(|(_, chunk)| chunk)
     }
 
-    /// The same without what comes too early, until there were so many of these.
+    /// As [`Wheels::ahead`], without chunks that come too early; ends after `early_max` of these.
     pub fn due_ahead<'a, S: LinkStore>(
         &'a self,
         store: &'a S,
@@ -360,7 +362,7 @@ impl Wheels {
     }
 
     /// The bits of the queues of a level that are not empty, word for word from the hand on, and
-    /// which word it is. The hand's word is the first and, for what is behind the hand, the last.
+    /// which word it is. The hand's word is the first and, for the bits behind the hand, the last.
     fn occupied_word(&self, level: usize, step: usize) -> (usize, u64) {
         let start = self.start(level);
         let word = (start / 64 + step) % WORDS;
@@ -437,7 +439,7 @@ impl Wheels {
     }
 }
 
-/// The digit of the lowest of these bits, in which there is one.
+/// The digit of the lowest of these bits, which are not all 0.
 fn slot_of(word: usize, bits: u64) -> usize {
     64 * word + bits.trailing_zeros() as usize
 }

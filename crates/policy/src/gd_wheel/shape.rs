@@ -1,4 +1,4 @@
-//! How many wheels there are, with how many queues, and the digits of priorities that follow.
+//! The number of wheels, the number of their queues, and the digits of priorities that follow.
 
 use super::Wheels;
 
@@ -25,8 +25,8 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// One to four levels of two to 256 queues (`bits` 1 to 8). All levels but the highest may
-    /// have 16 bits together, which is how much of a priority an item keeps.
+    /// One to four levels of two to 256 queues (`bits` 1 to 8). All levels but the highest may have
+    /// 16 bits together: the bits of a priority that an item keeps.
     pub const fn new(levels: u32, bits: u32) -> Shape {
         assert!(levels >= 1 && levels as usize <= LEVELS_MAX);
         assert!(bits >= 1 && bits <= BITS_MAX);
@@ -34,8 +34,8 @@ impl Shape {
         Shape { levels, bits }
     }
 
-    /// The highest cost that is told from others. The priorities of items that are kept differ by
-    /// no more, and so by less than a lap of the highest level. A link has 16 bits for it.
+    /// The highest cost that is told from others. The priorities of present items differ by no
+    /// more, and so by less than a lap of the highest level. A link has 16 bits for it.
     pub const fn cost_max(self) -> u32 {
         let range = 1 << (self.levels * self.bits);
         let link = u16::MAX as u32;
@@ -73,7 +73,7 @@ impl Shape {
         (queue >> self.bits, queue % self.slots())
     }
 
-    /// How many bits of a priority are below the digit of a level.
+    /// The number of a priority's bits below the digit of a level.
     pub(super) fn shift(self, level: usize) -> u32 {
         level as u32 * self.bits
     }
@@ -98,7 +98,7 @@ mod tests {
     use super::Shape;
 
     #[test]
-    fn costs_reach_to_the_range_and_no_further_than_a_link() {
+    fn costs_reach_up_to_the_range_or_the_bits_of_a_link() {
         for (levels, bits, cost_max) in
             [(1, 8, 255), (2, 8, 65535), (3, 6, 65535), (2, 4, 255), (1, 1, 1), (4, 4, 65535)]
         {

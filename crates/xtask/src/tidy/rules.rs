@@ -20,11 +20,8 @@ pub const PARTNER_LINES: usize = 6;
 /// The rooms whose blocks of unsafe code are reviewed.
 pub const UNSAFE_ROOMS: &[&str] = &["io", "memory", "index", "hot"];
 /// Other files in which a decision allows unsafe code; their crates deny it elsewhere.
-pub const UNSAFE_FILES: &[&str] = &[
-    "crates/cache/src/places.rs",
-    "crates/compressed/src/raw.rs",
-    "crates/stdx/src/prefetch.rs",
-];
+pub const UNSAFE_FILES: &[&str] =
+    &["crates/cache/src/places.rs", "crates/compressed/src/raw.rs", "crates/stdx/src/prefetch.rs"];
 const ATOMIC_ROOMS: &[&str] = &["stdx", "memory", "index", "hot", "compressed", "flash", "cache"];
 /// The rooms of programs, and the one that only tests a program.
 const BINARY_ROOMS: &[&str] = &["server", "bench", "bench-tests", "xtask"];

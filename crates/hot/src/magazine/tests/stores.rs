@@ -1,4 +1,4 @@
-//! What stores do without the lock of their class, and what comes back to it.
+//! Stores without the lock of their class, and the chunks that come back to it.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -43,12 +43,12 @@ fn store(hot: &Hot, map: &Map, hooks: &dyn CacheHooks, number: u32) -> Result<Pl
         let place = draft.publish(sequence as u32, 0, 1_800_000_000);
         (place, places.insert(key.to_vec(), place))
     };
-    // SAFETY: the map led to it until just now, under this guard.
+    // SAFETY: the map pointed at it until just now, under this guard.
     replaced.into_iter().for_each(|place| unsafe { hot.retire(&guard, place) });
     Ok(place)
 }
 
-/// Memory that is full stays so: nothing may be evicted.
+/// Hooks under which full memory stays full: nothing may be evicted.
 struct Kept<'m>(&'m Map);
 
 impl CacheHooks for Kept<'_> {
@@ -136,17 +136,17 @@ fn fill(policy: Policy, may_evict: bool) {
 }
 
 #[test]
-fn what_waits_in_magazines_of_other_threads_is_stored_in_before_anything_goes() {
+fn chunks_in_other_magazines_are_used_before_anything_is_evicted() {
     for &policy in POLICIES {
         [false, true].into_iter().for_each(|may_evict| fill(policy, may_evict));
     }
 }
 
-/// An item is published before the index leads to it. What came up in between was no victim, and
-/// stayed out of its order for as long as it lived; then what was put back was the head of the item
-/// and not the piece of it that had come up, so that the head was in the order twice.
+/// Regression: an item is published before the index points at it. A chunk that came up in between
+/// was no victim, and stayed out of its order while the item lived; later the head of the item was
+/// put back instead of the piece that had come up, so that the head was in the order twice.
 #[test]
-fn what_comes_up_before_the_index_leads_to_it_stays_in_its_order() {
+fn a_chunk_that_comes_up_before_it_is_indexed_stays_in_its_order() {
     let small = VALUE_BYTES;
     let chained = if cfg!(miri) { 20_000 } else { 30_000 };
     for policy in [Policy::Lru, Policy::GdWheel] {
@@ -166,7 +166,7 @@ fn comes_up_unlinked(policy: Policy, value_bytes: usize, demotes: bool) {
     draft.write(&vec![7; value_bytes]);
     let place = draft.publish(1, 0, 0);
     let guard = hot.epochs.pin();
-    // SAFETY: it is published, and nobody retires it.
+    // SAFETY: it is published, and no thread retires it.
     let item = unsafe { hot.item(&guard, place) };
     let judged = if item.layout().pieces() > 0 { item.piece(0) } else { place };
     assert_eq!(judged != place, value_bytes > hot.sizes.chunk_bytes_max());

@@ -1,5 +1,5 @@
-//! A tier below that forgets: what it takes over leaves the map and is retired, as by a tier that
-//! keeps it, and one item in a few it does not take.
+//! A tier below that forgets: an item that it takes over leaves the map and is retired, as by a
+//! tier that keeps it, and one item in a few is refused.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use stdx::sync::lock;
 use super::Map;
 use crate::{CacheHooks, Draft, Hot, ItemRef};
 
-/// One item in so many is not taken.
+/// One item in this many is refused.
 const REFUSED_SHARE: u64 = 4;
 
 thread_local! {
@@ -22,9 +22,9 @@ thread_local! {
 pub(super) struct Tiered<'t> {
     pub(super) hot: &'t Hot,
     pub(super) map: &'t Map,
-    /// The background moves items down, rather than stores.
+    /// The background demotes items, rather than stores.
     pub(super) is_background: bool,
-    /// How many items were offered, of which all but one in [`REFUSED_SHARE`] were taken if they
+    /// The number of items offered, of which all but one in [`REFUSED_SHARE`] were taken if they
     /// were still there.
     pub(super) offered: &'t AtomicU64,
 }
@@ -41,7 +41,7 @@ impl Tiered<'_> {
             }
             places.remove(key);
         }
-        // SAFETY: the map led to it until just now, under this guard.
+        // SAFETY: the map pointed at it until just now, under this guard.
         unsafe { self.hot.retire(guard, place) };
         true
     }
