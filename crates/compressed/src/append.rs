@@ -98,11 +98,10 @@ impl Zone {
     ) -> bool {
         let head = old.head();
         let (rows, raw_bytes) = (usize::from(head.rows), head.raw_bytes as usize);
-        let dead: u32 = old.dead().iter().map(|word| word.bits().count_ones()).sum();
         head.generation == arrival.generation
             && rows < ROWS_MAX
             && raw_bytes + writer.row.len() <= self.settings.block_bytes
-            && dead as usize * DEAD_SHARE < rows
+            && has_few_dead(old)
             && self
                 .search(guard, old, arrival.hash, arrival.record.key, &mut writer.reader)
                 .is_ok_and(|found| found.is_none())
@@ -165,6 +164,26 @@ impl Zone {
 
 /// The last frames of a block that a row joins; none of them if it is to wait in one of its own.
 fn joined(frames: Frames<'_>, row_bytes: usize) -> Frames<'_> {
+/// Whether so few rows of a block are dead that it need not be built anew for them.
+pub(crate) fn has_few_dead(block: &Block<'_>) -> bool {
+    let dead: u32 = block.dead().iter().map(|word| word.bits().count_ones()).sum();
+    dead as usize * DEAD_SHARE < usize::from(block.head().rows)
+}
+
+/// The last frames of a block that a row joins; none of them if it is to wait in one of its own.
+fn joined(frames: Frames<'_>, row_bytes: usize) -> Frames<'_> {
+/// Whether so few rows of a block are dead that it need not be built anew for them.
+pub(crate) fn has_few_dead(block: &Block<'_>) -> bool {
+    let dead: u32 = block.dead().iter().map(|word| word.bits().count_ones()).sum();
+    dead as usize * DEAD_SHARE < usize::from(block.head().rows)
+}
+
+/// Whether all rows of a block are alive, and none of them is over.
+fn is_whole(block: &Block<'_>, now: u32) -> bool {
+    let are_alive = block.dead().iter().all(|word| word.bits() == 0);
+    are_alive && block.summary().is_none_or(|summary| summary.begins() > now)
+}
+
     let add = |(rows, bytes): (usize, usize), frame: Frame| {
         (rows + usize::from(frame.head.rows), bytes + usize::from(frame.head.raw_bytes))
     };

@@ -107,6 +107,8 @@ pub(crate) struct Batch {
     built: Vec<Built>,
     /// Of what is to be evicted some has to wait for another time.
     pub(crate) has_more: bool,
+    /// A leaf whose block stays as it is, and goes to the one leaf that is built.
+    moved_up: Option<Leaf>,
 }
 
 /// A row that stays.
@@ -233,6 +235,7 @@ impl Batch {
         self.has_more = false;
     }
 
+        self.moved_up = None;
     /// Whether a source has rows that are neither kept nor known to be gone.
     pub(crate) fn has_lost(&self) -> bool {
         self.lost
@@ -358,6 +361,19 @@ impl Zone {
         }
         self.divide(batch, node, 0..batch.kept.len(), level_max)?;
         for index in 0..writer.batch.built.len() {
+    /// Instead of building: a leaf whose sibling keeps nothing is to take the place of both, with
+    /// its block as it is.
+    pub(crate) fn move_up(&self, writer: &mut Writer<'_>, leaf: Leaf) -> Result<(), Unbuilt> {
+        debug_assert!(writer.batch.kept.is_empty(), "nobody writes down what is kept");
+        let node = leaf.node.parent();
+        if !self.trie.ensure(node) {
+            return Err(Unbuilt::NoRoom);
+        }
+        writer.batch.moved_up = Some(leaf);
+        writer.batch.built.push(Built { leaf: Leaf { node, ..leaf }, rows: 0..0 });
+        Ok(())
+    }
+
             let Built { leaf, rows } = &writer.batch.built[index];
             let (node, rows) = (leaf.node, rows.clone());
             if !self.trie.ensure(node) {
@@ -439,13 +455,15 @@ impl Zone {
                     block.dead()[rank / ROWS_PER_DEAD_WORD]
                         .bury_all(1 << (rank % ROWS_PER_DEAD_WORD));
                 }
+        let replaced: Vec<Leaf> = batch.sources.iter().copied().chain(batch.moved_up).collect();
             }
         }
-        self.trie.replace(&batch.sources, &leaves);
+        self.trie.replace(&replaced, &leaves);
         for leaf in &leaves {
             self.note_due(leaf.node, block_of(leaf).and_then(|block| block.summary()));
         }
-        self.count_restructuring(batch.sources.len(), leaves.len());
+        self.count_restructuring(replaced.len(), leaves.len());
+        self.counters.moved_up.fetch_add(batch.moved_up.iter().count() as u64, Ordering::Relaxed);
         blocks.iter().flatten().for_each(|block| self.retire(block));
         let longs = batch.gone.iter().map(|gone| gone.row.long);
         for long in longs.chain(batch.lost_longs.iter().copied()) {

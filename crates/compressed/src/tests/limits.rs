@@ -2,7 +2,9 @@
 
 use super::{World, settings};
 use crate::block::ROWS_MAX;
+use crate::clean::STEP_BYTES;
 use crate::image::draw_moved;
+use crate::maintain::TURN_LEAVES;
 use crate::zone::{BLOCK_BYTES_RANGE, OVERFULL};
 use crate::{Leaving, Refused, Settings, Writer};
 use codec::Method;
@@ -440,6 +442,46 @@ fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
     assert!(stats.dropped_leaves > 0 && stats.damaged == 0, "{stats:?}");
     assert_eq!(stats.items as u64 + stats.evicted, u64::from(number));
     assert_eq!(offered, stats.evicted - evicted_before);
+}
+
+/// Regression: a turn swept four slabs of leaves, some hundred milliseconds where slabs are large,
+/// while the hot zone's reserve waited for the next.
+#[test]
+fn a_turn_after_a_budget_has_shrunk_is_short_and_turns_come_to_its_end() {
+    for accesses in [0, 3] {
+        let mut world = World::small(16);
+        let mut random = Xorshift::default();
+        for number in 0..8000_u32 {
+            let value: Vec<u8> = (0..400).map(|_| random.draw() as u8).collect();
+            let record =
+                Record { key: &number.to_be_bytes(), value: &value, fields: Fields::default() };
+            let (zone, hash) = (&world.zone, super::hash(record.key));
+            zone.insert(hash, &record, world.now, &mut world.writer, |_, newcomer| {
+                newcomer.was_accessed(accesses);
+                newcomer.reveal();
+            })
+            .expect("room");
+        }
+        assert!(world.zone.slabs() > 12 && world.zone.stats().leaves > 4 * TURN_LEAVES);
+        world.zone.set_budget_slabs(4);
+        let steps = world.zone.space.slab_bytes() / STEP_BYTES;
+        let (mut turns, mut is_more) = (0, true);
+        while is_more {
+            let mut rests = 0;
+            let mut rest = || rests += 1;
+            let mut forget = |_: &Guard<'_>, _: &Record<'_>, _: &Leaving<'_, '_>| ();
+            let mut writer = Writer::new(&world.zone).with_sink(&mut forget).with_rest(&mut rest);
+            is_more = world.zone.maintain(world.now, &mut writer);
+            drop(writer);
+            // One more where a slab ends within a step.
+            assert!(rests <= TURN_LEAVES + steps + 1, "{rests} rests");
+            turns += 1;
+        }
+        let stats = world.zone.stats();
+        assert!(turns > 10 && stats.space.slabs <= 4 && stats.items > 500, "{turns}, {stats:?}");
+        assert_eq!(stats.items as u64 + stats.evicted, 8000);
+        world.check();
+    }
 }
 
 #[test]

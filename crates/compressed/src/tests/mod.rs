@@ -3,6 +3,7 @@
 mod expiry;
 mod frames;
 mod limits;
+mod merges;
 mod model;
 mod threads;
 
