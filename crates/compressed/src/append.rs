@@ -187,7 +187,6 @@ fn is_whole(block: &Block<'_>, now: u32) -> bool {
     let add = |(rows, bytes): (usize, usize), frame: Frame| {
         (rows + usize::from(frame.head.rows), bytes + usize::from(frame.head.raw_bytes))
     };
-    let sums = |frames: &Frames<'_>| frames.clone().fold((0, 0), add);
     // The open frame, and the rows that wait behind it.
     let (mut joined, mut rest) = (frames.clone(), frames);
     loop {
@@ -198,9 +197,11 @@ fn is_whole(block: &Block<'_>, now: u32) -> bool {
         }
     }
     // Those of them that have room for the row together.
-    let (mut rows, mut bytes) = sums(&joined);
-    while (rows >= FRAME_ROWS_MAX || bytes + row_bytes > FRAME_BYTES) && joined.next().is_some() {
-        (rows, bytes) = sums(&joined);
+    let (mut rows, mut bytes) = joined.clone().fold((0, 0), add);
+    while rows >= FRAME_ROWS_MAX || bytes + row_bytes > FRAME_BYTES {
+        let Some(frame) = joined.next() else { break };
+        rows -= usize::from(frame.head.rows);
+        bytes -= usize::from(frame.head.raw_bytes);
     }
     let waiting = joined.clone().skip_while(|frame| frame.head.rows > 1);
     let (waiting_rows, waiting_bytes) = waiting.fold((0, 0), add);
