@@ -100,15 +100,17 @@ pub(crate) struct Batch {
     pub(crate) sources: Vec<Leaf>,
     /// Whether something of a source could not be read, or was flushed.
     lost: bool,
+    /// Whether frames were passed by in which nothing is alive.
+    passed_dead: bool,
     /// Sources, and ranks of rows that could not be read: their items still count.
     damaged: Vec<(usize, Range<usize>)>,
-    /// Long blocks of rows that could not be read.
+    /// Long blocks of rows that could or need not be read.
     lost_longs: Vec<u32>,
     built: Vec<Built>,
-    /// Of what is to be evicted some has to wait for another time.
-    pub(crate) has_more: bool,
     /// A leaf whose block stays as it is, and goes to the one leaf that is built.
     moved_up: Option<Leaf>,
+    /// Of what is to be evicted some has to wait for another time.
+    pub(crate) has_more: bool,
 }
 
 /// A row that stays.
@@ -229,14 +231,21 @@ impl Batch {
         self.gone.clear();
         self.sources.clear();
         self.lost = false;
+        self.passed_dead = false;
         self.damaged.clear();
         self.lost_longs.clear();
         self.built.clear();
+        self.moved_up = None;
         self.has_more = false;
     }
 
-        self.moved_up = None;
-    /// Whether a source has rows that are neither kept nor known to be gone.
+    /// Whether a source has rows that are neither kept nor among those that are known to be gone.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.lost || self.passed_dead
+    }
+
+    /// Whether some of those are not just dead.
+    #[cfg(test)]
     pub(crate) fn has_lost(&self) -> bool {
         self.lost
     }
@@ -244,6 +253,10 @@ impl Batch {
     /// Gives up rows that cannot be read, with the long values in some of the slots.
     fn lose(&mut self, block: &Block<'_>, slots: Range<usize>) {
         self.lost = true;
+        self.lose_longs(block, slots);
+    }
+
+    fn lose_longs(&mut self, block: &Block<'_>, slots: Range<usize>) {
         self.lost_longs.extend(block.longs()[slots].iter().map(|slot| slot.load()));
     }
 
@@ -275,6 +288,12 @@ impl Zone {
             return;
         };
         for frame in frames {
+            // A dead row stays dead: what is born dead is revealed under the lock that is held.
+            if frame.ranks().all(|rank| is_dead(&block, rank)) {
+                writer.batch.passed_dead = true;
+                writer.batch.lose_longs(&block, frame.longs());
+                continue;
+            }
             let (kept, gone) = (writer.batch.kept.len(), writer.batch.gone.len());
             if self.gather_frame(guard, writer, &block, &frame, source, now).is_err() {
                 Counters::count(&self.counters.damaged);
@@ -342,6 +361,19 @@ impl Zone {
         result
     }
 
+    /// Instead of building: a leaf whose sibling keeps nothing is to take the place of both, with
+    /// its block as it is.
+    pub(crate) fn move_up(&self, writer: &mut Writer<'_>, leaf: Leaf) -> Result<(), Unbuilt> {
+        debug_assert!(writer.batch.kept.is_empty(), "nobody writes down what is kept");
+        let node = leaf.node.parent();
+        if !self.trie.ensure(node) {
+            return Err(Unbuilt::NoRoom);
+        }
+        writer.batch.moved_up = Some(leaf);
+        writer.batch.built.push(Built { leaf: Leaf { node, ..leaf }, rows: 0..0 });
+        Ok(())
+    }
+
     fn try_build(
         &self,
         guard: &Guard<'_>,
@@ -361,19 +393,6 @@ impl Zone {
         }
         self.divide(batch, node, 0..batch.kept.len(), level_max)?;
         for index in 0..writer.batch.built.len() {
-    /// Instead of building: a leaf whose sibling keeps nothing is to take the place of both, with
-    /// its block as it is.
-    pub(crate) fn move_up(&self, writer: &mut Writer<'_>, leaf: Leaf) -> Result<(), Unbuilt> {
-        debug_assert!(writer.batch.kept.is_empty(), "nobody writes down what is kept");
-        let node = leaf.node.parent();
-        if !self.trie.ensure(node) {
-            return Err(Unbuilt::NoRoom);
-        }
-        writer.batch.moved_up = Some(leaf);
-        writer.batch.built.push(Built { leaf: Leaf { node, ..leaf }, rows: 0..0 });
-        Ok(())
-    }
-
             let Built { leaf, rows } = &writer.batch.built[index];
             let (node, rows) = (leaf.node, rows.clone());
             if !self.trie.ensure(node) {
@@ -436,6 +455,7 @@ impl Zone {
         let block_of = |leaf: &Leaf| ground.block(guard, leaf.block?);
         let blocks: Vec<Option<Block<'_>>> = batch.sources.iter().map(block_of).collect();
         let leaves: Vec<Leaf> = batch.built.iter().map(|built| built.leaf).collect();
+        let replaced: Vec<Leaf> = batch.sources.iter().copied().chain(batch.moved_up).collect();
         let mut finals = vec![[0; DEAD_WORDS_MAX]; blocks.len()];
         // From the first seal until all is published markers wait: nothing is allocated.
         for (block, finals) in blocks.iter().zip(&mut finals) {
@@ -455,7 +475,6 @@ impl Zone {
                     block.dead()[rank / ROWS_PER_DEAD_WORD]
                         .bury_all(1 << (rank % ROWS_PER_DEAD_WORD));
                 }
-        let replaced: Vec<Leaf> = batch.sources.iter().copied().chain(batch.moved_up).collect();
             }
         }
         self.trie.replace(&replaced, &leaves);

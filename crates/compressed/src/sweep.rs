@@ -285,7 +285,7 @@ impl Zone {
                 self.gather(guard, writer, sibling, now);
                 self.build(guard, writer, leaf.node.parent(), generation)
             }
-            None if writer.batch.gone.is_empty() && !writer.batch.has_lost() => {
+            None if writer.batch.gone.is_empty() && !writer.batch.has_unread() => {
                 let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
                 if takes_unused {
                     block.iter().for_each(|block| access::age(block.accesses()));

@@ -249,6 +249,33 @@ fn many_dead_rows_force_the_long_way_which_drops_them() {
     world.check();
 }
 
+/// Regression: each frame was decoded to find that every row in it is dead.
+#[test]
+fn the_long_way_drops_frames_without_a_live_row_undecoded_with_their_long_values() {
+    let (mut world, keys) = (world(8), neighbours(30));
+    let value = |index: usize| vec![index as u8; if index % 4 == 1 { 5000 } else { 200 }];
+    for (index, key) in keys.iter().enumerate().take(20) {
+        world.insert(key, &value(index)).expect("room");
+    }
+    let dead = frames(&world, &keys[0])[0];
+    let rows = dead.ranks().end;
+    assert!((5..10).contains(&rows) && frames(&world, &keys[0]).len() > 2);
+    assert!(keys[..rows].iter().all(|key| world.remove(key)));
+    world.with_block(&keys[0], |block| block.damage(dead.stored_at, 0xff));
+    let before = world.zone.stats();
+    world.insert(&keys[20], b"new").expect("room");
+    let stats = world.zone.stats();
+    assert_eq!(stats.inserted_short, before.inserted_short, "it went the long way");
+    assert_eq!((stats.damaged, stats.items, stats.rows), (0, 21 - rows, 21 - rows));
+    let longs = (0..rows).filter(|index| index % 4 == 1).count();
+    assert_eq!(stats.long_bytes, before.long_bytes - 5000 * longs);
+    for (index, key) in keys.iter().enumerate().take(20) {
+        let found = world.find(key).map(|(found, _)| found);
+        assert_eq!(found, (index >= rows).then(|| value(index)), "{index}");
+    }
+    world.check();
+}
+
 /// Stores values under keys of other leaves until a dictionary was trained from them.
 fn train(world: &mut World, value: impl Fn(&[u8]) -> Vec<u8>) {
     let before = world.zone.stats().dictionaries.trained;

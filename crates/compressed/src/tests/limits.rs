@@ -40,9 +40,9 @@ fn a_damaged_block_is_a_counted_miss() {
         world.with_block(&keys[0], |block| block.damage(0, flip));
         assert_eq!(world.find(&keys[0]), None);
         // A rewrite of a damaged block starts with the newcomer alone.
-        world.with_block(&keys[0], |block| block.damage(0, flip));
-        world.insert(&keys[0], b"new").expect("room");
-        assert!(world.find(&keys[0]).is_some_and(|(value, _)| value == b"new"));
+        world.with_block(&keys[1], |block| block.damage(0, flip));
+        world.insert(&keys[1], b"new").expect("room");
+        assert!(world.find(&keys[1]).is_some_and(|(value, _)| value == b"new"));
         assert_eq!(world.zone.stats().damaged, 1);
         world.check();
     }
