@@ -16,9 +16,8 @@ use crate::seal::Mark;
 use crate::zone::Zone;
 use codec::record::{Record, Rows};
 
-/// Leaves that one turn sweeps at the most. A rewrite takes some 25 us, 80 with the cleaning that it
-/// causes, so that the turn takes about as long as to clean a slab: whoever waits for the
-/// background's other work waits for some milliseconds.
+/// Leaves that one turn sweeps at the most. A rewrite takes some 25 us, and 80 with the cleaning
+/// that it causes, so that this takes a few milliseconds, about as long as cleaning a slab.
 pub(crate) const TURN_LEAVES: usize = 64;
 
 /// How far a walk over the items has come.

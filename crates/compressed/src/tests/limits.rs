@@ -444,26 +444,34 @@ fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
     assert_eq!(offered, stats.evicted - evicted_before);
 }
 
+const SHRUNK_ITEMS: u32 = 8000;
+
+/// A zone of many leaves, whose budget is less than a third of what it has.
+fn shrunk(accesses: u8) -> World {
+    let mut world = World::small(16);
+    let mut random = Xorshift::default();
+    for number in 0..SHRUNK_ITEMS {
+        let value: Vec<u8> = (0..400).map(|_| random.draw() as u8).collect();
+        let fields = Fields::default();
+        let record = Record { key: &number.to_be_bytes(), value: &value, fields };
+        let (zone, hash) = (&world.zone, super::hash(record.key));
+        zone.insert(hash, &record, world.now, &mut world.writer, |_, newcomer| {
+            newcomer.was_accessed(accesses);
+            newcomer.reveal();
+        })
+        .expect("room");
+    }
+    assert!(world.zone.slabs() > 12 && world.zone.stats().leaves > 4 * TURN_LEAVES);
+    world.zone.set_budget_slabs(4);
+    world
+}
+
 /// Regression: a turn swept four slabs of leaves, some hundred milliseconds where slabs are large,
 /// while the hot zone's reserve waited for the next.
 #[test]
 fn a_turn_after_a_budget_has_shrunk_is_short_and_turns_come_to_its_end() {
     for accesses in [0, 3] {
-        let mut world = World::small(16);
-        let mut random = Xorshift::default();
-        for number in 0..8000_u32 {
-            let value: Vec<u8> = (0..400).map(|_| random.draw() as u8).collect();
-            let record =
-                Record { key: &number.to_be_bytes(), value: &value, fields: Fields::default() };
-            let (zone, hash) = (&world.zone, super::hash(record.key));
-            zone.insert(hash, &record, world.now, &mut world.writer, |_, newcomer| {
-                newcomer.was_accessed(accesses);
-                newcomer.reveal();
-            })
-            .expect("room");
-        }
-        assert!(world.zone.slabs() > 12 && world.zone.stats().leaves > 4 * TURN_LEAVES);
-        world.zone.set_budget_slabs(4);
+        let world = shrunk(accesses);
         let steps = world.zone.space.slab_bytes() / STEP_BYTES;
         let (mut turns, mut is_more) = (0, true);
         while is_more {
@@ -479,9 +487,25 @@ fn a_turn_after_a_budget_has_shrunk_is_short_and_turns_come_to_its_end() {
         }
         let stats = world.zone.stats();
         assert!(turns > 10 && stats.space.slabs <= 4 && stats.items > 500, "{turns}, {stats:?}");
-        assert_eq!(stats.items as u64 + stats.evicted, 8000);
+        assert_eq!(stats.items as u64 + stats.evicted, SHRUNK_ITEMS.into());
         world.check();
     }
+}
+
+/// Regression: one insertion swept the whole zone for what its budget had become less by.
+#[test]
+fn an_insertion_after_a_budget_has_shrunk_evicts_a_few_times_what_it_wants() {
+    let mut world = shrunk(0);
+    let most = (0..1000_u32).map(|number| {
+        let before = world.zone.stats().evicted;
+        let _ = world.insert(&(SHRUNK_ITEMS + number).to_be_bytes(), b"value");
+        world.zone.stats().evicted - before
+    });
+    let most = most.max().unwrap_or(0);
+    assert!((100..600).contains(&most), "{most} at once");
+    while world.maintain() {}
+    world.insert(b"newcomer", b"value").expect("the background has made room");
+    world.check();
 }
 
 #[test]
