@@ -103,9 +103,10 @@ impl Zone {
     ) -> Option<Self> {
         assert!(BLOCK_BYTES_RANGE.contains(&settings.block_bytes));
         let budget_slabs = settings.budget_slabs;
+        let ground = Ground::new(arena, Arc::clone(&epochs));
         Some(Self {
             trie: Trie::new(tables)?,
-            space: Space::new(Ground::new(arena), Arc::clone(&epochs), budget_slabs),
+            space: Space::new(ground, Arc::clone(&epochs), budget_slabs),
             dictionaries: Dictionaries::new(settings.level),
             shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
             generation: AtomicU16::new(GENERATION_NONE + 1),

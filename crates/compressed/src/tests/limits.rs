@@ -216,6 +216,32 @@ fn a_long_value_of_another_length_than_its_row_says_is_damaged_for_everybody() {
     assert_eq!((walked, offered, stats.evicted, stats.evicted_untold), (0, 0, 1, 1));
 }
 
+/// Regression: a reference that is damaged in its slot was followed beyond the arena.
+#[test]
+fn a_long_value_whose_reference_is_damaged_is_a_counted_miss() {
+    let mut world = World::small(4);
+    world.insert(b"long", &[7; 60_000]).expect("room");
+    world.with_block(b"long", |block| {
+        let slot = &block.longs()[0];
+        slot.publish(slot.load() ^ 1 << 31);
+    });
+    assert_eq!((world.find(b"long"), world.reader.counts().damaged), (None, 1));
+    assert_eq!(world.zone.stats().items, 0, "nobody else can read it either");
+    world.insert(b"long", b"new").expect("room");
+    assert!(world.find(b"long").is_some());
+}
+
+/// Regression: such a guard keeps nothing in place, and what it was read under could be rewritten.
+#[test]
+#[should_panic(expected = "the guard is of the zone's epochs")]
+fn a_lookup_under_a_guard_of_other_epochs_is_a_bug_of_the_caller() {
+    let mut world = World::small(4);
+    world.insert(b"k", b"v").expect("room");
+    let others = memory::Epochs::new();
+    let (guard, hash) = (others.pin(), super::hash(b"k"));
+    let _ = world.zone.find(&guard, hash, b"k", world.now, world.now, &mut world.reader);
+}
+
 #[test]
 fn items_of_a_damaged_block_count_until_it_is_replaced() {
     let mut world = World::small(4);
