@@ -422,10 +422,11 @@ impl<T> EpochBox<T> {
     }
 
     /// Takes the value out of readers' sight.
-    pub(crate) fn unlink(&self, epochs: &Epochs) -> Option<Unlinked<T>> {
+    pub(crate) fn unlink(&self, epochs: &Arc<Epochs>) -> Option<Unlinked<T>> {
         // Relaxed: `tag` has the fence that an unlink needs.
         let value = NonNull::new(self.0.swap(ptr::null_mut(), Ordering::Relaxed))?;
-        Some(Unlinked { value, tag: epochs.latest_tag().max(epochs.tag()) })
+        let tag = epochs.latest_tag().max(epochs.tag());
+        Some(Unlinked { value, tag, epochs: Arc::clone(epochs) })
     }
 }
 
@@ -444,6 +445,7 @@ impl<T> Drop for EpochBox<T> {
 pub(crate) struct Unlinked<T> {
     value: NonNull<T>,
     tag: Tag,
+    epochs: Arc<Epochs>,
 }
 
 // SAFETY: it is only freed, by whichever thread.
@@ -451,12 +453,39 @@ unsafe impl<T: Send> Send for Unlinked<T> {}
 
 impl<T> Unlinked<T> {
     /// Frees the value if nobody can see it; otherwise gives itself back.
-    pub(crate) fn free(self, epochs: &Epochs) -> Result<(), Self> {
-        if !epochs.is_safe(self.tag) {
-            return Err(self);
+    pub(crate) fn free(self) -> Result<(), Self> {
+        // Dropping it frees the value.
+        if self.epochs.try_reach(self.tag) { Ok(()) } else { Err(self) }
+    }
+}
+
+impl<T> Drop for Unlinked<T> {
+    /// Where a guard stays pinned that may see the value it is never freed.
+    fn drop(&mut self) {
+        if self.epochs.try_reach(self.tag) {
+            // SAFETY: it came out of a slot once, as a box, and by the epochs nobody reads it.
+            drop(unsafe { Box::from_raw(self.value.as_ptr()) });
         }
-        // SAFETY: it came out of a slot once, as a box, and by the epochs nobody reads it.
-        drop(unsafe { Box::from_raw(self.value.as_ptr()) });
-        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a zone that was dropped before a dictionary of its could be freed leaked it.
+    #[test]
+    fn what_was_unlinked_is_freed_when_its_owner_goes_unless_a_guard_may_see_it() {
+        let epochs = Arc::new(Epochs::new());
+        for is_pinned in [false, true] {
+            let (place, value) = (EpochBox::default(), Arc::new(()));
+            place.publish(Box::new(Arc::clone(&value)));
+            let guard = is_pinned.then(|| epochs.pin());
+            let unlinked = place.unlink(&epochs).expect("it was published");
+            assert_eq!(Arc::strong_count(&value), 2);
+            drop(unlinked);
+            assert_eq!(Arc::strong_count(&value), if is_pinned { 2 } else { 1 });
+            drop(guard);
+        }
     }
 }
