@@ -383,13 +383,12 @@ impl Zone {
     ) -> Result<(), Unbuilt> {
         let batch = &mut writer.batch;
         // Asked for once: leaves elsewhere are divided meanwhile. If what was held to fit here were
-        // held not to fit below, rows would be divided that are in no order.
+        // held not to fit below, rows would be divided whose hashes are not known.
         let level_max = self.trie.level_wanted_max();
         if !self.fits(&batch.kept, node, level_max) {
             for kept in &mut batch.kept {
                 kept.hash = (self.settings.hash)(&batch.bytes[kept.key.clone()]);
             }
-            batch.kept.sort_by_key(|kept| kept.hash);
         }
         self.divide(batch, node, 0..batch.kept.len(), level_max)?;
         for index in 0..writer.batch.built.len() {
@@ -414,8 +413,8 @@ impl Zone {
         bytes <= bytes_max && rows.len() <= ROWS_MAX
     }
 
-    /// Divides rows, which are in the order of their hashes if they do not fit one leaf, among the
-    /// leaves below a node.
+    /// Divides rows, whose hashes are known if they do not fit one leaf, among the leaves below a
+    /// node. Those of one leaf stay in their order, so that frames can be copied as they are.
     fn divide(
         &self,
         batch: &mut Batch,
@@ -430,7 +429,9 @@ impl Zone {
         if node.level() >= level_max {
             return Err(Unbuilt::Crowded);
         }
-        let lefts = batch.kept[rows.clone()].partition_point(|kept| node.side(kept.hash) == 0);
+        let divided = &mut batch.kept[rows.clone()];
+        divided.sort_by_key(|kept| node.side(kept.hash));
+        let lefts = divided.partition_point(|kept| node.side(kept.hash) == 0);
         let middle = rows.start + lefts;
         let [left, right] = node.children();
         self.divide(batch, left, rows.start..middle, level_max)?;

@@ -1,4 +1,5 @@
 //! Leaves that take the place of a sibling of which nothing is left: their block stays as it is.
+//! And leaves that are split: what can be copied of their block is.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -212,6 +213,31 @@ fn a_block_with_dead_expired_or_flushed_rows_is_built_anew_and_does_not_move_up(
         assert_eq!(world.zone.stats().items, left, "{trouble}");
         world.check();
     }
+}
+
+/// Regression: rows were sorted by their hashes for it, so that frames of two rows were taken apart
+/// and compressed anew though both rows went to one side.
+#[test]
+fn rows_of_a_leaf_that_is_split_stay_in_their_order_and_so_in_their_frames() {
+    let world =
+        World::new(Settings { hash: Box::new(hash), block_bytes: BLOCK_BYTES, ..settings(4) });
+    let mut writer = Writer::new(&world.zone);
+    // Two of them fill a frame. Their hashes go down while they come, two for each half in turn.
+    let keys: Vec<_> = (0..10).map(|at| key(0, at / 2 % 2, 200 - at)).collect();
+    for key in &keys {
+        world.shared().insert(&mut writer, key, &value(key).repeat(4), 0);
+    }
+    assert_eq!(world.zone.stats().splits, 1);
+    for side in [0, 1] {
+        let mut rows = keys.iter().filter(|key| u32::from(key[7]) == side).enumerate();
+        let guard = world.epochs.pin();
+        assert!(rows.all(|(rank, key)| {
+            let mut reader = Reader::new();
+            let hit = world.zone.peek(&guard, hash(key), key, world.now, &mut reader);
+            hit.is_some_and(|hit| hit.rank == rank)
+        }));
+    }
+    world.check();
 }
 
 /// One thread empties the left halves, so that the blocks of the right ones move up; another
