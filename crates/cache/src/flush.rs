@@ -252,8 +252,8 @@ impl Cache {
             }
             begins_anew
         });
-        // Nobody waits for the rest: nothing is found in either tier any more. Flash first, for
-        // only then is all of it gone also if the process is killed.
+        // Nobody but the caller waits for the rest: nothing is found in either tier any more. Flash
+        // first, for only then is all of it gone also if the process is killed.
         if let Some(tier) = tier {
             tier.end_flush();
         }

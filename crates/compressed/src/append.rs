@@ -29,7 +29,7 @@ use crate::insert::Arrival;
 use crate::raw::Block;
 use crate::reader::{Reader, unpack_frame};
 use crate::rewrite::Writer;
-use crate::space::Purpose;
+use crate::space::{NoRoom, Purpose};
 use crate::summary::Summary;
 use crate::trie::Leaf;
 use crate::zone::Zone;
@@ -44,24 +44,26 @@ const WAITING_BYTES_MAX: usize = FRAME_BYTES / 4;
 
 impl Zone {
     /// Appends the row that is in the writer to the block of a leaf, born dead. Returns where it
-    /// is; nothing if it has to go the long way. Under the lock of the shard.
+    /// is; nothing if it has to go the long way. There is no room for that either if the block has
+    /// nothing that would be dropped on it. Under the lock of the shard.
     pub(crate) fn append_row<'g>(
         &self,
         guard: &'g Guard<'_>,
         leaf: Leaf,
         arrival: &Arrival<'_>,
         long: u32,
+        now: u32,
         writer: &mut Writer<'_>,
-    ) -> Option<(Block<'g>, usize)> {
-        let old = self.space.ground.block(guard, leaf.block?)?;
-        if !self.takes_row(guard, &old, arrival, writer) {
-            return None;
-        }
+    ) -> Result<Option<(Block<'g>, usize)>, NoRoom> {
+        let old = leaf.block.and_then(|at| self.space.ground.block(guard, at));
+        let Some(old) = old.filter(|old| self.takes_row(guard, old, arrival, writer)) else {
+            return Ok(None);
+        };
         let (number, dictionary) = self.dictionaries.borrow(guard);
         let added = self.encode_added(guard, &old, number, dictionary, long, writer);
         let Some((kept, frame)) = added else {
             self.dictionaries.release(number);
-            return None;
+            return Ok(None);
         };
         let summary = self.summary_with(guard, &old, arrival, writer);
         let grown = grown(&old, kept, frame, writer.row.len(), long);
@@ -78,14 +80,14 @@ impl Zone {
         draw_appended(&old, &head, &added, &mut writer.image);
         let Ok(reference) = self.space.append(Purpose::Store, &writer.image) else {
             self.dictionaries.release(head.dictionary);
-            return None;
+            return if is_whole(&old, now) { Err(NoRoom) } else { Ok(None) };
         };
         let moved = Leaf { block: Some(reference), ..leaf };
         let copy = self.lead_to_copy(guard, &old, leaf, moved);
         self.note_due(moved.node, summary);
         self.enlist(&head);
         self.retire(&old);
-        Some((copy, old.fingerprints().len()))
+        Ok(Some((copy, old.fingerprints().len())))
     }
 
     /// Whether a block has room for the row, few dead ones, and none of the same key.
@@ -98,11 +100,10 @@ impl Zone {
     ) -> bool {
         let head = old.head();
         let (rows, raw_bytes) = (usize::from(head.rows), head.raw_bytes as usize);
-        let dead: u32 = old.dead().iter().map(|word| word.bits().count_ones()).sum();
         head.generation == arrival.generation
             && rows < ROWS_MAX
             && raw_bytes + writer.row.len() <= self.settings.block_bytes
-            && dead as usize * DEAD_SHARE < rows
+            && has_few_dead(old)
             && self
                 .search(guard, old, arrival.hash, arrival.record.key, &mut writer.reader)
                 .is_ok_and(|found| found.is_none())
@@ -163,12 +164,23 @@ impl Zone {
     }
 }
 
+/// Whether so few rows of a block are dead that it need not be built anew for them.
+pub(crate) fn has_few_dead(block: &Block<'_>) -> bool {
+    let dead: u32 = block.dead().iter().map(|word| word.bits().count_ones()).sum();
+    dead as usize * DEAD_SHARE < usize::from(block.head().rows)
+}
+
+/// Whether all rows of a block are alive, and none of them is over.
+fn is_whole(block: &Block<'_>, now: u32) -> bool {
+    let are_alive = block.dead().iter().all(|word| word.bits() == 0);
+    are_alive && block.summary().is_none_or(|summary| summary.begins() > now)
+}
+
 /// The last frames of a block that a row joins; none of them if it is to wait in one of its own.
 fn joined(frames: Frames<'_>, row_bytes: usize) -> Frames<'_> {
     let add = |(rows, bytes): (usize, usize), frame: Frame| {
         (rows + usize::from(frame.head.rows), bytes + usize::from(frame.head.raw_bytes))
     };
-    let sums = |frames: &Frames<'_>| frames.clone().fold((0, 0), add);
     // The open frame, and the rows that wait behind it.
     let (mut joined, mut rest) = (frames.clone(), frames);
     loop {
@@ -179,9 +191,11 @@ fn joined(frames: Frames<'_>, row_bytes: usize) -> Frames<'_> {
         }
     }
     // Those of them that have room for the row together.
-    let (mut rows, mut bytes) = sums(&joined);
-    while (rows >= FRAME_ROWS_MAX || bytes + row_bytes > FRAME_BYTES) && joined.next().is_some() {
-        (rows, bytes) = sums(&joined);
+    let (mut rows, mut bytes) = joined.clone().fold((0, 0), add);
+    while rows >= FRAME_ROWS_MAX || bytes + row_bytes > FRAME_BYTES {
+        let Some(frame) = joined.next() else { break };
+        rows -= usize::from(frame.head.rows);
+        bytes -= usize::from(frame.head.raw_bytes);
     }
     let waiting = joined.clone().skip_while(|frame| frame.head.rows > 1);
     let (waiting_rows, waiting_bytes) = waiting.fold((0, 0), add);

@@ -15,6 +15,7 @@ use crate::block::hash_of_owner;
 use crate::image::{draw_long, draw_moved};
 use crate::raw::Block;
 use crate::rewrite::Writer;
+use crate::seal::Slot;
 use crate::space::{NoRoom, Purpose, Victim};
 use crate::stats::Counters;
 use crate::trie::Leaf;
@@ -115,14 +116,19 @@ impl Zone {
         let hash = hash_of_owner(block.head().owner);
         let _shard = lock(self.shard(hash));
         let leaf = self.trie.leaf(hash);
-        let Some(rows) = leaf.block.and_then(|at| self.space.ground.block(guard, at)) else {
+        // Only a long block needs that of its leaf: most blocks of rows that are passed are dead.
+        let (rows, slot) = if block.head().long {
+            let Some(rows) = leaf.block.and_then(|at| self.space.ground.block(guard, at)) else {
+                return Ok(());
+            };
+            let owns = |slot: &&Slot| slot.load() == block.reference().code();
+            let Some(slot) = rows.longs().iter().find(owns) else { return Ok(()) };
+            (rows, Some(slot))
+        } else if leaf.block == Some(block.reference()) {
+            (*block, None)
+        } else {
             return Ok(());
         };
-        let owned = |code: u32| code == block.reference().code();
-        let slot = rows.longs().iter().find(|slot| block.head().long && owned(slot.load()));
-        if slot.is_none() && rows.reference() != block.reference() {
-            return Ok(());
-        }
         if Some(rows.head().generation) != self.generation() {
             self.drop_leaf(guard, leaf);
             return Ok(());

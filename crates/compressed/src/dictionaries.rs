@@ -21,7 +21,7 @@
 //! blocks; at most there are [`DICTIONARIES_MAX`], where long values, which are not encoded anew,
 //! keep old ones.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use codec::{Damaged, Dictionary, Samples};
 use memory::{Epochs, Guard, Tag};
@@ -84,7 +84,8 @@ struct Sampling {
 struct Training {
     /// Slots whose last block went away, by the epoch at which that was seen.
     leaving: [Option<Tag>; DICTIONARIES_MAX],
-    unlinked: Vec<Unlinked<Dictionary>>,
+    /// Dictionaries that may still be read, by their slots, which they keep until they are freed.
+    unlinked: [Option<Unlinked<Dictionary>>; DICTIONARIES_MAX],
 }
 
 /// What there is at one moment.
@@ -180,7 +181,7 @@ impl Dictionaries {
     /// one, and frees those that nobody needs. Training takes a few hundred milliseconds, during
     /// which no lock is held that a store waits for, and nothing is pinned that it waits to have
     /// free. Returns whether anything was done.
-    pub(crate) fn maintain(&self, epochs: &Epochs, budget_bytes: usize) -> bool {
+    pub(crate) fn maintain(&self, epochs: &Arc<Epochs>, budget_bytes: usize) -> bool {
         let Ok(mut training) = self.training.try_lock() else { return false };
         self.retire_old(&mut training, epochs);
         if dictionary_bytes(budget_bytes).is_none() {
@@ -246,10 +247,17 @@ impl Dictionaries {
     }
 
     /// Frees dictionaries that no block names. A pinned reader may still look at a block that has
-    /// been retired, so a slot is used again only when none of them is left.
-    fn retire_old(&self, training: &mut Training, epochs: &Epochs) {
+    /// been retired, so a slot counts as taken until none of them is left.
+    fn retire_old(&self, training: &mut Training, epochs: &Arc<Epochs>) {
         let current = self.current.load(Ordering::Relaxed);
         for (index, slot) in self.slots.iter().enumerate() {
+            if let Some(old) = training.unlinked[index].take() {
+                training.unlinked[index] = old.free().err();
+                if training.unlinked[index].is_none() {
+                    slot.memory_bytes.store(0, Ordering::Relaxed);
+                }
+                continue;
+            }
             // Partners: `borrow`, and the release in `release`.
             let used = slot.users.load(Ordering::SeqCst) != 0;
             let free = slot.memory_bytes.load(Ordering::Relaxed) == 0;
@@ -260,12 +268,9 @@ impl Dictionaries {
             let tag = *training.leaving[index].get_or_insert_with(|| epochs.tag());
             if epochs.try_reach(tag) {
                 training.leaving[index] = None;
-                training.unlinked.extend(slot.dictionary.unlink(epochs));
-                slot.memory_bytes.store(0, Ordering::Relaxed);
+                training.unlinked[index] = slot.dictionary.unlink(epochs);
             }
         }
-        let unlinked = std::mem::take(&mut training.unlinked);
-        training.unlinked = unlinked.into_iter().filter_map(|old| old.free(epochs).err()).collect();
     }
 
     /// Dictionaries and bytes at this moment.
@@ -296,4 +301,35 @@ impl Dictionaries {
 fn dictionary_bytes(budget_bytes: usize) -> Option<usize> {
     let bytes = budget_bytes / BUDGET_PER_BYTE;
     (bytes >= DICTIONARY_BYTES_MIN).then(|| bytes.min(DICTIONARY_BYTES_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dictionary(text: u8) -> Dictionary {
+        Dictionary::from_bytes(&[text; 4 << 10], 3).expect("any text is one")
+    }
+
+    /// Regression: they counted no more, and their slots were free, when they were unlinked.
+    #[test]
+    fn dictionaries_count_and_keep_their_slots_until_they_are_freed() {
+        let epochs = Arc::new(Epochs::new());
+        let dictionaries = Dictionaries::new(3);
+        let one_bytes = dictionary(0).memory_bytes();
+        for text in 0..3 * DICTIONARIES_MAX as u8 {
+            assert!(dictionaries.publish(dictionary(text)));
+            let before = dictionaries.stats();
+            assert_eq!(before.memory_bytes, before.dictionaries * one_bytes);
+            assert!((1..=3).contains(&before.dictionaries), "{before:?}");
+            dictionaries.maintain(&epochs, 0);
+            let training = lock(&dictionaries.training);
+            let unlinked = training.unlinked.iter().flatten().count();
+            assert_eq!(
+                dictionaries.stats().dictionaries,
+                1 + unlinked,
+                "the current one, and those"
+            );
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::image::draw_long;
 use crate::raw::Block;
 use crate::rewrite::{Gone, Unbuilt, Why, Writer, newcomer_row};
 use crate::seal::ROWS_PER_DEAD_WORD;
-use crate::space::Purpose;
+use crate::space::{NoRoom, Purpose};
 use crate::stats::Counters;
 use crate::trie::Leaf;
 use crate::zone::{STORED_SHARE, Zone};
@@ -134,7 +134,11 @@ impl Zone {
         writer.row.clear();
         write_row(arrival.record, long != 0, &mut writer.row);
         let leaf = self.trie.leaf(arrival.hash);
-        let mut place = self.append_row(guard, leaf, arrival, long, writer);
+        let appended = self.append_row(guard, leaf, arrival, long, now, writer);
+        let mut place = appended.map_err(|NoRoom| {
+            self.retire_long(guard, long);
+            Refused::NoRoom
+        })?;
         if place.is_some() {
             Counters::count(&self.counters.inserted_short);
         } else {

@@ -11,6 +11,8 @@
 //!   was pinned when they were ([`Lease::idle`] asks the epochs itself); only an idle slab is
 //!   written anew or goes back. So who loads a reference under a guard may read the block until
 //!   the guard is dropped.
+//! * All guards are of the epochs that the zone asks: [`Ground::block`], without which nothing
+//!   comes to a block or from there to a dictionary, sees to that.
 
 #![allow(unsafe_code)]
 
@@ -55,19 +57,23 @@ impl Reference {
 /// The arena, as references see it.
 pub(crate) struct Ground {
     arena: Arc<Arena>,
+    /// Those that say when a slab is idle.
+    epochs: Arc<Epochs>,
+    /// Bytes of addresses of the arena.
+    bytes: u64,
     /// A reference counts in units of so many bytes, as a power of two.
     unit_shift: u32,
 }
 
 impl Ground {
-    /// The ground of blocks in this arena.
-    pub(crate) fn new(arena: Arc<Arena>) -> Self {
+    /// The ground of blocks in this arena, which guards of these epochs keep in place.
+    pub(crate) fn new(arena: Arc<Arena>, epochs: Arc<Epochs>) -> Self {
         let bytes = (arena.reserved_slabs() * arena.slab_bytes()) as u64;
         let mut unit_shift = BLOCK_ALIGN.trailing_zeros();
         while (bytes >> unit_shift) + REFERENCE_OFFSET > u64::from(u32::MAX) {
             unit_shift += 1;
         }
-        Self { arena, unit_shift }
+        Self { arena, epochs, bytes, unit_shift }
     }
 
     /// The arena.
@@ -90,12 +96,15 @@ impl Ground {
 
     /// The slab that a block lies in, and where in it.
     pub(crate) fn locate(&self, reference: Reference) -> (SlabId, usize) {
-        self.arena.locate(self.place(reference))
+        self.arena.locate(self.place(reference).expect("a block lies there"))
     }
 
-    fn place(&self, reference: Reference) -> Place {
+    /// Where a block is; `None` if the arena ends before, as it may for a reference that was
+    /// damaged where it stood.
+    #[inline]
+    fn place(&self, reference: Reference) -> Option<Place> {
         let offset = (u64::from(reference.0) - REFERENCE_OFFSET) << self.unit_shift;
-        Place(offset / memory::arena::PLACE_UNIT_BYTES as u64)
+        (offset < self.bytes).then_some(Place(offset / memory::arena::PLACE_UNIT_BYTES as u64))
     }
 
     /// Writes a block's image at `at` in a slab. `lease` shows that the range is the caller's.
@@ -110,20 +119,22 @@ impl Ground {
         self.reference(lease.0, at)
     }
 
-    /// The block that a reference leads to; `None` if its header is damaged. Anything that was
-    /// reachable when `_guard` was pinned may be read until it is dropped.
+    /// The block that a reference leads to; `None` if its header is damaged, or the reference.
+    /// Anything that was reachable when `guard` was pinned may be read until it is dropped.
     #[inline]
     pub(crate) fn block<'g>(
         &self,
-        _guard: &'g Guard<'_>,
+        guard: &'g Guard<'_>,
         reference: Reference,
     ) -> Option<Block<'g>> {
-        let place = self.place(reference);
+        assert!(ptr::eq(guard.epochs(), &*self.epochs), "the guard is of the zone's epochs");
+        let place = self.place(reference)?;
         let (_, at) = self.arena.locate(place);
         let start = self.arena.pointer(place);
         let room = self.arena.slab_bytes().checked_sub(at + LONG_HEAD_BYTES)? + LONG_HEAD_BYTES;
-        // SAFETY: `room` says that so many bytes are left in the slab. The first 16 of a block are
-        // written before it is published and never after; see the top for why they may be read.
+        // SAFETY: `place` says that there is a slab, and `room` that so many bytes are left in it.
+        // The first 16 of a block are written before it is published and never after; see the top
+        // for why they may be read.
         let fixed = unsafe { start.cast::<[u8; LONG_HEAD_BYTES]>().as_ref() };
         let head = Head::read(fixed, room)?;
         Some(Block { start, reference, head, guard: PhantomData })
@@ -135,7 +146,8 @@ impl Ground {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let start = self.arena.pointer(self.place(reference)).as_ptr();
+            let Some(place) = self.place(reference) else { return };
+            let start = self.arena.pointer(place).as_ptr();
             // SAFETY: a prefetch reads nothing, and may be given any address.
             unsafe {
                 _mm_prefetch::<_MM_HINT_T0>(start.cast());
@@ -410,10 +422,11 @@ impl<T> EpochBox<T> {
     }
 
     /// Takes the value out of readers' sight.
-    pub(crate) fn unlink(&self, epochs: &Epochs) -> Option<Unlinked<T>> {
+    pub(crate) fn unlink(&self, epochs: &Arc<Epochs>) -> Option<Unlinked<T>> {
         // Relaxed: `tag` has the fence that an unlink needs.
         let value = NonNull::new(self.0.swap(ptr::null_mut(), Ordering::Relaxed))?;
-        Some(Unlinked { value, tag: epochs.latest_tag().max(epochs.tag()) })
+        let tag = epochs.latest_tag().max(epochs.tag());
+        Some(Unlinked { value, tag, epochs: Arc::clone(epochs) })
     }
 }
 
@@ -432,6 +445,7 @@ impl<T> Drop for EpochBox<T> {
 pub(crate) struct Unlinked<T> {
     value: NonNull<T>,
     tag: Tag,
+    epochs: Arc<Epochs>,
 }
 
 // SAFETY: it is only freed, by whichever thread.
@@ -439,12 +453,39 @@ unsafe impl<T: Send> Send for Unlinked<T> {}
 
 impl<T> Unlinked<T> {
     /// Frees the value if nobody can see it; otherwise gives itself back.
-    pub(crate) fn free(self, epochs: &Epochs) -> Result<(), Self> {
-        if !epochs.is_safe(self.tag) {
-            return Err(self);
+    pub(crate) fn free(self) -> Result<(), Self> {
+        // Dropping it frees the value.
+        if self.epochs.try_reach(self.tag) { Ok(()) } else { Err(self) }
+    }
+}
+
+impl<T> Drop for Unlinked<T> {
+    /// Where a guard stays pinned that may see the value it is never freed.
+    fn drop(&mut self) {
+        if self.epochs.try_reach(self.tag) {
+            // SAFETY: it came out of a slot once, as a box, and by the epochs nobody reads it.
+            drop(unsafe { Box::from_raw(self.value.as_ptr()) });
         }
-        // SAFETY: it came out of a slot once, as a box, and by the epochs nobody reads it.
-        drop(unsafe { Box::from_raw(self.value.as_ptr()) });
-        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: a zone that was dropped before a dictionary of its could be freed leaked it.
+    #[test]
+    fn what_was_unlinked_is_freed_when_its_owner_goes_unless_a_guard_may_see_it() {
+        let epochs = Arc::new(Epochs::new());
+        for is_pinned in [false, true] {
+            let (place, value) = (EpochBox::default(), Arc::new(()));
+            place.publish(Box::new(Arc::clone(&value)));
+            let guard = is_pinned.then(|| epochs.pin());
+            let unlinked = place.unlink(&epochs).expect("it was published");
+            assert_eq!(Arc::strong_count(&value), 2);
+            drop(unlinked);
+            assert_eq!(Arc::strong_count(&value), if is_pinned { 2 } else { 1 });
+            drop(guard);
+        }
     }
 }

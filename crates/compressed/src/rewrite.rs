@@ -100,11 +100,15 @@ pub(crate) struct Batch {
     pub(crate) sources: Vec<Leaf>,
     /// Whether something of a source could not be read, or was flushed.
     lost: bool,
+    /// Whether frames were passed by in which nothing is alive.
+    passed_dead: bool,
     /// Sources, and ranks of rows that could not be read: their items still count.
     damaged: Vec<(usize, Range<usize>)>,
-    /// Long blocks of rows that could not be read.
+    /// Long blocks of rows that could or need not be read.
     lost_longs: Vec<u32>,
     built: Vec<Built>,
+    /// A leaf whose block stays as it is, and goes to the one leaf that is built.
+    moved_up: Option<Leaf>,
     /// Of what is to be evicted some has to wait for another time.
     pub(crate) has_more: bool,
 }
@@ -227,13 +231,21 @@ impl Batch {
         self.gone.clear();
         self.sources.clear();
         self.lost = false;
+        self.passed_dead = false;
         self.damaged.clear();
         self.lost_longs.clear();
         self.built.clear();
+        self.moved_up = None;
         self.has_more = false;
     }
 
-    /// Whether a source has rows that are neither kept nor known to be gone.
+    /// Whether a source has rows that are neither kept nor among those that are known to be gone.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.lost || self.passed_dead
+    }
+
+    /// Whether some of those are not just dead.
+    #[cfg(test)]
     pub(crate) fn has_lost(&self) -> bool {
         self.lost
     }
@@ -241,6 +253,10 @@ impl Batch {
     /// Gives up rows that cannot be read, with the long values in some of the slots.
     fn lose(&mut self, block: &Block<'_>, slots: Range<usize>) {
         self.lost = true;
+        self.lose_longs(block, slots);
+    }
+
+    fn lose_longs(&mut self, block: &Block<'_>, slots: Range<usize>) {
         self.lost_longs.extend(block.longs()[slots].iter().map(|slot| slot.load()));
     }
 
@@ -272,6 +288,12 @@ impl Zone {
             return;
         };
         for frame in frames {
+            // A dead row stays dead: what is born dead is revealed under the lock that is held.
+            if frame.ranks().all(|rank| is_dead(&block, rank)) {
+                writer.batch.passed_dead = true;
+                writer.batch.lose_longs(&block, frame.longs());
+                continue;
+            }
             let (kept, gone) = (writer.batch.kept.len(), writer.batch.gone.len());
             if self.gather_frame(guard, writer, &block, &frame, source, now).is_err() {
                 Counters::count(&self.counters.damaged);
@@ -339,6 +361,19 @@ impl Zone {
         result
     }
 
+    /// Instead of building: a leaf whose sibling keeps nothing is to take the place of both, with
+    /// its block as it is.
+    pub(crate) fn move_up(&self, writer: &mut Writer<'_>, leaf: Leaf) -> Result<(), Unbuilt> {
+        debug_assert!(writer.batch.kept.is_empty(), "nobody writes down what is kept");
+        let node = leaf.node.parent();
+        if !self.trie.ensure(node) {
+            return Err(Unbuilt::NoRoom);
+        }
+        writer.batch.moved_up = Some(leaf);
+        writer.batch.built.push(Built { leaf: Leaf { node, ..leaf }, rows: 0..0 });
+        Ok(())
+    }
+
     fn try_build(
         &self,
         guard: &Guard<'_>,
@@ -348,13 +383,12 @@ impl Zone {
     ) -> Result<(), Unbuilt> {
         let batch = &mut writer.batch;
         // Asked for once: leaves elsewhere are divided meanwhile. If what was held to fit here were
-        // held not to fit below, rows would be divided that are in no order.
+        // held not to fit below, rows would be divided whose hashes are not known.
         let level_max = self.trie.level_wanted_max();
         if !self.fits(&batch.kept, node, level_max) {
             for kept in &mut batch.kept {
                 kept.hash = (self.settings.hash)(&batch.bytes[kept.key.clone()]);
             }
-            batch.kept.sort_by_key(|kept| kept.hash);
         }
         self.divide(batch, node, 0..batch.kept.len(), level_max)?;
         for index in 0..writer.batch.built.len() {
@@ -379,8 +413,8 @@ impl Zone {
         bytes <= bytes_max && rows.len() <= ROWS_MAX
     }
 
-    /// Divides rows, which are in the order of their hashes if they do not fit one leaf, among the
-    /// leaves below a node.
+    /// Divides rows, whose hashes are known if they do not fit one leaf, among the leaves below a
+    /// node. Those of one leaf stay in their order, so that frames can be copied as they are.
     fn divide(
         &self,
         batch: &mut Batch,
@@ -395,7 +429,9 @@ impl Zone {
         if node.level() >= level_max {
             return Err(Unbuilt::Crowded);
         }
-        let lefts = batch.kept[rows.clone()].partition_point(|kept| node.side(kept.hash) == 0);
+        let divided = &mut batch.kept[rows.clone()];
+        divided.sort_by_key(|kept| node.side(kept.hash));
+        let lefts = divided.partition_point(|kept| node.side(kept.hash) == 0);
         let middle = rows.start + lefts;
         let [left, right] = node.children();
         self.divide(batch, left, rows.start..middle, level_max)?;
@@ -420,6 +456,7 @@ impl Zone {
         let block_of = |leaf: &Leaf| ground.block(guard, leaf.block?);
         let blocks: Vec<Option<Block<'_>>> = batch.sources.iter().map(block_of).collect();
         let leaves: Vec<Leaf> = batch.built.iter().map(|built| built.leaf).collect();
+        let replaced: Vec<Leaf> = batch.sources.iter().copied().chain(batch.moved_up).collect();
         let mut finals = vec![[0; DEAD_WORDS_MAX]; blocks.len()];
         // From the first seal until all is published markers wait: nothing is allocated.
         for (block, finals) in blocks.iter().zip(&mut finals) {
@@ -441,11 +478,12 @@ impl Zone {
                 }
             }
         }
-        self.trie.replace(&batch.sources, &leaves);
+        self.trie.replace(&replaced, &leaves);
         for leaf in &leaves {
             self.note_due(leaf.node, block_of(leaf).and_then(|block| block.summary()));
         }
-        self.count_restructuring(batch.sources.len(), leaves.len());
+        self.count_restructuring(replaced.len(), leaves.len());
+        self.counters.moved_up.fetch_add(batch.moved_up.iter().count() as u64, Ordering::Relaxed);
         blocks.iter().flatten().for_each(|block| self.retire(block));
         let longs = batch.gone.iter().map(|gone| gone.row.long);
         for long in longs.chain(batch.lost_longs.iter().copied()) {

@@ -142,9 +142,10 @@ impl Slot {
 mod models {
     //! `RUSTFLAGS="--cfg loom" cargo test -p larder-compressed --release --lib models`
     //!
-    //! Two blocks of one row, and a slot that leads from the first to the second. The models have
-    //! teeth. Each of these makes one fail: a mark that is left on a sealed word, or that counts
-    //! there; final bits that are not carried over; a relaxed slot.
+    //! Two blocks of one row, the slot of a leaf that leads from the first to the second, and that
+    //! of its parent, to which the first may go. The models have teeth. Each of these makes one
+    //! fail: a mark that is left on a sealed word, or that counts there; final bits that are not
+    //! carried over; a relaxed slot.
 
     use super::*;
     use loom::sync::Arc;
@@ -152,37 +153,62 @@ mod models {
     use stdx::sync::Backoff;
 
     const ROW: usize = 3;
+    /// In a slot: its node is no leaf.
+    const NO_LEAF: u32 = 2;
 
     struct World {
         blocks: [DeadWord; 2],
-        slot: Slot,
+        parent: Slot,
+        child: Slot,
     }
 
     impl World {
         fn new(bits: u32) -> Arc<Self> {
             let blocks = [DeadWord::new(bits), DeadWord::new(0)];
-            Arc::new(Self { blocks, slot: Slot::new(0) })
+            Arc::new(Self { blocks, parent: Slot::new(NO_LEAF), child: Slot::new(0) })
+        }
+
+        /// Which block the leaf has, as `Trie::leaf` looks for it.
+        fn leaf(&self) -> u32 {
+            let mut backoff = Backoff::default();
+            loop {
+                let mut codes = [&self.parent, &self.child].into_iter().map(Slot::load);
+                if let Some(code) = codes.find(|&code| code != NO_LEAF) {
+                    return code;
+                }
+                backoff.wait();
+            }
         }
 
         fn block(&self) -> &DeadWord {
-            &self.blocks[self.slot.load() as usize]
+            &self.blocks[self.leaf() as usize]
+        }
+
+        /// Lets the parent have the block as it is, as `Trie::replace` does.
+        fn move_up(&self) {
+            self.child.publish(NO_LEAF);
+            self.parent.publish(0);
         }
 
         /// Replaces the block, as `Zone::commit`, `Zone::append_row` and cleaning do.
         fn replace(&self) {
+            self.replace_in(&self.child);
+        }
+
+        fn replace_in(&self, slot: &Slot) {
             let (old, new) = (&self.blocks[0], &self.blocks[1]);
             // A row that is dead now is not copied, and stays dead.
             let known = old.bits();
             new.bury_all(known);
             new.bury_all(old.seal());
-            self.slot.publish(1);
+            slot.publish(1);
         }
 
         /// Removes the row, as `Zone::remove` does.
         fn remove(&self) -> bool {
             let mut backoff = Backoff::default();
             loop {
-                let at = self.slot.load();
+                let at = self.leaf();
                 let word = &self.blocks[at as usize];
                 if word.is_dead(ROW) {
                     return false;
@@ -191,7 +217,7 @@ mod models {
                     Mark::Killed => return true,
                     Mark::WasDead => return false,
                     Mark::Sealed => {
-                        while self.slot.load() == at {
+                        while self.leaf() == at {
                             backoff.wait();
                         }
                     }
@@ -235,6 +261,58 @@ mod models {
                     assert!(world.remove());
                     // Release: partner is the acquire below.
                     removed.store(1, Ordering::Release);
+                })
+            };
+            // Acquire: partner is the release above.
+            if removed.load(Ordering::Acquire) == 1 {
+                assert!(world.block().is_dead(ROW), "found after its removal");
+            }
+            writer.join().expect("the model holds");
+            marker.join().expect("the model holds");
+        });
+    }
+
+    /// A block goes from a leaf to its parent as it is, and is replaced there: a mark counts once,
+    /// and for good, by whichever slot its maker came.
+    #[test]
+    fn a_row_is_removed_once_though_its_block_moves_up_and_is_replaced_there() {
+        loom::model(|| {
+            let world = World::new(0);
+            let writer = {
+                let world = world.clone();
+                thread::spawn(move || {
+                    world.move_up();
+                    world.replace_in(&world.parent);
+                })
+            };
+            let promoted = world.block().mark(ROW) == Mark::Killed;
+            let removed = world.remove();
+            assert!(world.block().is_dead(ROW), "found after its removal");
+            assert!(promoted != removed, "one row is removed once");
+            writer.join().expect("the model holds");
+            assert!(world.block().is_dead(ROW) && world.blocks[1].is_dead(ROW));
+        });
+    }
+
+    /// The same for a reader that has heard of the removal from another thread.
+    #[test]
+    fn who_hears_of_a_removal_does_not_find_the_row_in_a_block_that_moves_up() {
+        loom::model(|| {
+            let world = World::new(0);
+            let removed = Arc::new(AtomicU32::new(0));
+            let marker = {
+                let (world, removed) = (world.clone(), removed.clone());
+                thread::spawn(move || {
+                    assert!(world.remove());
+                    // Release: partner is the acquire below.
+                    removed.store(1, Ordering::Release);
+                })
+            };
+            let writer = {
+                let world = world.clone();
+                thread::spawn(move || {
+                    world.move_up();
+                    world.replace_in(&world.parent);
                 })
             };
             // Acquire: partner is the release above.

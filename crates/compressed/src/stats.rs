@@ -33,6 +33,8 @@ pub(crate) struct Counters {
     pub(crate) dropped_leaves: AtomicU64,
     pub(crate) splits: AtomicU64,
     pub(crate) merges: AtomicU64,
+    /// Of those, such as have left the block of one of the two as it was.
+    pub(crate) moved_up: AtomicU64,
     pub(crate) damaged: AtomicU64,
 }
 

@@ -2,9 +2,10 @@
 //!
 //! In each leaf it drops what is dead or expired, and every row that has no access left; from the
 //! others it takes one access. What is left of a leaf joins its sibling if one block holds both
-//! with some room to spare. Where that is the one that comes next, both are swept next, and what
-//! was spared a moment ago loses a second access, or goes; to wait for the second of a pair before
-//! they are joined finds less (decision 0010).
+//! with some room to spare; if nothing is left, the sibling's block stays as it is, and only the
+//! slot that leads to it changes. Where the sibling is the leaf that comes next, both are swept
+//! next, and what was spared a moment ago loses a second access, or goes; to wait for the second of
+//! a pair before they are joined finds less (decision 0010).
 //!
 //! So a row that nobody wants stays for a round at most, and for half of one on average: what is
 //! wanted at all has been accessed by then, or comes in as accessed because it was wanted before.
@@ -20,6 +21,7 @@ use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::access::{self, ACCESSES_MAX};
+use crate::append::has_few_dead;
 use crate::block::ROWS_MAX;
 use crate::expire::Found;
 use crate::find::is_dead;
@@ -44,8 +46,11 @@ const MERGED_QUARTERS: usize = 3;
 /// Leaves that one insertion sweeps at the most, when it is not desperate.
 const SWEEP_LEAVES: usize = 4;
 
-/// Leaves that one attempt of an insertion sweeps when it is desperate: about 10 ms.
+/// Leaves that one attempt of an insertion sweeps when it is desperate, of which a rewrite takes
+/// 25 to 80 us each: as a rule a few, since it sweeps for no more than ...
 const SWEEP_LEAVES_MAX: usize = 1 << 10;
+/// ... so many times what it wants. Where a budget has shrunk by more, that is for the background.
+const SWEEP_WANTED: usize = 4;
 
 /// How often the sweep goes round, at the most, before it says that there is nothing more.
 const ROUNDS_MAX: usize = 8;
@@ -103,6 +108,34 @@ impl Zone {
         before.saturating_sub(self.space.live_bytes())
     }
 
+    /// Sweeps a few leaves while more is live than the budget wants. Returns whether there is more
+    /// to sweep: not if there is no room to write down what stays, or if the last rounds have made
+    /// none.
+    pub(crate) fn sweep_a_turn(
+        &self,
+        leaves_max: usize,
+        now: u32,
+        writer: &mut Writer<'_>,
+    ) -> bool {
+        let has_excess = || self.space.live_bytes() > self.live_bytes_max();
+        for _ in 0..leaves_max {
+            if !has_excess() {
+                self.fruitless.store(0, Ordering::Relaxed);
+                return false;
+            }
+            let (leaves, before) = (self.trie.leaves(), self.space.live_bytes());
+            let fruitless = self.fruitless.load(Ordering::Relaxed);
+            let by_cost = fruitless < leaves * ROUNDS_BY_COST;
+            if self.sweep_one(now, by_cost, writer).is_err() {
+                return false;
+            }
+            let is_fruitless = self.space.live_bytes() >= before;
+            let fruitless = if is_fruitless { fruitless + 1 } else { 0 };
+            self.fruitless.store(fruitless, Ordering::Relaxed);
+        }
+        has_excess() && self.fruitless.load(Ordering::Relaxed) < self.trie.leaves() * ROUNDS_MAX
+    }
+
     /// Sees to it that stores can append: sweeps while more is live than the budget wants, and
     /// cleans. A first attempt does a little whenever less than a slab is left, so that the work
     /// keeps step with the stores; a further one does what it takes.
@@ -131,7 +164,8 @@ impl Zone {
         }
         let excess = self.space.live_bytes().saturating_sub(self.live_bytes_max());
         if excess > 0 {
-            self.sweep_for(excess, SWEEP_LEAVES_MAX, now, writer);
+            let bytes = excess.min(SWEEP_WANTED * wanted_bytes);
+            self.sweep_for(bytes, SWEEP_LEAVES_MAX, now, writer);
         }
         // What is alive goes only for want of room: not for slabs that another thread has emptied
         // or is about to, nor for those that pinned readers still see.
@@ -234,24 +268,33 @@ impl Zone {
         if let Choice::Unused { by_cost } = choice {
             self.drop_unused(guard, by_cost, writer);
         }
-        let mut node = leaf.node;
         // The sweep would come to what it has just passed.
         let sibling = if writer.batch.has_more {
             None
         } else {
             self.mergeable(guard, leaf, generation, writer)
         };
-        if let Some(sibling) = sibling {
-            self.gather(guard, writer, sibling, now);
-            node = node.parent();
-        } else if writer.batch.gone.is_empty() && !writer.batch.has_lost() {
-            let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
-            if takes_unused {
-                block.iter().for_each(|block| access::age(block.accesses()));
+        let built = match sibling {
+            Some(sibling)
+                if writer.batch.kept.is_empty()
+                    && self.stays_whole(guard, sibling, generation, now) =>
+            {
+                self.move_up(writer, sibling)
             }
-            return Ok(());
-        }
-        match self.build(guard, writer, node, generation) {
+            Some(sibling) => {
+                self.gather(guard, writer, sibling, now);
+                self.build(guard, writer, leaf.node.parent(), generation)
+            }
+            None if writer.batch.gone.is_empty() && !writer.batch.has_unread() => {
+                let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
+                if takes_unused {
+                    block.iter().for_each(|block| access::age(block.accesses()));
+                }
+                return Ok(());
+            }
+            None => self.build(guard, writer, leaf.node, generation),
+        };
+        match built {
             Ok(()) => {
                 self.offer(guard, writer);
                 let counters = &self.counters;
@@ -324,6 +367,16 @@ impl Zone {
         }
         let bytes_max = self.settings.block_bytes / 4 * MERGED_QUARTERS;
         (bytes <= bytes_max && rows <= ROWS_MAX).then_some(sibling)
+    }
+
+    /// Whether a leaf has a block that building it anew would hardly change: it is of this
+    /// generation, and few of its rows are dead or over.
+    fn stays_whole(&self, guard: &Guard<'_>, leaf: Leaf, generation: u16, now: u32) -> bool {
+        let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
+        block.is_some_and(|block| {
+            let is_over = block.summary().is_some_and(|summary| summary.begins() <= now);
+            block.head().generation == generation && !is_over && has_few_dead(&block)
+        })
     }
 
     /// Chooses who goes: every row that was not accessed since the sweep last came by, but for

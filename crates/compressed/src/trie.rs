@@ -22,6 +22,11 @@
 //! parent, where the row is alive. This way, whoever knows that something happened in a leaf also
 //! knows that whatever covered its hashes before is out of sight.
 //!
+//! A block that stays as it is while its leaf takes its parent's place, because the sibling has
+//! nothing left, is led to by one slot at a time, too. It is not sealed for that: a mark by whoever
+//! came through the child's slot is in the block that the parent's leads to. Blocks only go up, so
+//! that no slot ever leads to one again that it led to before.
+//!
 //! A leaf lies little deeper than others do ([`Trie::level_wanted_max`]): a few that are deeper
 //! would each touch a segment of their own, which for one leaf is 2 KiB.
 //!

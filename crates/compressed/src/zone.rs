@@ -86,6 +86,8 @@ pub struct Zone {
     pub(crate) generation: AtomicU16,
     /// The hash at which the sweep goes on.
     pub(crate) hand: AtomicU64,
+    /// Leaves that the background has swept since that last made room.
+    pub(crate) fruitless: AtomicUsize,
     pub(crate) expiries: Expiries,
     pub(crate) cleaner: Mutex<Option<Cursor>>,
     pub(crate) counters: Counters,
@@ -101,13 +103,15 @@ impl Zone {
     ) -> Option<Self> {
         assert!(BLOCK_BYTES_RANGE.contains(&settings.block_bytes));
         let budget_slabs = settings.budget_slabs;
+        let ground = Ground::new(arena, Arc::clone(&epochs));
         Some(Self {
             trie: Trie::new(tables)?,
-            space: Space::new(Ground::new(arena), Arc::clone(&epochs), budget_slabs),
+            space: Space::new(ground, Arc::clone(&epochs), budget_slabs),
             dictionaries: Dictionaries::new(settings.level),
             shards: (0..SHARDS).map(|_| CachePadded::default()).collect(),
             generation: AtomicU16::new(GENERATION_NONE + 1),
             hand: AtomicU64::new(0),
+            fruitless: AtomicUsize::new(0),
             expiries: Expiries::default(),
             cleaner: Mutex::default(),
             counters: Counters::new(GENERATION_NONE + 1),

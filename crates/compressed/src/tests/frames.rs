@@ -249,6 +249,65 @@ fn many_dead_rows_force_the_long_way_which_drops_them() {
     world.check();
 }
 
+/// Regression: each frame was decoded to find that every row in it is dead.
+#[test]
+fn the_long_way_drops_frames_without_a_live_row_undecoded_with_their_long_values() {
+    let (mut world, keys) = (world(8), neighbours(30));
+    let value = |index: usize| vec![index as u8; if index % 4 == 1 { 5000 } else { 200 }];
+    for (index, key) in keys.iter().enumerate().take(20) {
+        world.insert(key, &value(index)).expect("room");
+    }
+    let dead = frames(&world, &keys[0])[0];
+    let rows = dead.ranks().end;
+    assert!((5..10).contains(&rows) && frames(&world, &keys[0]).len() > 2);
+    assert!(keys[..rows].iter().all(|key| world.remove(key)));
+    world.with_block(&keys[0], |block| block.damage(dead.stored_at, 0xff));
+    let before = world.zone.stats();
+    world.insert(&keys[20], b"new").expect("room");
+    let stats = world.zone.stats();
+    assert_eq!(stats.inserted_short, before.inserted_short, "it went the long way");
+    assert_eq!((stats.damaged, stats.items, stats.rows), (0, 21 - rows, 21 - rows));
+    let longs = (0..rows).filter(|index| index % 4 == 1).count();
+    assert_eq!(stats.long_bytes, before.long_bytes - 5000 * longs);
+    for (index, key) in keys.iter().enumerate().take(20) {
+        let found = world.find(key).map(|(found, _)| found);
+        assert_eq!(found, (index >= rows).then(|| value(index)), "{index}");
+    }
+    world.check();
+}
+
+/// Regression: where there was no room to append a row the block was decoded and encoded as a
+/// whole, at each attempt, to learn the same.
+#[test]
+fn without_room_to_append_a_row_no_block_is_decoded_for_it() {
+    let keys: Vec<_> = (0..5000).map(|number| format!("key:{number:06}").into_bytes()).collect();
+    let mut world = world(3);
+    let epochs = std::sync::Arc::clone(&world.epochs);
+    // What was replaced while somebody is pinned is no room.
+    let guard = epochs.pin();
+    let (stored, newcomers) = keys.split_at(4000);
+    let refused = stored.iter().filter(|key| world.insert(key, &value(key)).is_err());
+    assert!(refused.count() > 100, "nothing more fits");
+    let takes = |key: &&Vec<u8>| {
+        let mut has_room = false;
+        // The row joins others than those of the first frame.
+        world.with_block(key, |block| {
+            has_room = block.head().raw_bytes < 3 << 10 && block.head().frames > 2;
+        });
+        has_room
+    };
+    let newcomer = newcomers.iter().find(takes).expect("a leaf is not full");
+    let first_frame = frames(&world, newcomer)[0];
+    world.with_block(newcomer, |block| block.damage(first_frame.stored_at, 0xff));
+    assert_eq!(world.insert(newcomer, &value(newcomer)), Err(crate::Refused::Pinned));
+    assert_eq!(world.zone.stats().damaged, 0, "nobody has looked at the first frame");
+    world.with_block(newcomer, |block| block.damage(first_frame.stored_at, 0xff));
+    drop(guard);
+    while world.maintain() {}
+    world.insert(newcomer, &value(newcomer)).expect("nobody is pinned");
+    world.check();
+}
+
 /// Stores values under keys of other leaves until a dictionary was trained from them.
 fn train(world: &mut World, value: impl Fn(&[u8]) -> Vec<u8>) {
     let before = world.zone.stats().dictionaries.trained;

@@ -2,7 +2,9 @@
 
 use super::{World, settings};
 use crate::block::ROWS_MAX;
+use crate::clean::STEP_BYTES;
 use crate::image::draw_moved;
+use crate::maintain::TURN_LEAVES;
 use crate::zone::{BLOCK_BYTES_RANGE, OVERFULL};
 use crate::{Leaving, Refused, Settings, Writer};
 use codec::Method;
@@ -38,9 +40,9 @@ fn a_damaged_block_is_a_counted_miss() {
         world.with_block(&keys[0], |block| block.damage(0, flip));
         assert_eq!(world.find(&keys[0]), None);
         // A rewrite of a damaged block starts with the newcomer alone.
-        world.with_block(&keys[0], |block| block.damage(0, flip));
-        world.insert(&keys[0], b"new").expect("room");
-        assert!(world.find(&keys[0]).is_some_and(|(value, _)| value == b"new"));
+        world.with_block(&keys[1], |block| block.damage(0, flip));
+        world.insert(&keys[1], b"new").expect("room");
+        assert!(world.find(&keys[1]).is_some_and(|(value, _)| value == b"new"));
         assert_eq!(world.zone.stats().damaged, 1);
         world.check();
     }
@@ -212,6 +214,32 @@ fn a_long_value_of_another_length_than_its_row_says_is_damaged_for_everybody() {
     drop(writer);
     let stats = world.zone.stats();
     assert_eq!((walked, offered, stats.evicted, stats.evicted_untold), (0, 0, 1, 1));
+}
+
+/// Regression: a reference that is damaged in its slot was followed beyond the arena.
+#[test]
+fn a_long_value_whose_reference_is_damaged_is_a_counted_miss() {
+    let mut world = World::small(4);
+    world.insert(b"long", &[7; 60_000]).expect("room");
+    world.with_block(b"long", |block| {
+        let slot = &block.longs()[0];
+        slot.publish(slot.load() ^ 1 << 31);
+    });
+    assert_eq!((world.find(b"long"), world.reader.counts().damaged), (None, 1));
+    assert_eq!(world.zone.stats().items, 0, "nobody else can read it either");
+    world.insert(b"long", b"new").expect("room");
+    assert!(world.find(b"long").is_some());
+}
+
+/// Regression: such a guard keeps nothing in place, and what it was read under could be rewritten.
+#[test]
+#[should_panic(expected = "the guard is of the zone's epochs")]
+fn a_lookup_under_a_guard_of_other_epochs_is_a_bug_of_the_caller() {
+    let mut world = World::small(4);
+    world.insert(b"k", b"v").expect("room");
+    let others = memory::Epochs::new();
+    let (guard, hash) = (others.pin(), super::hash(b"k"));
+    let _ = world.zone.find(&guard, hash, b"k", world.now, world.now, &mut world.reader);
 }
 
 #[test]
@@ -440,6 +468,70 @@ fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
     assert!(stats.dropped_leaves > 0 && stats.damaged == 0, "{stats:?}");
     assert_eq!(stats.items as u64 + stats.evicted, u64::from(number));
     assert_eq!(offered, stats.evicted - evicted_before);
+}
+
+const SHRUNK_ITEMS: u32 = 8000;
+
+/// A zone of many leaves, whose budget is less than a third of what it has.
+fn shrunk(accesses: u8) -> World {
+    let mut world = World::small(16);
+    let mut random = Xorshift::default();
+    for number in 0..SHRUNK_ITEMS {
+        let value: Vec<u8> = (0..400).map(|_| random.draw() as u8).collect();
+        let fields = Fields::default();
+        let record = Record { key: &number.to_be_bytes(), value: &value, fields };
+        let (zone, hash) = (&world.zone, super::hash(record.key));
+        zone.insert(hash, &record, world.now, &mut world.writer, |_, newcomer| {
+            newcomer.was_accessed(accesses);
+            newcomer.reveal();
+        })
+        .expect("room");
+    }
+    assert!(world.zone.slabs() > 12 && world.zone.stats().leaves > 4 * TURN_LEAVES);
+    world.zone.set_budget_slabs(4);
+    world
+}
+
+/// Regression: a turn swept four slabs of leaves, some hundred milliseconds where slabs are large,
+/// while the hot zone's reserve waited for the next.
+#[test]
+fn a_turn_after_a_budget_has_shrunk_is_short_and_turns_come_to_its_end() {
+    for accesses in [0, 3] {
+        let world = shrunk(accesses);
+        let steps = world.zone.space.slab_bytes() / STEP_BYTES;
+        let (mut turns, mut is_more) = (0, true);
+        while is_more {
+            let mut rests = 0;
+            let mut rest = || rests += 1;
+            let mut forget = |_: &Guard<'_>, _: &Record<'_>, _: &Leaving<'_, '_>| ();
+            let mut writer = Writer::new(&world.zone).with_sink(&mut forget).with_rest(&mut rest);
+            is_more = world.zone.maintain(world.now, &mut writer);
+            drop(writer);
+            // One more where a slab ends within a step.
+            assert!(rests <= TURN_LEAVES + steps + 1, "{rests} rests");
+            turns += 1;
+        }
+        let stats = world.zone.stats();
+        assert!(turns > 10 && stats.space.slabs <= 4 && stats.items > 500, "{turns}, {stats:?}");
+        assert_eq!(stats.items as u64 + stats.evicted, SHRUNK_ITEMS.into());
+        world.check();
+    }
+}
+
+/// Regression: one insertion swept the whole zone for what its budget had become less by.
+#[test]
+fn an_insertion_after_a_budget_has_shrunk_evicts_a_few_times_what_it_wants() {
+    let mut world = shrunk(0);
+    let most = (0..1000_u32).map(|number| {
+        let before = world.zone.stats().evicted;
+        let _ = world.insert(&(SHRUNK_ITEMS + number).to_be_bytes(), b"value");
+        world.zone.stats().evicted - before
+    });
+    let most = most.max().unwrap_or(0);
+    assert!((100..600).contains(&most), "{most} at once");
+    while world.maintain() {}
+    world.insert(b"newcomer", b"value").expect("the background has made room");
+    world.check();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Random operations against a map: what is found is the last version, or nothing.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use super::{World, hash, settings};
 use crate::{Record, Refused, Settings};
@@ -169,6 +170,7 @@ fn run(seed: u64, settings: Settings) {
     println!("{} hits, {stats:?}", model.hits);
     assert!(model.hits > STEPS / 50);
     assert!(stats.splits > 0 && stats.merges > 0 && stats.evicted > 0 && stats.expired > 0);
+    assert!(model.world.zone.counters.moved_up.load(Ordering::Relaxed) > 0);
     assert!(stats.expiry_rewrites > 0 && stats.expired_swept > stats.expiry_rewrites);
     assert!(stats.space.moved_bytes > 0 && stats.damaged == 0);
     assert!(stats.inserted_short > 1000 && stats.inserted > stats.inserted_short + 1000);
