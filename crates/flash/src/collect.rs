@@ -246,7 +246,7 @@ impl Flash {
             && written.is_none_or(|written| found < written)
         {
             let found = writer.found.pop_front().expect("it has a front");
-            self.reject(found.segment);
+            self.reject(found);
             self.free_segment(&mut writer, found.segment);
             self.counters.collected.add(1);
             self.counters.forgone.add(1);

@@ -314,6 +314,17 @@ impl Flash {
         is_written
     }
 
+    /// Makes void what has this sequence, and with it all that was opened before this moment, unless
+    /// it is void already: what one place of the device refuses again and again costs what had come
+    /// before the first time. `false` if the note was refused.
+    pub(crate) fn void_with(&self, sequence: u64) -> bool {
+        let is_void = {
+            let superblock = lock(&self.superblock);
+            sequence < superblock.void_below && !self.unsound.load(Ordering::Relaxed)
+        };
+        is_void || self.void_device()
+    }
+
     /// Writes the superblock. `false` if that fails.
     pub(crate) fn write_superblock(&self, superblock: &Superblock) -> bool {
         let written = self.device.write_note(0, &superblock.encode());

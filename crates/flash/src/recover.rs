@@ -111,7 +111,7 @@ impl Flash {
         if writer.flushes == flushes {
             writer.found.push_back(found);
         } else {
-            self.reject(found.segment);
+            self.reject(found);
             self.free_segment(&mut writer, found.segment);
         }
     }
@@ -149,9 +149,15 @@ impl Flash {
         let Some(newest) = writer.found.back().map(|found| found.entry.sequence) else { return };
         let is_noted = {
             let mut superblock = lock(&self.superblock);
+            let before = *superblock;
             superblock.void_below = superblock.void_below.max(newest + 1);
             (superblock.unsettled_from, superblock.unsettled_below) = (0, 0);
-            self.write_superblock(&superblock)
+            let is_noted = self.write_superblock(&superblock);
+            if !is_noted {
+                // Nobody is to take for void what the device does not know of.
+                *superblock = before;
+            }
+            is_noted
         };
         if !is_noted {
             // As where a single one cannot be rejected: otherwise they might be back.
@@ -164,10 +170,10 @@ impl Flash {
     }
 
     /// Says on the device that a segment that was found is not valid, before it counts as settled.
-    pub(crate) fn reject(&self, segment: u32) {
-        if self.invalidate(segment).is_err() {
+    pub(crate) fn reject(&self, found: ListedSegment) {
+        if self.invalidate(found.segment).is_err() {
             self.counters.io_errors.add(1);
-            self.void_device();
+            self.void_with(found.entry.sequence);
         }
     }
 
@@ -184,7 +190,7 @@ impl Flash {
         {
             let mut writer = lock(&self.writer);
             if items.is_empty() || writer.flushes != flushes {
-                self.reject(found.segment);
+                self.reject(found);
                 self.free_segment(&mut writer, found.segment);
                 return;
             }
