@@ -12,6 +12,7 @@
 //!
 //!   maintain: write what is full, collect what was used longest ago
 //!                                                     (chores, collect, watermarks)
+//!             try again what the device refused       (heal)
 //!             divide the segments between the areas                 (window, partition, usage)
 //!             scrub what flushes of prefixes have taken                       (flushed, scrub)
 //!   train:    a dictionary from what came                     (sampling, train, dictionaries)
@@ -91,6 +92,7 @@ mod flushed;
 #[doc(hidden)]
 pub mod fuzzing;
 mod geometry;
+mod heal;
 mod journal;
 mod links;
 mod list;

@@ -309,6 +309,7 @@ impl Flash {
             idle: (0..BUFFERS).map(|_| Pages::zeroed(geometry.segment_pages())).collect(),
             free: (0..geometry.segments).filter(is_free).collect(),
             prepared: VecDeque::new(),
+            aside: VecDeque::new(),
             found,
             flushes: 0,
             prefix_flushes: FLUSHES_BEFORE,

@@ -4,9 +4,14 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use ::io::device::PAGE_BYTES;
+use stdx::sync::lock;
+
 use super::World;
 use super::cases::get;
 use super::world::value;
+use crate::Refused;
+use crate::geometry::ENTRY_BYTES;
 
 const PAGES: usize = 600;
 
@@ -22,6 +27,21 @@ fn put(world: &World, numbers: Range<u64>) {
 fn journal(world: &World, segment: u32) -> Range<u64> {
     let at = world.flash.geometry.journal_at(segment);
     at..at + world.flash.geometry.journal_bytes() as u64
+}
+
+/// The bytes of the pages of these segments.
+fn pages(world: &World, segments: Range<u32>) -> Range<u64> {
+    let geometry = world.flash.geometry;
+    let [start, end] = [segments.start, segments.end].map(|segment| geometry.page_of(segment));
+    start * PAGE_BYTES as u64..end * PAGE_BYTES as u64
+}
+
+/// Puts an item, which may be refused, and has the background take a turn.
+fn try_to_put(world: &World, number: u64) -> Result<bool, Refused> {
+    world.set(number, value(number, number * 4, 900));
+    let outcome = world.demote(number);
+    world.maintain();
+    outcome
 }
 
 /// Which items the index leads to in a segment, of those below a number.
@@ -97,4 +117,96 @@ fn changes_that_cannot_be_written_void_the_device_once() {
     let world = world.reopened().recovered();
     assert!((0..500).all(|number| get(&world, number).is_none()));
     assert!((1000..1100).all(|number| get(&world, number).is_some()));
+}
+
+/// Regression: the first free segment was tried again and again, and four bad ones in a row stopped
+/// the tier for good.
+#[test]
+fn segments_side_by_side_that_cannot_be_written_cost_what_they_were_given() {
+    let mut world = World::new(PAGES);
+    let segments = world.flash.geometry.segments;
+    assert!(segments > 25, "{segments}");
+    world.device.make_unwritable(pages(&world, 5..15));
+    let mut refused = 0;
+    for number in 0..4000 {
+        // Ten turns a second.
+        world.now += u32::from(number % 10 == 0);
+        refused += u64::from(try_to_put(&world, number).is_err());
+    }
+    let stats = world.flash.stats();
+    assert!(refused < 200, "{refused}");
+    // A segment takes some 66 of these; those that were tried again were given nothing.
+    assert!(stats.dropped - stats.evicted < 4000 && stats.collected > 20, "{stats:?}");
+    let lost = 10 * 70;
+    let written = stats.bytes_written / stats.segment_bytes;
+    assert!(written * 66 + refused + lost > 3800, "{written} of {stats:?}");
+    let aside = || lock(&world.flash.writer).aside.iter().copied().collect::<Vec<u32>>();
+    assert!((5..15).all(|segment| aside().contains(&segment)), "{:?}", aside());
+    assert_eq!(aside().len(), 10);
+    // A place that works again is used again.
+    world.device.make_unwritable(0..0);
+    (4000..12_000).for_each(|number| assert_eq!(try_to_put(&world, number), Ok(true)));
+    assert_eq!(aside(), []);
+}
+
+/// What is free is little where a tier is full: segments that were refused may not count as free,
+/// or nothing would be collected.
+#[test]
+fn a_full_tier_goes_on_without_the_segments_that_cannot_be_written() {
+    let mut world = World::new(PAGES);
+    put(&world, 0..4000);
+    world.device.make_unwritable(pages(&world, 0..12));
+    let mut latest = 0;
+    for number in 4000..12_000 {
+        world.now += u32::from(number % 10 == 0);
+        latest += u64::from(try_to_put(&world, number).is_ok() && number >= 10_000);
+    }
+    assert_eq!(latest, 2000, "all bad ones are known by then");
+    assert!((11_500..12_000).all(|number| get(&world, number).is_some()));
+}
+
+/// All that was free counted as bad when everything was refused for a while: what is there would be
+/// collected for want of room, or thousands of segments written for nothing.
+#[test]
+fn a_device_that_refused_all_for_a_while_has_its_free_segments_back_at_once() {
+    let mut world = World::new(PAGES);
+    put(&world, 0..300);
+    let free = world.flash.stats().segments_free;
+    world.device.refuses_pages.store(true, Ordering::Relaxed);
+    for number in 1000..2000 {
+        world.now += 1;
+        let _ = try_to_put(&world, number);
+    }
+    assert_eq!(lock(&world.flash.writer).free_segments(), 0);
+    let written = |world: &World| world.device.log.lock().expect("no test has died").len();
+    world.device.refuses_pages.store(false, Ordering::Relaxed);
+    let before = written(&world);
+    world.now += 1;
+    world.maintain();
+    let stats = world.flash.stats();
+    let free_now = lock(&world.flash.writer).free_segments() as u64;
+    assert_eq!((free_now, stats.segments_free, stats.collected), (free, free, 0));
+    assert!(written(&world) - before < 40, "{}", written(&world) - before);
+}
+
+/// Regression: where pages could be written and no notes, a segment of zeros was written with every
+/// fourth turn, for ever.
+#[test]
+fn a_segment_table_that_cannot_be_written_has_no_zeros_written() {
+    let mut world = World::new(PAGES);
+    put(&world, 0..500);
+    let entries = u64::from(world.flash.geometry.segments) * ENTRY_BYTES as u64;
+    let at = world.flash.geometry.entry_at(0);
+    world.device.make_unwritable(at..at + entries);
+    (500..800).for_each(|number| _ = try_to_put(&world, number));
+    world.device.log.lock().expect("no test has died").clear();
+    let errors = world.flash.stats().io_errors;
+    for turn in 0..400 {
+        world.now += u32::from(turn % 10 == 0);
+        world.flash.maintain(&world.index, world.now);
+    }
+    let first = pages(&world, 0..1).start;
+    let log = world.device.log.lock().expect("no test has died");
+    assert!(log.iter().all(|at| *at < first), "no pages");
+    assert!(world.flash.stats().io_errors - errors <= 45, "it is tried once a second");
 }
