@@ -435,6 +435,25 @@ impl Flash {
         self.device.write_note(self.geometry.journal_at(segment), &mark.to_le_bytes())
     }
 
+    /// Has it that nothing in a segment is believed at the next start. `false` if the device takes
+    /// no note at all.
+    pub(crate) fn distrust(&self, segment: u32) -> bool {
+        let journal = &self.segments[segment as usize].journal;
+        match journal.begin(self.journal_entries_max()) {
+            // It is free by now, or was not believed before.
+            Step::Nothing => return true,
+            Step::Entry(_) | Step::Mark => {
+                self.mark(segment);
+                journal.end_entry();
+            }
+            Step::Bit => {
+                self.mark(segment);
+                journal.end_bit();
+            }
+        }
+        journal.has(DISTRUSTED)
+    }
+
     /// Has it that the segment is not believed.
     fn mark(&self, segment: u32) {
         // A segment that was just freed is void.

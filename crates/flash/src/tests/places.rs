@@ -210,3 +210,58 @@ fn a_segment_table_that_cannot_be_written_has_no_zeros_written() {
     assert!(log.iter().all(|at| *at < first), "no pages");
     assert!(world.flash.stats().io_errors - errors <= 45, "it is tried once a second");
 }
+
+/// Regression: what could not be collected stayed what was used longest ago, so that nothing else
+/// ever was.
+#[test]
+fn segments_that_cannot_be_noted_as_free_do_not_keep_others_from_being_collected() {
+    let mut world = World::new(PAGES);
+    put(&world, 0..1500);
+    let entries = world.flash.geometry.entry_at(0)..world.flash.geometry.entry_at(3);
+    world.device.make_unwritable(entries);
+    let before = world.flash.stats();
+    let mut refused = 0;
+    for number in 1500..9000 {
+        world.now += u32::from(number % 10 == 0);
+        refused += u64::from(try_to_put(&world, number).is_err());
+    }
+    let stats = world.flash.stats();
+    assert!(stats.collected - before.collected > 60 && refused == 0, "{refused}: {stats:?}");
+    assert!(world.flash.evict(&world.index), "another one is");
+    let words = || world.index.state().places().count();
+    let before = words();
+    assert!((0..20).all(|_| world.flash.evict(&world.index)), "there is always another one");
+    assert!(words() < before);
+    let world = world.killed().recovered();
+    assert!((8500..8900).filter(|number| get(&world, *number).is_some()).count() > 300);
+}
+
+/// Regression: a segment that could neither be read nor noted as free was asked for in each second
+/// for ever, and no flush of a prefix ended any more.
+#[test]
+fn a_flush_ends_though_a_segment_can_neither_be_read_nor_noted_as_free() {
+    for journal_works in [true, false] {
+        let mut world = World::new(PAGES);
+        put(&world, 0..500);
+        let held = items_in(&world, 1, 500);
+        assert!(held.len() > 40);
+        let geometry = world.flash.geometry;
+        let bad = pages(&world, 1..2);
+        world.device.make_unreadable(bad.start / PAGE_BYTES as u64..bad.end / PAGE_BYTES as u64);
+        let end = if journal_works { geometry.entry_at(2) } else { journal(&world, 1).end };
+        world.device.make_unwritable(geometry.entry_at(1)..end);
+        assert!(world.flush_prefix(b"key-1"));
+        for _ in 0..200 {
+            world.now += 1;
+            world.maintain();
+        }
+        assert!(world.flash.flushed.latest().is_none(), "it is over");
+        assert!(held.iter().all(|&number| get(&world, number).is_none()));
+        world.device.make_unreadable(0..0);
+        world.device.make_unwritable(0..0);
+        let world = world.killed().recovered();
+        let flushed = |number: &u64| super::world::key(*number).starts_with(b"key-1");
+        let back = (0..500).filter(flushed).filter(|number| get(&world, *number).is_some());
+        assert_eq!(back.count(), 0);
+    }
+}
