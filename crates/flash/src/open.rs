@@ -477,7 +477,7 @@ fn read_entries(device: &dyn Device, at: u64, bytes: &mut [u8]) -> io::Result<u6
 }
 
 /// Reads the segment table, zeroes the entries that do not count, and returns the others in the
-/// order of their sequences, a sequence above all that were there, and how many were damaged.
+/// order of their sequences, no two of which are equal, a sequence above all that were there, and how many were damaged.
 fn read_table(
     device: &dyn Device,
     geometry: &Geometry,
@@ -506,7 +506,28 @@ fn read_table(
         }
     }
     found.sort_unstable_by_key(|found| found.entry.sequence);
+    damaged += void_doubled(device, geometry, &mut found)?;
     Ok((found.into(), next, damaged))
+}
+
+/// Makes void what has its sequence in common with another segment, which no two had: nobody knows
+/// whose it is. Returns how many these are.
+fn void_doubled(
+    device: &dyn Device,
+    geometry: &Geometry,
+    found: &mut Vec<ListedSegment>,
+) -> io::Result<u64> {
+    let same =
+        |one: &ListedSegment, other: &ListedSegment| one.entry.sequence == other.entry.sequence;
+    let doubled = found.chunk_by(same).filter(|alike| alike.len() > 1);
+    let doubled: Vec<ListedSegment> = doubled.flatten().copied().collect();
+    for void in &doubled {
+        device.write_note(geometry.entry_at(void.segment), &[0; ENTRY_BYTES])?;
+    }
+    found.retain(|found| {
+        doubled.binary_search_by_key(&found.entry.sequence, |it| it.entry.sequence).is_err()
+    });
+    Ok(doubled.len() as u64)
 }
 
 /// Reads the dictionaries that segments name, and returns the one that the latest of them does. A

@@ -236,6 +236,36 @@ fn segments_that_cannot_be_noted_as_free_do_not_keep_others_from_being_collected
     assert!((8500..8900).filter(|number| get(&world, *number).is_some()).count() > 300);
 }
 
+/// Regression: both were listed, which ended the process where debugging assertions are on, and
+/// left a segment nowhere where they are off.
+#[test]
+fn two_segments_of_one_sequence_are_both_void() {
+    let world = World::new(PAGES);
+    put(&world, 0..500);
+    let geometry = world.flash.geometry;
+    let parts = |segment: u32| {
+        let entry = geometry.entry_at(segment);
+        [
+            entry..entry + ENTRY_BYTES as u64,
+            journal(&world, segment),
+            pages(&world, segment..segment + 1),
+        ]
+    };
+    // A drive that writes to the wrong place.
+    for (from, to) in parts(1).into_iter().zip(parts(2)) {
+        let from = from.start as usize..from.end as usize;
+        world.device.change(|bytes| bytes.copy_within(from, to.start as usize));
+    }
+    let held = [items_in(&world, 1, 500), items_in(&world, 2, 500)].concat();
+    let segments = world.flash.stats().segments_written;
+    let world = world.killed().recovered();
+    let stats = world.flash.stats();
+    assert_eq!((stats.segments_written, stats.damaged), (segments - 2, 2));
+    assert!(held.len() > 100 && held.iter().all(|&number| get(&world, number).is_none()));
+    put(&world, 1000..4000);
+    assert!(world.flash.stats().collected > 0, "all are used again");
+}
+
 /// Regression: a segment that could neither be read nor noted as free was asked for in each second
 /// for ever, and no flush of a prefix ended any more.
 #[test]
