@@ -7,6 +7,7 @@ use stdx::sync::lock;
 
 use crate::area::Area;
 use crate::collect::Need;
+use crate::dictionaries::DICTIONARIES_MAX;
 use crate::flash::State;
 use crate::heal::Healing;
 use crate::list::ListedSegment;
@@ -29,6 +30,9 @@ pub(crate) struct Chores {
     pub(crate) evicts_next: bool,
     /// What recovery waits for.
     pub(crate) refusal: Refusal,
+    /// Dictionaries, by their numbers, that recovery has asked for in vain: what it has still to
+    /// find and names them is void.
+    pub(crate) lost_dictionaries: [bool; DICTIONARIES_MAX + 1],
     /// What is known of segments that the device refused.
     pub(crate) healing: Healing,
     /// Where scrubbing stands.

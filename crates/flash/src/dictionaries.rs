@@ -10,7 +10,8 @@
 //! A segment has one dictionary for all of its units, or none: its entry of the segment table has
 //! the number, from 1, and so has each unit that was compressed with it. New segments get the
 //! current one. A slot is written again only when no segment names it. So at the start those that
-//! segments name are read; a segment whose dictionary is damaged is void.
+//! segments name are read; a segment whose dictionary is damaged is void. One that the device
+//! refuses is asked for again when recovery comes to the first segment that names it.
 //!
 //! A dictionary's sum is mixed into the checksums of its units, because decoding with another one
 //! would not fail: it would give other bytes.
