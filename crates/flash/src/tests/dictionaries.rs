@@ -139,6 +139,21 @@ fn a_dictionary_that_is_damaged_or_cannot_be_read_costs_the_segments_that_name_i
     }
 }
 
+/// Regression: each training was for nothing, because its dictionary was always to come into the
+/// same slot.
+#[test]
+fn a_slot_that_cannot_be_written_leaves_the_next_one_to_a_dictionary() {
+    let world = World::new(PAGES);
+    let slots = [1, 3].map(|number| world.flash.dictionaries.page_of(number) * PAGE_BYTES as u64);
+    world.device.make_unwritable(slots[0]..slots[1]);
+    put(&world, 1, 0, 6500);
+    let stats = world.flash.stats();
+    assert_eq!((stats.dictionaries, stats.trained, stats.io_errors), (1, 1, 2), "{stats:?}");
+    assert!(world.flash.dictionaries.get(3).is_some());
+    let world = world.reopened().recovered();
+    assert_eq!(found(&world, 1, 0, 6500), 6500);
+}
+
 #[test]
 fn dictionaries_change_with_what_comes_and_their_slots_are_used_again() {
     let world = World::with(PAGES, Settings { dictionary_bytes: 12_000, ..settings() });
