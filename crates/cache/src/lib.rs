@@ -112,7 +112,7 @@ pub use ahead::Ahead;
 pub use builder::{BuildError, Builder, FLASH_MEMORY_BYTES_MIN, FlashSettings, MemoryLimitError};
 pub use codec::image::{self as image_format, Head as ImageHead, Source as ImageSource};
 pub use dump::{DumpCursor, Dumped};
-pub use flash_fit::{FlashFit, FlashMisfit, Shortage, flash_shortage};
+pub use flash_fit::{FLASH_BYTES_MAX, FlashFit, FlashMisfit, Shortage, flash_shortage};
 pub use flush_prefix::PrefixRefused;
 pub use flushed_prefixes::{FLUSHED_PREFIXES_MAX, PREFIX_BYTES_MAX};
 pub use hot::ChunkLayout;

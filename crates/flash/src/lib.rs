@@ -129,7 +129,7 @@ pub use {
     close::CloseError,
     flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
     flushed::PrefixFlush,
-    geometry::INDEX_HASH_BITS,
+    geometry::{DEVICE_BYTES_MAX, INDEX_HASH_BITS},
     links::{Inserted, Links},
     open::{Doubt, OpenError},
     partition::{Costs, Partition},
