@@ -25,8 +25,10 @@ const BUFFERS_SHARE: u64 = 4;
 const SEGMENT_BYTES_RANGE: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
 /// So many segments a tier should have at least.
 const SEGMENTS_WANTED: u64 = 512;
-/// More flash or memory is not suggested, in MiB: places name 8 TiB.
-const SUGGESTED_MIB_MAX: u64 = 8 << 20;
+/// A tier uses no more bytes of flash than these.
+pub const FLASH_BYTES_MAX: u64 = ::flash::DEVICE_BYTES_MAX;
+/// More flash or memory is not suggested, in MiB.
+const SUGGESTED_MIB_MAX: u64 = FLASH_BYTES_MAX / MIB as u64;
 
 /// What a memory limit makes of a flash tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -113,7 +113,7 @@ pub use adapt::{HOT_SLABS_MIN, WINDOW_ITEMS, WINDOW_MUTATIONS_MIN};
 pub use builder::{BuildError, Builder, FLASH_MEMORY_BYTES_MIN, FlashSettings, MemoryLimitError};
 pub use codec::image::{self as image_format, Head as ImageHead, Source as ImageSource};
 pub use dump::{DumpCursor, Dumped};
-pub use flash_fit::{FlashFit, FlashMisfit, Shortage, flash_shortage};
+pub use flash_fit::{FLASH_BYTES_MAX, FlashFit, FlashMisfit, Shortage, flash_shortage};
 pub use flush_prefix::PrefixRefused;
 pub use flushed_prefixes::{FLUSHED_PREFIXES_MAX, PREFIX_BYTES_MAX};
 pub use hot::ChunkLayout;

@@ -101,6 +101,9 @@ pub(crate) struct Changes {
     /// While an earlier one did not know all of these segments, and ended.
     before: Option<(Filter, Range<u64>)>,
     life: u64,
+    /// One of them could not be written, and all segments that were found are void by that: no
+    /// later process asks for a change of theirs.
+    is_needless: bool,
 }
 
 impl Changes {
@@ -125,7 +128,7 @@ impl Changes {
             });
             Some((before, unsettled))
         };
-        Ok(Self { now: Filter::empty(geometry), before, life })
+        Ok(Self { now: Filter::empty(geometry), before, life, is_needless: false })
     }
 
     /// Takes in a hash: what is to be written for it, and where in the filter, if it is not there.
@@ -185,12 +188,13 @@ impl Flash {
     /// notes in one block the second has both bits.
     fn write_change(&self, hash: u64) {
         let mut changes = lock(&self.changes);
-        let Some((at, block)) = changes.as_mut().and_then(|changes| changes.insert(hash)) else {
+        let Some(changes) = &mut *changes else { return };
+        let Some((at, block)) = changes.insert(hash).filter(|_| !changes.is_needless) else {
             return;
         };
         if self.device.write_note(self.geometry.changes_at() + at, &block).is_err() {
             self.counters.io_errors.add(1);
-            self.void_device();
+            changes.is_needless = self.void_device();
         }
     }
 

@@ -7,7 +7,9 @@ use stdx::sync::lock;
 
 use crate::area::Area;
 use crate::collect::Need;
+use crate::dictionaries::DICTIONARIES_MAX;
 use crate::flash::State;
+use crate::heal::Healing;
 use crate::list::ListedSegment;
 use crate::refusal::Refusal;
 use crate::scrub::Scrub;
@@ -28,6 +30,11 @@ pub(crate) struct Chores {
     pub(crate) evicts_next: bool,
     /// What recovery waits for.
     pub(crate) refusal: Refusal,
+    /// Dictionaries, by their numbers, that recovery has asked for in vain: what it has still to
+    /// find and names them is void.
+    pub(crate) lost_dictionaries: [bool; DICTIONARIES_MAX + 1],
+    /// What is known of segments that the device refused.
+    pub(crate) healing: Healing,
     /// Where scrubbing stands.
     pub(crate) scrub: Scrub,
     /// Its steps are made by [`Flash::scrub_on`].
@@ -44,7 +51,7 @@ impl Flash {
         if lock(&self.writer).is_closed {
             return false;
         }
-        self.heal(&mut chores.pages);
+        let has_come_back = self.heal(&mut chores, now);
         self.publish_trained();
         {
             let mut writer = lock(&self.writer);
@@ -62,70 +69,22 @@ impl Flash {
             self.scrub(&mut chores, links, now);
         }
         self.repartition(&mut chores.window);
-        if self.is_failing() && lock(&self.writer).free_segments() > 0 {
+        if self.is_failing() && !self.wants_victim(&mut chores.healing) {
             // Nothing that would move finds a place, and there is a segment to try.
             return false;
         }
         // First, since whoever finds no room asks for a turn once and relies on it; and both in one
         // turn, since either may be wanted all the time.
-        let collects_more = self.wants_collection(&mut chores)
+        let collects_more = !has_come_back
+            && self.wants_collection(&mut chores)
             && self.collect(&mut chores, links, now, Need::Room)
             && self.wants_collection(&mut chores);
-        self.turn_worn(links) || collects_more
+        self.turn_worn(links) || collects_more || has_come_back
     }
 
     /// Whether nothing new is taken, because the device takes no pages or no notes.
     pub(crate) fn is_failing(&self) -> bool {
         self.is_unsound() || lock(&self.writer).failures >= FAILURES_MAX
-    }
-
-    /// Tries again what a device refused: a whole segment, since one that is nearly full may take a
-    /// page, and then lose what it is given of segments.
-    fn heal(&self, pages: &mut Pages) {
-        self.tell_of_loss();
-        if self.unsound.load(Ordering::Relaxed) {
-            self.void_device();
-        }
-        self.freeze_void();
-        let segment = {
-            let mut writer = lock(&self.writer);
-            if writer.failures < FAILURES_MAX {
-                return;
-            }
-            let next = writer.free.pop_front().or_else(|| writer.prepared.pop_front());
-            let Some(segment) = next else { return };
-            segment
-        };
-        // Nobody reads a free segment, and nobody opens one that is not listed.
-        *pages = Pages::zeroed(self.geometry.segment_pages());
-        let tried = self.device.write(self.geometry.page_of(segment), pages.as_pages());
-        let mut writer = lock(&self.writer);
-        writer.free.push_front(segment);
-        match tried {
-            Ok(()) => writer.failures = 0,
-            Err(_) => self.counters.io_errors.add(1),
-        }
-    }
-
-    /// Lets the open segments wait to be written that a note has made void: what they took from now
-    /// on the next start would not believe either. Where the device does not take that note, or no
-    /// segments, nothing new comes in, and what is there had better stay in memory.
-    fn freeze_void(&self) {
-        // Whoever has this lock may be waiting for the device: not under the writer's.
-        let void_below = lock(&self.superblock).void_below;
-        if self.unsound.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut writer = lock(&self.writer);
-        if writer.failures >= FAILURES_MAX {
-            return;
-        }
-        for area in Area::ALL {
-            let open = writer.stream(area).open.as_ref();
-            if open.is_some_and(|open| open.sequence < void_below) {
-                self.freeze(&mut writer, area);
-            }
-        }
     }
 
     /// Writes the segments that wait, one after the other. The lock of chores is held.
@@ -137,8 +96,10 @@ impl Flash {
             let mut writer = lock(&self.writer);
             let full = writer.waiting.pop_front().expect("only a chore takes it away");
             let segment = full.segment;
-            if full.is_void || !is_written {
+            if full.is_void {
                 self.free_segment(&mut writer, segment);
+            } else if !is_written {
+                self.set_aside(&mut writer, segment);
             } else {
                 self.list(&mut writer, &full);
             }
@@ -193,7 +154,7 @@ impl Flash {
             if prepared.is_err() {
                 self.counters.io_errors.add(1);
                 writer.failures += 1;
-                writer.free.push_back(segment);
+                writer.aside.push_back(segment);
                 return;
             }
             writer.prepared.push_back(segment);

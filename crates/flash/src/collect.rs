@@ -30,6 +30,10 @@
 //! moved than left, so that what is written for it stays less than what it makes room for, also
 //! where everything was read.
 //!
+//! A segment whose table entry cannot be zeroed stays as it is, and its turn comes again when as
+//! many have been opened as there are. At first it stayed what was used longest ago, and a page of
+//! the table that could not be written kept all others from being collected.
+//!
 //! In all of them, the segment's table entry is zeroed first, because an item that is staged again
 //! can be forgotten without a note. A process that is killed after that must not find the item in
 //! the segment it came from. It loses with it the items of this one segment that are in memory
@@ -51,6 +55,10 @@ use crate::unit::{self, Origin};
 use crate::watermarks::{FREE_PRESSED, Watermarks};
 use crate::writer::Writer;
 use crate::{Flash, Links, Place, Refused};
+
+/// So many segments a call tries to collect that cannot be noted as free: each may take the device
+/// seconds to refuse.
+const REFUSED_MAX: usize = 4;
 
 /// What a segment is collected for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,16 +142,24 @@ impl Flash {
         now: u32,
         need: Need,
     ) -> bool {
-        match self.choose_victim(need) {
-            Choice::Nothing => false,
-            Choice::Freed => true,
-            Choice::Victim(victim) => self.clear(chores, links, now, victim),
+        for _ in 0..REFUSED_MAX {
+            match self.choose_victim(need) {
+                Choice::Nothing => return false,
+                Choice::Freed => return true,
+                Choice::Victim(victim) => {
+                    if self.clear(chores, links, now, victim) {
+                        return true;
+                    }
+                }
+            }
         }
+        false
     }
 
     /// Takes what nobody can read out of use: what the item table of its segment names leaves the
-    /// index, or else all that lies there. The lock of chores is held. `false` if the device
-    /// refuses.
+    /// index, or else all that lies there. Where the segment cannot be noted as free it stays, with
+    /// nothing in it, neither now nor at the next start. The lock of chores is held. `false` if the
+    /// device takes no note at all.
     pub(crate) fn give_up(
         &self,
         chores: &mut Chores,
@@ -160,7 +176,14 @@ impl Flash {
             writer.flushes
         };
         let victim = Victim { listed, flushes, moves: false, hot_accesses: None };
-        self.clear(chores, links, 0, victim)
+        if self.clear(chores, links, 0, victim) {
+            return true;
+        }
+        let is_told = self.distrust(listed.segment);
+        if is_told {
+            self.drop_unnamed(links, listed.segment);
+        }
+        is_told
     }
 
     /// Moves what is to move out of a segment, and frees it. `false` if the device refuses.
@@ -170,6 +193,7 @@ impl Flash {
             self.counters.io_errors.add(1);
             let mut writer = lock(&self.writer);
             if writer.flushes == victim.flushes {
+                self.pass_over(segment);
                 writer.stream(victim.listed.entry.area).list(victim.listed);
             } else {
                 self.free_segment(&mut writer, segment);
@@ -246,7 +270,7 @@ impl Flash {
             && written.is_none_or(|written| found < written)
         {
             let found = writer.found.pop_front().expect("it has a front");
-            self.reject(found.segment);
+            self.reject(found);
             self.free_segment(&mut writer, found.segment);
             self.counters.collected.add(1);
             self.counters.forgone.add(1);

@@ -10,7 +10,8 @@
 //! A segment has one dictionary for all of its units, or none: its entry of the segment table has
 //! the number, from 1, and so has each unit that was compressed with it. New segments get the
 //! current one. A slot is written again only when no segment names it. So at the start those that
-//! segments name are read; a segment whose dictionary is damaged is void.
+//! segments name are read; a segment whose dictionary is damaged is void. One that the device
+//! refuses is asked for again when recovery comes to the first segment that names it.
 //!
 //! A dictionary's sum is mixed into the checksums of its units, because decoding with another one
 //! would not fail: it would give other bytes.
@@ -89,30 +90,35 @@ impl Dictionaries {
         &self,
         device: &dyn Device,
         number: u8,
-        dictionary: Dictionary,
-    ) -> io::Result<Arc<Known>> {
-        let slot = self.slot(number).expect("there is such a slot");
+        dictionary: &Dictionary,
+    ) -> io::Result<()> {
         let mut pages = Pages::zeroed(self.slot_pages);
         let (bytes, sum) = (dictionary.bytes(), codec::checksum(dictionary.bytes()));
         let target = pages.bytes_mut();
         target[..SUM_AT].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
         target[SUM_AT..BYTES_AT].copy_from_slice(&sum.to_le_bytes());
         target[BYTES_AT..][..bytes.len()].copy_from_slice(bytes);
-        device.write(self.page_of(number), pages.as_pages())?;
+        device.write(self.page_of(number), pages.as_pages())
+    }
+
+    /// Keeps a dictionary that was written to this slot.
+    pub(crate) fn keep(&self, number: u8, dictionary: Dictionary) -> Arc<Known> {
+        let slot = self.slot(number).expect("there is such a slot");
+        let sum = codec::checksum(dictionary.bytes());
         let known = Arc::new(Known { number, sum, dictionary });
         *lock(slot) = Some(Arc::clone(&known));
-        Ok(known)
+        known
     }
 
     /// Lets go of what nothing names any more, and of what only encoding needs of all others but
-    /// the current one. Returns a slot that is free, if there is one.
-    pub(crate) fn tidy(&self, current: u8, is_named: impl Fn(u8) -> bool) -> Option<u8> {
-        let mut free = None;
+    /// the current one. Returns the slots that are free.
+    pub(crate) fn tidy(&self, current: u8, is_named: impl Fn(u8) -> bool) -> Vec<u8> {
+        let mut free = Vec::new();
         for number in (1..=DICTIONARIES_MAX as u8).filter(|&number| number != current) {
             let mut slot = lock(&self.slots[usize::from(number) - 1]);
             if !is_named(number) {
                 *slot = None;
-                free = free.or(Some(number));
+                free.push(number);
             } else if let Some(known) = slot.as_deref()
                 && known.dictionary.encodes()
                 && let Ok(dictionary) = Dictionary::for_decoding(known.dictionary.bytes())
@@ -120,7 +126,7 @@ impl Dictionaries {
                 *slot = Some(Arc::new(Known { dictionary, ..*known }));
             }
         }
-        free.filter(|_| self.slot_pages > 0)
+        if self.slot_pages > 0 { free } else { Vec::new() }
     }
 
     /// How many are in memory.
@@ -200,8 +206,8 @@ mod tests {
     fn written(device: &FakeDevice) -> Dictionaries {
         let dictionaries = Dictionaries::new(PAGE, SLOT_PAGES, 3);
         for number in 1..=DICTIONARIES_MAX as u8 {
-            let known = dictionaries.write(device, number, dictionary(number)).expect("it works");
-            assert_eq!(known.number, number);
+            dictionaries.write(device, number, &dictionary(number)).expect("it works");
+            assert_eq!(dictionaries.keep(number, dictionary(number)).number, number);
         }
         dictionaries
     }
@@ -249,17 +255,17 @@ mod tests {
     fn what_no_segment_names_is_let_go_and_only_the_current_one_encodes() {
         let dictionaries = written(&device());
         let before = dictionaries.memory_bytes();
-        assert_eq!(dictionaries.tidy(3, |_| true), None);
+        assert_eq!(dictionaries.tidy(3, |_| true), []);
         let decoding = dictionaries.memory_bytes();
         assert!(decoding < before);
         assert_eq!(dictionaries.get(2).expect("named").sum, {
             codec::checksum(dictionary(2).bytes())
         });
-        assert_eq!(dictionaries.tidy(3, |number| number != 5), Some(5));
+        assert_eq!(dictionaries.tidy(3, |number| number != 5), [5]);
         assert!(dictionaries.get(5).is_none() && dictionaries.get(4).is_some());
-        assert_eq!(dictionaries.tidy(3, |_| false), Some(1));
+        assert_eq!(dictionaries.tidy(3, |_| false), [1, 2, 4, 5, 6, 7, 8]);
         assert!(dictionaries.memory_bytes() > 0, "the current one stays");
-        assert_eq!(Dictionaries::new(PAGE, 0, 3).tidy(0, |_| false), None);
+        assert_eq!(Dictionaries::new(PAGE, 0, 3).tidy(0, |_| false), []);
         assert_eq!(Dictionaries::new(PAGE, 0, 3).bytes_max(), 0);
     }
 }

@@ -314,6 +314,17 @@ impl Flash {
         is_written
     }
 
+    /// Makes void what has this sequence, and with it all that was opened before now, unless it is
+    /// void already: one place that refuses again and again costs what had come before the first
+    /// time. `false` if the note was refused.
+    pub(crate) fn void_with(&self, sequence: u64) -> bool {
+        let is_void = {
+            let superblock = lock(&self.superblock);
+            sequence < superblock.void_below && !self.unsound.load(Ordering::Relaxed)
+        };
+        is_void || self.void_device()
+    }
+
     /// Writes the superblock. `false` if that fails.
     pub(crate) fn write_superblock(&self, superblock: &Superblock) -> bool {
         let written = self.device.write_note(0, &superblock.encode());
@@ -325,10 +336,15 @@ impl Flash {
 
     /// Gives a segment back. Nothing may lead to it any more, or everything be void.
     pub(crate) fn free_segment(&self, writer: &mut Writer, segment: u32) {
+        self.let_go(segment);
+        writer.free.push_back(segment);
+    }
+
+    /// Ends a segment's life.
+    pub(crate) fn let_go(&self, segment: u32) {
         let known = &self.segments[segment as usize];
         known.set_state(State::Free, Area::Cold);
         known.journal.close();
-        writer.free.push_back(segment);
     }
 
     /// Takes an item out of the index for good.

@@ -36,6 +36,8 @@ const JOURNAL_SHARE: usize = 32;
 /// Places have at least so many bits of the hash.
 const HASH_BITS_MIN: u32 = 2;
 const ADDRESS_BITS_MAX: u32 = SHARED_BITS - HASH_BITS_MIN;
+/// Bytes of the largest device, 8 TiB: places name no page beyond them.
+pub const DEVICE_BYTES_MAX: u64 = (PAGE_BYTES as u64) << ADDRESS_BITS_MAX;
 /// An index of places compares at least so many upper bits of two keys' hashes, and all bits that
 /// its places have, before it takes one of them for the other. What a journal says of an item has
 /// no other bits: the note is written by whoever takes the item out of the index, and he may hold

@@ -39,7 +39,8 @@
 //! A segment whose list has run over, because the background did not come to it in time, is
 //! *distrusted*: it is used as before, but what is in it will not be believed at the next start.
 //! The same goes for a segment of which a note could not be written. If even the mark cannot be
-//! written, all that is on the device is made void.
+//! written, all that is on the device is made void, once: the segment is distrusted then, and
+//! another one that lies side by side with it is void already.
 
 use std::io;
 
@@ -169,7 +170,7 @@ impl Journal {
         self.0.fetch_and(!BECOMES_FILTER, Ordering::Relaxed);
     }
 
-    /// Takes note that the mark is written. `true` the first time.
+    /// Takes note that the device says so. `true` the first time.
     fn distrust(&self) -> bool {
         self.0.fetch_or(DISTRUSTED, Ordering::Relaxed) & DISTRUSTED == 0
     }
@@ -434,12 +435,35 @@ impl Flash {
         self.device.write_note(self.geometry.journal_at(segment), &mark.to_le_bytes())
     }
 
+    /// Has it that nothing in a segment is believed at the next start. `false` if the device takes
+    /// no note at all.
+    pub(crate) fn distrust(&self, segment: u32) -> bool {
+        let journal = &self.segments[segment as usize].journal;
+        match journal.begin(self.journal_entries_max()) {
+            // It is free by now, or was not believed before.
+            Step::Nothing => return true,
+            Step::Entry(_) | Step::Mark => {
+                self.mark(segment);
+                journal.end_entry();
+            }
+            Step::Bit => {
+                self.mark(segment);
+                journal.end_bit();
+            }
+        }
+        journal.has(DISTRUSTED)
+    }
+
     /// Has it that the segment is not believed.
     fn mark(&self, segment: u32) {
-        if self.write_mark(segment, MARK_DISTRUSTED).is_err() {
+        // A segment that was just freed is void.
+        let Some(sequence) = self.sequence_of(segment) else { return };
+        let mut is_told = self.write_mark(segment, MARK_DISTRUSTED).is_ok();
+        if !is_told {
             self.counters.io_errors.add(1);
-            self.void_device();
-        } else if self.segments[segment as usize].journal.distrust() {
+            is_told = self.void_with(sequence);
+        }
+        if is_told && self.segments[segment as usize].journal.distrust() {
             self.counters.distrusted.add(1);
         }
     }

@@ -12,6 +12,7 @@
 //!
 //!   maintain: write what is full, collect what was used longest ago
 //!                                                     (chores, collect, watermarks)
+//!             try again what the device refused       (heal)
 //!             divide the segments between the areas                 (window, partition, usage)
 //!             scrub what flushes of prefixes have taken                       (flushed, scrub)
 //!   train:    a dictionary from what came                     (sampling, train, dictionaries)
@@ -115,6 +116,7 @@ mod flushed;
 #[doc(hidden)]
 pub mod fuzzing;
 mod geometry;
+mod heal;
 mod journal;
 mod links;
 mod list;
@@ -151,7 +153,7 @@ pub use {
     close::CloseError,
     flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
     flushed::PrefixFlush,
-    geometry::INDEX_HASH_BITS,
+    geometry::{DEVICE_BYTES_MAX, INDEX_HASH_BITS},
     links::{Inserted, Links},
     open::{Doubt, OpenError},
     partition::{Costs, Partition},

@@ -309,6 +309,7 @@ impl Flash {
             idle: (0..BUFFERS).map(|_| Pages::zeroed(geometry.segment_pages())).collect(),
             free: (0..geometry.segments).filter(is_free).collect(),
             prepared: VecDeque::new(),
+            aside: VecDeque::new(),
             found,
             flushes: 0,
             prefix_flushes: FLUSHES_BEFORE,
@@ -476,7 +477,8 @@ fn read_entries(device: &dyn Device, at: u64, bytes: &mut [u8]) -> io::Result<u6
 }
 
 /// Reads the segment table, zeroes the entries that do not count, and returns the others in the
-/// order of their sequences, a sequence above all that were there, and how many were damaged.
+/// order of their sequences, no two of which are equal, a sequence above all that were there, and
+/// how many were damaged.
 fn read_table(
     device: &dyn Device,
     geometry: &Geometry,
@@ -505,12 +507,34 @@ fn read_table(
         }
     }
     found.sort_unstable_by_key(|found| found.entry.sequence);
+    damaged += void_doubled(device, geometry, &mut found)?;
     Ok((found.into(), next, damaged))
 }
 
+/// Makes void what has its sequence in common with another segment, which no two had: nobody knows
+/// whose it is. Returns how many these are.
+fn void_doubled(
+    device: &dyn Device,
+    geometry: &Geometry,
+    found: &mut Vec<ListedSegment>,
+) -> io::Result<u64> {
+    let same =
+        |one: &ListedSegment, other: &ListedSegment| one.entry.sequence == other.entry.sequence;
+    let doubled = found.chunk_by(same).filter(|alike| alike.len() > 1);
+    let doubled: Vec<ListedSegment> = doubled.flatten().copied().collect();
+    for void in &doubled {
+        device.write_note(geometry.entry_at(void.segment), &[0; ENTRY_BYTES])?;
+    }
+    found.retain(|found| {
+        doubled.binary_search_by_key(&found.entry.sequence, |it| it.entry.sequence).is_err()
+    });
+    Ok(doubled.len() as u64)
+}
+
 /// Reads the dictionaries that segments name, and returns the one that the latest of them does. A
-/// segment is void whose dictionary is damaged or cannot be read, also when that is tried again:
-/// nothing names its slot then, and the next dictionary is written there.
+/// segment is void whose dictionary is damaged, also when it is read again: nothing names its slot
+/// then, and the next dictionary is written there. One that the device refuses to read says nothing
+/// of what is there: recovery asks for it again, some seconds long.
 fn read_dictionaries(
     device: &dyn Device,
     geometry: &Geometry,
@@ -534,16 +558,15 @@ fn read_dictionaries(
             Ok(Err(Damaged)) => counters.damaged.add(1),
             Err(_) => counters.io_errors.add(1),
         }
-        let known = known.unwrap_or(Err(Damaged));
-        *outcome = Some(known.is_ok());
-        current = current.or(known.ok());
+        *outcome = Some(!matches!(known, Ok(Err(Damaged))));
+        current = current.or(known.ok().and_then(Result::ok));
     }
-    let is_sound = |number: u8| {
+    let may_be_sound = |number: u8| {
         number == 0 || read.get(usize::from(number)).is_some_and(|read| *read == Some(true))
     };
-    for void in found.iter().filter(|found| !is_sound(found.entry.dictionary)) {
+    for void in found.iter().filter(|found| !may_be_sound(found.entry.dictionary)) {
         device.write_note(geometry.entry_at(void.segment), &[0; ENTRY_BYTES])?;
     }
-    found.retain(|found| is_sound(found.entry.dictionary));
+    found.retain(|found| may_be_sound(found.entry.dictionary));
     Ok(current)
 }

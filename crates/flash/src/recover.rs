@@ -19,8 +19,8 @@
 //! shrinks from above, and what this process stores lies above it from the beginning.
 //!
 //! A segment that the device refuses to read is asked for some seconds long
-//! ([`mod@crate::refusal`]). Those behind it wait too, because what is not found yet has to be
-//! older than what is.
+//! ([`mod@crate::refusal`]), and so is its dictionary, without which all that name it are void.
+//! Those behind it wait too, because what is not found yet has to be older than what is.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -71,6 +71,12 @@ impl Flash {
                 (writer.found.pop_back(), writer.flushes)
             };
             let Some(found) = found else { break };
+            let number = found.entry.dictionary;
+            if chores.lost_dictionaries[usize::from(number)] {
+                self.counters.forgone.add(1);
+                self.give(found, &[], &Dead::none(), flushes, links);
+                continue;
+            }
             let mut read = self.read_found(found);
             if matches!(read, Err(Unread::Damaged)) {
                 // What was misread once is not yet lost.
@@ -82,6 +88,8 @@ impl Flash {
                     self.put_back(found, flushes);
                 }
                 Err(Unread::Refused | Unread::Damaged) => {
+                    let has_dictionary = number == 0 || self.dictionaries.get(number).is_some();
+                    chores.lost_dictionaries[usize::from(number)] = !has_dictionary;
                     self.counters.damaged.add(1);
                     self.give(found, &[], &Dead::none(), flushes, links);
                 }
@@ -111,13 +119,32 @@ impl Flash {
         if writer.flushes == flushes {
             writer.found.push_back(found);
         } else {
-            self.reject(found.segment);
+            self.reject(found);
             self.free_segment(&mut writer, found.segment);
         }
     }
 
+    /// Reads a dictionary that the device refused when it was opened. Only with it is what names it
+    /// of use. It is the current one if there is none yet. The lock of chores is held.
+    fn read_dictionary(&self, number: u8) -> Result<(), Unread> {
+        if number == 0 || self.dictionaries.get(number).is_some() {
+            return Ok(());
+        }
+        let encodes = lock(&self.writer).dictionary.is_none();
+        let Ok(read) = self.dictionaries.read(&*self.device, number, encodes) else {
+            self.counters.io_errors.add(1);
+            return Err(Unread::Refused);
+        };
+        let known = read?;
+        if encodes {
+            lock(&self.writer).dictionary = Some(known);
+        }
+        Ok(())
+    }
+
     /// The item table and the journal of a segment. One that is distrusted is read as empty.
     fn read_found(&self, found: ListedSegment) -> Result<(Vec<Item>, Dead), Unread> {
+        self.read_dictionary(found.entry.dictionary)?;
         let table_pages = (found.entry.table_bytes as usize).div_ceil(PAGE_BYTES);
         let before = self.geometry.segment_pages().checked_sub(table_pages).ok_or(Damaged)?;
         let mut bytes = vec![0; self.geometry.journal_bytes()];
@@ -149,9 +176,15 @@ impl Flash {
         let Some(newest) = writer.found.back().map(|found| found.entry.sequence) else { return };
         let is_noted = {
             let mut superblock = lock(&self.superblock);
+            let before = *superblock;
             superblock.void_below = superblock.void_below.max(newest + 1);
             (superblock.unsettled_from, superblock.unsettled_below) = (0, 0);
-            self.write_superblock(&superblock)
+            let is_noted = self.write_superblock(&superblock);
+            if !is_noted {
+                // Nobody is to take for void what the device does not know of.
+                *superblock = before;
+            }
+            is_noted
         };
         if !is_noted {
             // As where a single one cannot be rejected: otherwise they might be back.
@@ -164,10 +197,10 @@ impl Flash {
     }
 
     /// Says on the device that a segment that was found is not valid, before it counts as settled.
-    pub(crate) fn reject(&self, segment: u32) {
-        if self.invalidate(segment).is_err() {
+    pub(crate) fn reject(&self, found: ListedSegment) {
+        if self.invalidate(found.segment).is_err() {
             self.counters.io_errors.add(1);
-            self.void_device();
+            self.void_with(found.entry.sequence);
         }
     }
 
@@ -184,7 +217,7 @@ impl Flash {
         {
             let mut writer = lock(&self.writer);
             if items.is_empty() || writer.flushes != flushes {
-                self.reject(found.segment);
+                self.reject(found);
                 self.free_segment(&mut writer, found.segment);
                 return;
             }

@@ -14,7 +14,8 @@
 //! counts when the segment has been written. A segment that waits to be written, or for recovery,
 //! is waited for. One that the device refuses is asked for some seconds long
 //! ([`mod@crate::refusal`]), what is misread is read once more, and then it is given up: what it
-//! holds leaves the index, as where collection cannot read it. A cache may lose a segment, and a
+//! holds leaves the index, as where collection cannot read it, and where it cannot be noted as free
+//! either it is distrusted. A cache may lose a segment, and a
 //! pass that waited for it would keep all flushes from ending, for which there is little room.
 
 use ::io::device::Pages;

@@ -318,7 +318,7 @@ impl Flash {
         if self.prepare(segment).is_err() {
             self.counters.io_errors.add(1);
             writer.failures += 1;
-            writer.free.push_back(segment);
+            writer.aside.push_back(segment);
             return Err(Refused::Failing);
         }
         Ok(segment)

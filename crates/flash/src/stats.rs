@@ -199,7 +199,7 @@ impl Flash {
     pub fn stats(&self) -> FlashStats {
         let counters = &self.counters;
         let writer = lock(&self.writer);
-        let (free, found) = (writer.free_segments(), writer.found.len());
+        let (free, found) = (writer.free_segments() + writer.aside.len(), writer.found.len());
         let written: usize = writer.streams.iter().map(|stream| stream.written.len()).sum();
         let segments = Area::ALL.map(|area| writer.segments(area));
         let hot_segments_target = writer.hot_target.segments().into();
@@ -282,8 +282,8 @@ impl Flash {
         let segments =
             std::mem::size_of_val(&*self.segments) + std::mem::size_of_val(&*self.bits_locks);
         let writer = lock(&self.writer);
-        let Writer { streams, waiting, idle, free, prepared, found, encoder, stored, row, .. } =
-            &*writer;
+        let Writer { streams, waiting, idle, free, prepared, aside, found, encoder, .. } = &*writer;
+        let Writer { stored, row, .. } = &*writer;
         let trained = writer.trained.as_ref().map_or(0, |it| it.dictionary.memory_bytes());
         let samples = writer.sampling.memory_bytes();
         let dictionaries = self.dictionaries.memory_bytes() + trained + samples;
@@ -300,7 +300,7 @@ impl Flash {
         segments
             + (buffers + 1) * self.geometry.segment_bytes
             + streams_bytes
-            + (free.capacity() + prepared.capacity()) * size_of::<u32>()
+            + (free.capacity() + prepared.capacity() + aside.capacity()) * size_of::<u32>()
             + found.capacity() * size_of::<ListedSegment>()
             + stored.capacity()
             + row.capacity()

@@ -54,7 +54,7 @@ impl Flash {
     }
 
     /// Writes a dictionary to a slot that nothing names, and makes it the current one. `false` if
-    /// there is no such slot, or the device refuses.
+    /// there is no such slot, or the device refuses all of them.
     pub(crate) fn publish(&self, fresh: Dictionary) -> bool {
         let free = {
             let writer = lock(&self.writer);
@@ -62,11 +62,14 @@ impl Flash {
             let named = writer.named();
             self.dictionaries.tidy(current, |number| named[usize::from(number)])
         };
-        let Some(number) = free else { return false };
-        let Ok(known) = self.dictionaries.write(&*self.device, number, fresh) else {
-            self.counters.io_errors.add(1);
-            return false;
-        };
+        // One slot may be bad for good.
+        let number = free.into_iter().find(|&number| {
+            let written = self.dictionaries.write(&*self.device, number, &fresh);
+            self.counters.io_errors.add(written.is_err().into());
+            written.is_ok()
+        });
+        let Some(number) = number else { return false };
+        let known = self.dictionaries.keep(number, fresh);
         let mut writer = lock(&self.writer);
         writer.dictionary = Some(known);
         // The one before only decodes from now on.

@@ -1,7 +1,7 @@
 //! Which segments were used lately, and which lie at the margins of their areas.
 //!
 //! The clock is the number of segments opened so far, which is also the next segment's sequence. A
-//! hit leaves it in the segment's stamp, and writes only when the stamp differs: once for each
+//! hit leaves it in the segment's stamp, and writes only when the stamp is lower: once for each
 //! segment between two openings. The segment with the lowest stamp is the least recently used one.
 
 use stdx::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -70,7 +70,7 @@ impl Flash {
         let Some(segment) = segment else { return };
         let usage = &self.segments[segment as usize].usage;
         let clock = self.next_sequence.load(Ordering::Relaxed);
-        if usage.stamp() != clock {
+        if usage.stamp() < clock {
             usage.stamp.store(clock, Ordering::Relaxed);
         }
         let margin = usage.margin.load(Ordering::Relaxed);
@@ -87,6 +87,19 @@ impl Flash {
         if let Some(open) = &writer.streams[Area::Cold.index()].open {
             self.segments[open.segment as usize].usage.stamp.store(clock, Ordering::Relaxed);
         }
+    }
+
+    /// Lets a segment that cannot be collected come behind all others, until as many have been
+    /// opened as there are.
+    pub(crate) fn pass_over(&self, segment: u32) {
+        let clock = self.next_sequence.load(Ordering::Relaxed);
+        let usage = &self.segments[segment as usize].usage;
+        usage.stamp.store(clock + u64::from(self.geometry.segments), Ordering::Relaxed);
+    }
+
+    /// Whether a segment has not come round again since it was passed over.
+    pub(crate) fn is_passed_over(&self, stamp: u64) -> bool {
+        stamp > self.next_sequence.load(Ordering::Relaxed)
     }
 
     /// What orders segments by their last use.

@@ -110,7 +110,7 @@ impl Flash {
         // Many were used a moment ago: first of these come those that have stood the test.
         let proven = |listed: &_| {
             let (stamp, sequence) = self.used(listed);
-            (Reverse(stamp), sequence)
+            (self.is_passed_over(stamp), Reverse(stamp), sequence)
         };
         let taken_in = |listed: &_| self.taken_in(listed);
         let (heads, step) = (f64::from(stride.heads), f64::from(stride.step));

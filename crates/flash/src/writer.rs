@@ -44,6 +44,8 @@ pub(crate) struct Writer {
     pub(crate) free: VecDeque<u32>,
     /// Free ones that are ready for another use, for whoever cannot wait.
     pub(crate) prepared: VecDeque<u32>,
+    /// Free ones that the device has refused ([`mod@crate::heal`]).
+    pub(crate) aside: VecDeque<u32>,
     /// Found at the start and not yet given to the index, in the order of their sequences.
     pub(crate) found: VecDeque<ListedSegment>,
     /// How often all was made void.
@@ -75,7 +77,7 @@ impl Writer {
         &mut self.streams[area.index()]
     }
 
-    /// How many segments are free.
+    /// How many segments are free, without those that the device has refused.
     pub(crate) fn free_segments(&self) -> usize {
         self.free.len() + self.prepared.len()
     }

@@ -35,8 +35,8 @@ pub use environment::is_variable;
 use kind::Act;
 pub use kind::COUNT_MAX;
 use larder::{
-    BuildError, CacheGeometry, ChunkLayout, FLASH_MEMORY_BYTES_MIN, FlashFit, FlashMisfit,
-    IndexKind, Policy, Quota,
+    BuildError, CacheGeometry, ChunkLayout, FLASH_BYTES_MAX, FLASH_MEMORY_BYTES_MIN, FlashFit,
+    FlashMisfit, IndexKind, Policy, Quota,
 };
 pub use print::current;
 use protocol::{Dialect, Wire};
@@ -327,6 +327,15 @@ impl Options {
                 path.display()
             ));
         }
+        if let Some((path, bytes)) = &self.flash
+            && *bytes > FLASH_BYTES_MAX
+        {
+            return Err(format!(
+                "--flash asks for {bytes} bytes of {}, and a flash tier uses {FLASH_BYTES_MAX} at \
+                 most",
+                path.display()
+            ));
+        }
         let fit = self.flash_fit().transpose();
         let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
         let has_memory = self.memory_megabytes << 20 >= FLASH_MEMORY_BYTES_MIN;
@@ -522,6 +531,12 @@ mod tests {
                 "--flash asks for 4096 bytes of /f, and a flash tier needs at least 1093632",
             ),
             ("--flash /f:1093631", "asks for 1089536 bytes of /f, and"),
+            // Half of it was reserved, said to be of use, and never written.
+            (
+                "-m 65536 --flash /f:8193g",
+                "--flash asks for 8797166764032 bytes of /f, and a flash tier uses 8796093022208 \
+                 at most",
+            ),
             ("--flash /f:64m -M", "--flash: a flash tier gets what is evicted"),
             ("-m 7 --flash /f:16m", "--flash: a flash tier gets what is evicted"),
             ("--repartition --policy lru", "--repartition: items cannot move"),

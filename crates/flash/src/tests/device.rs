@@ -39,6 +39,8 @@ pub(crate) struct MemoryDevice {
     pub(crate) refuses_reads: AtomicBool,
     /// No page from here on can be read, nor what was noted there, up to there.
     unreadable: Mutex<Range<u64>>,
+    /// Nothing that touches one of these bytes can be written, as a note or as pages.
+    unwritable: Mutex<Range<u64>>,
     /// A bit of each of these bytes is read wrong, once.
     misread: Mutex<Vec<u64>>,
     /// Reads of pages that have begun, and wait while somebody holds this.
@@ -71,6 +73,7 @@ impl MemoryDevice {
             is_synced: AtomicBool::new(true),
             refuses_reads: AtomicBool::new(false),
             unreadable: Mutex::new(0..0),
+            unwritable: Mutex::new(0..0),
             misread: Mutex::default(),
             reads: AtomicU64::new(0),
             holds_reads: Mutex::default(),
@@ -105,6 +108,18 @@ impl MemoryDevice {
     /// Reads of any of these pages, and of no others, fail from now on.
     pub(crate) fn make_unreadable(&self, pages: Range<u64>) {
         *self.unreadable.lock().expect("no test has died") = pages;
+    }
+
+    /// Writes that touch any of these bytes, and no others, fail from now on.
+    pub(crate) fn make_unwritable(&self, bytes: Range<u64>) {
+        *self.unwritable.lock().expect("no test has died") = bytes;
+    }
+
+    /// Refuses a write of so many bytes from some byte on, if one of them cannot be written.
+    fn refused_write(&self, at: u64, bytes: usize) -> io::Result<()> {
+        let unwritable = self.unwritable.lock().expect("no test has died");
+        let is_refused = at < unwritable.end && unwritable.start < at + bytes as u64;
+        if is_refused { Err(io::Error::other("unwritable")) } else { Ok(()) }
     }
 
     /// The next read of this byte has a bit flipped; the one behind it is right.
@@ -191,6 +206,7 @@ impl Device for MemoryDevice {
     fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
         let page = page as usize;
         refused(&self.refuses_pages)?;
+        self.refused_write((page * PAGE_BYTES) as u64, size_of_val(source))?;
         if source.len() > self.pages_max.load(Ordering::Relaxed) {
             return Err(io::Error::other("too many"));
         }
@@ -224,6 +240,7 @@ impl Device for MemoryDevice {
 
     fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
         refused(&self.refuses_notes)?;
+        self.refused_write(at, source.len())?;
         if refused_now(&self.passed_notes).is_ok() {
             refused_now(&self.refused_notes)?;
         }

@@ -82,6 +82,31 @@ fn a_dictionary_that_is_misread_once_costs_nothing() {
     assert_eq!((stats.segments_written, stats.dictionaries, stats.damaged), (segments, 1, 0));
 }
 
+/// Regression: a path that was gone for a moment, just when the dictionary was read, cost all
+/// segments that name it, on the device too.
+#[test]
+fn a_dictionary_that_cannot_be_read_for_some_seconds_costs_nothing() {
+    let world = World::new(PAGES);
+    put(&world, 1, 0, 12_000);
+    let page = world.flash.dictionaries.page_of(1);
+    world.flash.close(&world.index).expect("it works");
+    let (segments, held) = (world.flash.stats().segments_written, found(&world, 1, 0, 12_000));
+    world.device.make_unreadable(page..page + 1);
+    let mut world = world.killed();
+    for _ in 0..7 {
+        assert!(!world.flash.recover(&world.index, world.now), "it waits for another second");
+        world.now += 1;
+    }
+    world.device.make_unreadable(0..0);
+    let world = world.recovered();
+    let stats = world.flash.stats();
+    assert_eq!((stats.segments_written, stats.dictionaries, stats.damaged), (segments, 1, 0));
+    assert_eq!(found(&world, 1, 0, 12_000), held);
+    put(&world, 1, 20_000, 100);
+    let writer = lock(&world.flash.writer);
+    assert_eq!(writer.dictionary.as_ref().map(|known| known.number), Some(1), "it is in use again");
+}
+
 /// A slot that could not be read kept the server from starting, each time.
 #[test]
 fn a_dictionary_that_is_damaged_or_cannot_be_read_costs_the_segments_that_name_it() {
@@ -89,7 +114,8 @@ fn a_dictionary_that_is_damaged_or_cannot_be_read_costs_the_segments_that_name_i
         device.change(|bytes| bytes[page as usize * PAGE_BYTES + 2000] ^= 1);
     };
     let refuse = |device: &MemoryDevice, page: u64| device.make_unreadable(page..page + 1);
-    let harms = [(&damage as &dyn Fn(&MemoryDevice, u64), 0, 1), (&refuse, 1, 0)];
+    // Once at the start, and in each of eight seconds; then for all segments that name it.
+    let harms = [(&damage as &dyn Fn(&MemoryDevice, u64), 0, 1), (&refuse, 1 + 8, 1)];
     for (harm, errors, damaged) in harms {
         let world = World::new(PAGES);
         put(&world, 1, 0, 12_000);
@@ -97,7 +123,12 @@ fn a_dictionary_that_is_damaged_or_cannot_be_read_costs_the_segments_that_name_i
         let page = world.flash.dictionaries.page_of(1);
         world.flash.close(&world.index).expect("it works");
         harm(&world.device, page);
-        let world = world.killed().recovered();
+        let mut world = world.killed().recovered();
+        for _ in 0..8 {
+            world.now += 1;
+            world = world.recovered();
+        }
+        assert!(!world.flash.is_recovering());
         let stats = world.flash.stats();
         assert_eq!((stats.dictionaries, stats.io_errors, stats.damaged), (0, errors, damaged));
         let left = found(&world, 1, 0, 12_000);
@@ -106,6 +137,21 @@ fn a_dictionary_that_is_damaged_or_cannot_be_read_costs_the_segments_that_name_i
         assert_eq!(world.flash.stats().trained, 1, "its slot is used again");
         assert!(found(&world, 2, 20_000, 8000) > 7000);
     }
+}
+
+/// Regression: each training was for nothing, because its dictionary was always to come into the
+/// same slot.
+#[test]
+fn a_slot_that_cannot_be_written_leaves_the_next_one_to_a_dictionary() {
+    let world = World::new(PAGES);
+    let slots = [1, 3].map(|number| world.flash.dictionaries.page_of(number) * PAGE_BYTES as u64);
+    world.device.make_unwritable(slots[0]..slots[1]);
+    put(&world, 1, 0, 6500);
+    let stats = world.flash.stats();
+    assert_eq!((stats.dictionaries, stats.trained, stats.io_errors), (1, 1, 2), "{stats:?}");
+    assert!(world.flash.dictionaries.get(3).is_some());
+    let world = world.reopened().recovered();
+    assert_eq!(found(&world, 1, 0, 6500), 6500);
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn fill(world: &World, segments: u64) -> Option<Refused> {
 
 #[test]
 fn items_that_cannot_be_written_leave_the_index_and_a_failing_device_takes_none() {
-    let world = World::new(PAGES);
+    let mut world = World::new(PAGES);
     refuse(&world.device.refuses_pages, true);
     assert_eq!(fill(&world, 1), None);
     let stats = world.flash.stats();
@@ -50,6 +50,7 @@ fn items_that_cannot_be_written_leave_the_index_and_a_failing_device_takes_none(
     world.set(0, value(0, 0, 900));
     assert_eq!(world.demote(0), Err(Refused::Failing));
     refuse(&world.device.refuses_pages, false);
+    world.now += 1;
     world.maintain();
     assert_eq!(fill(&world, 2), None);
     assert!(world.flash.stats().bytes_written > 0);
@@ -59,12 +60,13 @@ fn items_that_cannot_be_written_leave_the_index_and_a_failing_device_takes_none(
 /// four segments more.
 #[test]
 fn a_device_that_takes_a_page_and_no_segment_is_given_nothing() {
-    let world = World::new(PAGES);
+    let mut world = World::new(PAGES);
     assert_eq!(fill(&world, 3), None);
     world.device.pages_max.store(1, Ordering::Relaxed);
     assert_eq!(fill(&world, 100), Some(Refused::Failing));
     let before = world.flash.stats();
     for number in 0..300 {
+        world.now += 1;
         world.maintain();
         world.set(number, value(number, number * 4, 900));
         assert_eq!(world.demote(number), Err(Refused::Failing));
@@ -73,6 +75,7 @@ fn a_device_that_takes_a_page_and_no_segment_is_given_nothing() {
     assert_eq!((stats.dropped, stats.collected), (before.dropped, before.collected));
     assert_eq!(stats.bytes_written, before.bytes_written);
     world.device.pages_max.store(usize::MAX, Ordering::Relaxed);
+    world.now += 1;
     world.maintain();
     assert_eq!(fill(&world, 2), None);
 }

@@ -11,6 +11,7 @@ mod journals;
 mod layout;
 mod model;
 mod orders;
+mod places;
 mod prefixes;
 mod recovery;
 mod threads;

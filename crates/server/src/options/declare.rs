@@ -480,9 +480,9 @@ pub const DECLARATIONS: &[Declaration] = &[
          is kept there, compressed, and found again after a restart. What clients change while no \
          server runs, or one without it, does not reach it: those keys come back as they were. \
          Name it at every start, or remove it after a run without it or with another. A file is \
-         made with all of its room. Its size stays: for another one remove the file, with what it \
-         holds. Needs -m 8 or more, and not -M. The index takes memory for each item there, up to \
-         half of -m: --check says how many items that is enough for."),
+         made with all of its room. Its size, 8192g at most, stays: for another one remove the \
+         file, with what it holds. Needs -m 8 or more, and not -M. The index takes memory for \
+         each item there, up to half of -m: --check says how many items that is enough for."),
     valued(None, "flash-reads", text("auto|io_uring|threads", set_flash_reads), Some("auto"),
         "How flash is read. io_uring: by each worker, many reads with one system call; a kernel \
          that refuses it is an error. threads: four for each worker. auto: io_uring where the \
