@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_by_unique_decides_nothing_about_an_item_that_moved_down_since() {
+    fn a_removal_by_unique_leaves_an_item_demoted_since() {
         let (cache, _, key) = with_a_compressed_item();
         let (session, hash) = (cache.session(), cache.hash(&key));
         let other = Remove { compare_cas: Some(1 << 60), ..Remove::default() };
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_below_is_not_found_by_a_removal() {
+    fn an_item_expired_in_the_zone_is_not_found_by_a_removal() {
         let (cache, clock, key) = with_a_compressed_item();
         clock.advance(200);
         let remove = |key: &[u8]| cache.session().remove(key, cache.hash(key), &Remove::default());
@@ -608,7 +608,7 @@ mod tests {
 
     /// A server that does not know the bytes copied makes other clients wait for them.
     #[test]
-    fn changes_tell_what_they_copy() {
+    fn changes_count_the_bytes_that_they_copy() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
         cache.set(b"k", &[b' '; 5000], Expiry::NEVER).expect("an empty cache has room");
         let number = [&b"7"[..], &[b' '; 5000]].concat();
@@ -664,7 +664,7 @@ mod tests {
     /// Regression: such an item could be read for ever, and every change of it was refused as too
     /// large, however short.
     #[test]
-    fn what_is_below_and_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
+    fn an_item_too_large_for_the_hot_zone_is_removed_on_promotion() {
         let (mut cache, _, key) = with_a_compressed_item();
         cache.item_bytes_max = 400;
         let is_compressed = |key: &[u8]| cache.session().is_compressed(key, cache.hash(key));

@@ -742,7 +742,7 @@ mod tests {
     /// Regression: without a compressed zone, which pays for it, the ghost filter lay beside the
     /// memory limit.
     #[test]
-    fn what_flash_alone_knows_of_items_that_left_is_within_the_memory_limit() {
+    fn the_ghost_filter_of_flash_alone_is_within_the_memory_limit() {
         for mib in 8..24 {
             let memory_bytes = mib << 20;
             let pages = (64 << 20) / PAGE_BYTES as u64;

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_renumbered_before_numbers_come_round() {
+    fn old_items_are_renumbered_before_numbers_come_round() {
         let cache = cache();
         cache.set(b"k", b"v", Expiry::NEVER).expect("room");
         for _ in 0..20 {
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_prepared_before_a_flush_is_not_entered_after_it() {
+    fn a_change_prepared_before_a_flush_is_not_entered_after_it() {
         let flush = Flush::default();
         let before = flush.settled_count();
         assert!(flush.is_unchanged_since(before));

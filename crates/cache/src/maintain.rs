@@ -482,7 +482,7 @@ mod tests {
     /// Regression: all flushed items were removed in one go, some milliseconds of it, turn after
     /// turn.
     #[test]
-    fn the_walk_after_a_flush_lets_others_have_the_core_between_its_pieces() {
+    fn the_walk_after_a_flush_yields_the_cpu_between_its_pieces() {
         let clock = Arc::new(Watching::default());
         let cache = clock.cache(false);
         for number in 0..10_000_u32 {
@@ -498,7 +498,7 @@ mod tests {
 
     /// Regression: as above in the compressed zone, of which each leaf takes tens of microseconds.
     #[test]
-    fn the_walk_below_lets_others_have_the_core_between_leaves() {
+    fn the_walk_of_the_zone_yields_the_cpu_between_leaves() {
         let clock = Arc::new(Watching::default());
         let cache = clock.cache(true);
         for number in 0..40_000_u32 {
@@ -519,7 +519,7 @@ mod tests {
     /// Regression: each era began the walk anew, so that where one takes longer than an era none
     /// ever ended, and items that lie last in memory were never renumbered.
     #[test]
-    fn a_walk_that_renumbers_comes_to_its_end_though_it_takes_longer_than_an_era() {
+    fn a_walk_to_renumber_ends_though_it_takes_longer_than_an_era() {
         const ITEMS: u32 = 100_000;
         let builder = Cache::builder().memory_bytes(16 << 20).compress(false);
         let cache = builder.build().expect("a small cache");
@@ -546,7 +546,7 @@ mod tests {
 
     /// At a place that the walk has met, another item may lie before it looks there again.
     #[test]
-    fn the_walk_leaves_alone_what_is_neither_gone_nor_old() {
+    fn the_walk_leaves_items_alone_that_are_neither_gone_nor_old() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
         cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
         let (guard, hash) = (cache.epochs.pin(), cache.hash(b"k"));

@@ -226,7 +226,7 @@ mod tests {
     /// Regression: a reader that had found the item before it moved won it at its old place, and
     /// another won the copy.
     #[test]
-    fn of_an_item_that_moves_one_reader_wins_the_token() {
+    fn one_reader_wins_the_token_of_an_item_that_moves() {
         let cache = with_a_stale_item();
         let (session, hash) = (cache.session(), cache.hash(b"k"));
         let found = cache.find(&session.guard, b"k", hash).expect("it is there");

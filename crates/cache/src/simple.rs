@@ -105,7 +105,7 @@ mod tests {
 
     /// Regression: such a store returned only when the session ended: on the same thread, never.
     #[test]
-    fn who_stores_while_his_own_session_is_open_is_told_that_there_is_no_memory() {
+    fn a_store_beside_an_open_session_of_its_thread_runs_out_of_memory() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
         let set = |number: u32| cache.set(&number.to_be_bytes(), &[7; 1000], Expiry::NEVER);
         let session = cache.session();
