@@ -258,7 +258,7 @@ mod tests {
     use stdx::random::Xorshift;
 
     #[test]
-    fn what_left_is_remembered_until_others_take_its_place() {
+    fn an_item_that_left_is_remembered_until_others_take_its_place() {
         let remembered = GhostFilter::new(256 << 10);
         let hash = |number: u64| Xorshift::seeded(number + 1).draw();
         (0..100).for_each(|number| remembered.add(hash(number), Left::Otherwise));

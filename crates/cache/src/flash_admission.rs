@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expires_within_a_minute_stays_outside() {
+    fn an_item_expiring_within_a_minute_is_not_admitted() {
         let entrance = FlashAdmission::new(None, 1 << 20);
         for (expiry, takes) in [(0, true), (1, false), (999, false), (1059, false), (1060, true)] {
             assert_eq!(entrance.takes(&fields(expiry, 0), false, 1000), takes, "{expiry}");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_stays_outside_first_and_then_everything() {
+    fn unread_items_are_refused_first_and_then_all() {
         let entrance = FlashAdmission::new(Some(1000.0), 300_000);
         let mut stats = FlashStats { segments: 100, segments_free: 100, ..FlashStats::default() };
         let mut takes = |bytes_written| {

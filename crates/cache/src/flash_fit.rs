@@ -171,7 +171,7 @@ mod tests {
     const CUCKOO: IndexKind = IndexKind::Cuckoo;
 
     #[test]
-    fn what_is_suggested_fits_and_a_mebibyte_beside_it_does_not() {
+    fn a_suggested_size_fits_and_a_mebibyte_beside_it_does_not() {
         for (memory_mib, flash_mib) in [(64, 512 << 10), (8, 4096), (1024, 300 << 10), (16, 8200)] {
             let (memory_bytes, flash_bytes) = (memory_mib << 20, flash_mib << 20);
             let misfit =

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_while_the_table_changes_gets_the_answer_of_one_state() {
+    fn an_answer_during_a_change_of_the_table_is_of_one_state() {
         let table = FlushedPrefixes::default();
         add(&table, b"always", 10).expect("room");
         let done = AtomicBool::new(false);

@@ -95,7 +95,7 @@ fn writes(compress: bool, items: u32, value_bytes: usize) -> (u64, u64) {
 }
 
 #[test]
-fn who_writes_a_segment_is_not_pinned() {
+fn a_thread_that_writes_a_segment_is_not_pinned() {
     // In the compressed zone, rows of a block, and long ones, of which one is half a block.
     for (compress, items, value_bytes) in
         [(true, 30_000, 3000), (true, 10_000, 9000), (true, 6000, 20_000), (false, 30_000, 3000)]
@@ -195,7 +195,7 @@ fn the_tier_counts_as_the_cache_does_after_a_flush() {
 /// With a large index that takes seconds, in which all that left memory was lost and nowhere
 /// counted.
 #[test]
-fn what_is_turned_away_until_the_index_is_purged_is_counted() {
+fn an_item_refused_until_the_index_is_purged_is_counted() {
     let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
     let refused = || cache.stats().flash.expect("there is a tier").refused;
     cache.flush(None);
@@ -213,7 +213,7 @@ fn what_is_turned_away_until_the_index_is_purged_is_counted() {
 
 /// Only what stores evicted was counted, which in a server is next to nothing.
 #[test]
-fn what_the_background_finds_turned_away_until_the_index_is_purged_is_counted() {
+fn an_item_of_the_background_refused_before_the_purge_is_counted() {
     let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
     let tier = cache.flash.as_deref().expect("there is a tier");
     let refused = || cache.stats().flash.expect("there is a tier").refused;
@@ -329,7 +329,7 @@ impl ::io::Clock for Moving {
 
 /// An index of half a GiB took it the better part of a tenth of a second.
 #[test]
-fn who_purges_the_index_lets_others_have_the_core_between_its_tables() {
+fn a_purge_of_the_index_yields_the_cpu_between_tables() {
     let cache = filled(Arc::new(Moving::default()));
     cache.flush(None);
     let (mut purging, mut turn) = (None, TimeSlice::default());
@@ -398,7 +398,7 @@ fn words_that_lead_to_some_places_leave_the_index_and_are_not_counted() {
 
 /// Each session that there was at once left as much as the longest value that it had met.
 #[test]
-fn who_has_read_long_values_on_flash_gives_their_memory_back() {
+fn a_session_gives_the_memory_of_long_values_of_flash_back() {
     const LONG: usize = 400_000;
     // With segments that have room for such values.
     let device = FakeDevice::new((256 << 20) / PAGE_BYTES as u64, 1, Faults::default());
