@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_zone_comes_what_is_wanted_and_the_rest_while_there_is_much_room() {
+    fn unread_items_go_past_the_zone_only_while_there_is_much_room() {
         let entrance = FlashAdmission::new(None, 1 << 20);
         for (segments_free, takes_all) in [(50, false), (51, true)] {
             let stats = FlashStats { segments: 100, segments_free, ..FlashStats::default() };

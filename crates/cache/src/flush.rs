@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_zone_whose_numbers_begin_anew_is_empty_and_takes_items_afterwards() {
+    fn a_compressed_zone_that_begins_anew_is_empty_and_takes_items() {
         let cache = Cache::builder().memory_bytes(8 << 20).compress(true).build();
         let cache = cache.expect("a small cache");
         let key = |number: u32| format!("item-{number}").into_bytes();

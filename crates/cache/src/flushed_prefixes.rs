@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_flush_of_it_or_of_a_shorter_prefix_takes_the_place_of_a_prefix() {
+    fn a_later_flush_of_a_prefix_or_a_shorter_one_takes_its_place() {
         let table = FlushedPrefixes::default();
         for (prefix, number, count) in
             [(&b"ab"[..], 1, 1), (b"ab", 2, 1), (b"abc", 3, 2), (b"abd", 4, 3), (b"ab", 5, 1)]

@@ -80,7 +80,7 @@ mod tests {
     /// Regression: a client that touched the item in between was told so, and then the item was
     /// demoted with the milliseconds that it had had before.
     #[test]
-    fn an_item_that_is_back_in_its_place_with_other_milliseconds_is_not_the_same() {
+    fn an_item_back_in_its_place_with_other_milliseconds_has_changed() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
         let (key, second) = (b"k", cache.now() + 1000);
         let expiry = |early_ms| Expiry { second, early_ms };

@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_store_that_is_judged_anew_has_the_expiry_that_its_client_asked_for() {
+    fn a_late_store_decided_anew_keeps_the_expiry_that_its_client_asked_for() {
         let clock = std::sync::Arc::new(io::ManualClock::new(NOW));
         let builder = Cache::builder().memory_bytes(8 << 20).clock(clock);
         let cache = builder.measure_costs(true).build().expect("a small cache");
