@@ -94,7 +94,7 @@ pub struct Cache {
     pub(crate) training: Training,
 }
 
-/// What decides whether an item is still there: read by every request, written rarely, so it has a
+/// The state that decides whether an item is still there: read by every request, written rarely, so it has a
 /// cache line of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Moment {

@@ -154,7 +154,7 @@ pub(crate) enum Promoted {
     Nowhere,
 }
 
-/// What a session reads lower tiers with, lent by [`CompressedTier`] when it is first needed.
+/// A session's means of reading lower tiers, lent by [`CompressedTier`] when it is first needed.
 pub(crate) struct TierReads<'c> {
     compressed: Option<&'c CompressedTier>,
     reader: RefCell<Option<Reader>>,

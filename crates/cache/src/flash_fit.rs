@@ -28,7 +28,7 @@ const SEGMENTS_WANTED: u64 = 512;
 /// The most flash or memory that is suggested, in MiB: places name 8 TiB.
 const SUGGESTED_MIB_MAX: u64 = 8 << 20;
 
-/// What a flash tier can hold beside a memory limit.
+/// The capacity of a flash tier beside a memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlashFit {
     /// Items to which the index can lead.

@@ -329,7 +329,7 @@ impl Cache {
             Purpose::Renumber(era) => chores.renumbered_era = era.max(chores.renumbered_era),
         }
         self.is_walked.store(false, Ordering::Relaxed);
-        // What came meanwhile has its own walk, which is due now.
+        // A later flush or era has its own walk, which is due now.
         self.moment.flush.sequence() != 0 || self.era() != chores.renumbered_era
     }
 

@@ -28,7 +28,7 @@ const WANTED_MAX: usize = 64;
 pub struct ReadRequest {
     page: u64,
     pages: usize,
-    /// What the pages are for; `None` for those of a dump.
+    /// The item that the pages are for; `None` for those of a dump.
     ticket: Option<Ticket>,
 }
 
@@ -59,7 +59,7 @@ struct View {
 #[derive(Debug, Clone, Copy)]
 struct Source {
     place: Place,
-    /// What occupied the place when it was read.
+    /// The life of the place's content when it was read.
     life: Option<Life>,
 }
 
@@ -96,7 +96,7 @@ impl ReadIntent {
     }
 }
 
-/// What becomes of an item on flash that the device fails to read.
+/// The fate of an item on flash that the device fails to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnReadFailure {
     /// It stays: a reader is told of a miss, and may find it when the device works again.

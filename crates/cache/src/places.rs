@@ -39,7 +39,7 @@ impl Found<'_> {
     }
 }
 
-/// What the index has of a key.
+/// A key's items in the index.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Present<'g> {
     /// Its item in the hot zone, gone or not.
@@ -50,7 +50,7 @@ pub(crate) struct Present<'g> {
     pub(crate) flash: Option<flash::Place>,
 }
 
-/// What a change makes of a key.
+/// The effect of a change on a key.
 pub(crate) enum Fate<'c> {
     /// The key stays as it is.
     Keep,

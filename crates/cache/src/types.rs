@@ -79,7 +79,7 @@ pub(crate) fn row_expiry(fields: &compressed::Fields) -> Expiry {
     Expiry { second: fields.expiry, early_ms: fields.early_ms }
 }
 
-/// What is stored with a value.
+/// The attributes stored with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attributes {
     /// Client flags, returned as they were stored.
@@ -215,7 +215,7 @@ pub struct Fetch {
     pub with_history: bool,
 }
 
-/// What a fetch returns beside the item.
+/// The tokens that a fetch returns beside the item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tokens {
     /// `W`: this caller is to recompute the value.

@@ -40,7 +40,7 @@ const ROWS: usize = PREFIXES / ROW_PREFIXES;
 /// Attempts to enter a sample beside other threads' before it is left out.
 const TEACH_ATTEMPTS: usize = 4;
 
-/// What is known of one prefix.
+/// The costs of one prefix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CostPrefix {
     /// The prefix.

@@ -108,7 +108,7 @@ fn a_thread_that_writes_a_segment_is_not_pinned() {
 
 /// Regression: the kernel was never asked whether it had kept the notes.
 #[test]
-fn the_training_thread_syncs_the_device_about_once_a_minute() {
+fn a_device_is_synced_about_once_a_minute_by_trainer_or_background() {
     let device = Arc::new(FakeDevice::new(4096, 1, Faults::default()));
     let flash = FlashSettings { threads: 1, ..FlashSettings::new(device.clone(), [7; 16]) };
     let clock = Arc::new(ManualClock::new(1_800_000_000));
@@ -271,8 +271,8 @@ impl Device for Slow {
     }
 }
 
-/// Returns, after this many turns of an idle background, ten a second, how many prefixes remain of
-/// these, for how many microseconds scrubbing has read meanwhile, and of how many.
+/// Returns the turns of an idle background, ten a second, after which this many prefixes are
+/// scrubbed, the microseconds for which scrubbing has read meanwhile, and those that passed.
 fn scrubbed(prefixes: u32) -> (u32, u64, u64) {
     let clock = Arc::new(ManualClock::new(1_800_000_000));
     let inner = FakeDevice::new(4 * (FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
