@@ -1,4 +1,4 @@
-//! While memory is full, what has expired makes room before anything that is alive.
+//! While memory is full, expired items make room before any live one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -11,11 +11,11 @@ const NOW: u32 = 1_800_000_000;
 const MEMORY_BYTES: usize = 16 << 20;
 /// Items that live for ever and are never read.
 const KEPT: u32 = 20_000;
-/// Seconds that all others live, and how many of them are stored in a second: two thirds of memory
-/// would hold all that are alive.
+/// The life of all others, in seconds, and how many of them are stored in a second: two thirds of
+/// memory would hold all that are alive.
 const LIFE_SECONDS: u32 = 5;
 const STORES_A_SECOND: u32 = 5000;
-/// Of these, one in so many is touched, to live for ever.
+/// One in this many of these is touched, to live for ever.
 const TOUCHED_SHARE: u32 = 5000;
 const SECONDS: u32 = 60;
 /// Stores before the background comes.
@@ -105,8 +105,8 @@ fn what_is_alive_stays_while_what_has_expired_can_go() {
     }
 }
 
-/// The sweep has a share of a processor, which is soon used up: but what is expired is looked for
-/// all the same while it is found, and something alive would be evicted otherwise.
+/// The sweep has a share of a processor, which is soon used up: but it goes on all the same while
+/// it finds expired items, since a live one would be evicted otherwise.
 #[test]
 fn what_is_alive_stays_however_fast_stores_come() {
     const STORES: u32 = 80_000;

@@ -1,5 +1,5 @@
-//! Changes that are made up from what was observed: none is lost, and none is made to what has
-//! changed meanwhile.
+//! Changes that are made up from an observed item: none is lost, and none is made to an item that
+//! has changed meanwhile.
 
 use larder::{Cache, Condition, DumpCursor, Dumped, Expiry, Store, Stored, Successor};
 
@@ -7,7 +7,7 @@ fn cache() -> Cache {
     Cache::builder().memory_bytes(64 << 20).build().expect("a small cache")
 }
 
-/// The successor that keeps what the item had.
+/// Returns the successor that keeps the fields of the item.
 fn same(expiry: Expiry) -> Successor {
     Successor { flags: None, expiry, cost_us: None }
 }

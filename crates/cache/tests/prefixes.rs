@@ -1,5 +1,5 @@
-//! Flushing by prefix as users of the cache see it: what has the prefix is gone in every tier at
-//! once and stays so, over restarts too, and nothing else is touched.
+//! Flushing by prefix as users of the cache see it: items with the prefix are gone in every tier at
+//! once and stay so, over restarts too, and no others are touched.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -19,7 +19,7 @@ const FLASH_BYTES: usize = 48 << 20;
 /// Items that fill all tiers.
 const ITEMS: u32 = 60_000;
 
-/// Which tiers a cache has.
+/// The tiers of a cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Tiers {
     Hot,
@@ -55,7 +55,7 @@ impl Fixture {
         Self { cache, tiers, device }
     }
 
-    /// Another process on what this one has left, which was killed.
+    /// Returns another process on what this one has left, which was killed.
     fn followed(self) -> Self {
         let device = self.device.reopened(2, Faults::default());
         let tiers = self.tiers;
@@ -81,7 +81,7 @@ impl Fixture {
         self.maintain();
     }
 
-    /// How many of the items with either prefix are there, with this version.
+    /// Returns how many of the items with either prefix are there, with this version.
     fn found(&self, version: u32) -> [usize; 2] {
         let found = |number: &u32| {
             let there = self.cache.get(&key(*number));
@@ -92,7 +92,7 @@ impl Fixture {
         [0, 1].map(|first| (first..ITEMS).step_by(2).filter(found).count())
     }
 
-    /// The numbers of the items of the first prefix that no longer are in the hot zone.
+    /// Returns the numbers of the items of the first prefix that no longer are in the hot zone.
     fn below(&self) -> Vec<u32> {
         let is_compressed = |number: &u32| {
             let (session, key) = (self.cache.session(), key(*number));
@@ -105,7 +105,7 @@ impl Fixture {
         (0..ITEMS).step_by(2).filter(is_compressed).collect()
     }
 
-    /// How many items of the first prefix a dump of everything lists.
+    /// Returns how many items of the first prefix a dump of everything lists.
     fn listed(&self) -> usize {
         let (mut cursor, mut listed, mut arrived) = (DumpCursor::default(), 0, Vec::new());
         loop {
@@ -130,7 +130,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("{prefix}:{number}").into_bytes()
 }
 
-/// Half of it does not compress.
+/// Returns a value of which half does not compress.
 fn value(number: u32, version: u32) -> Vec<u8> {
     let mut value = format!("{number} in version {version}, and so on, ").into_bytes();
     let mut random = Xorshift::seeded(1 + u64::from(number));
@@ -178,7 +178,7 @@ fn what_comes_after_a_flush_moves_down_and_is_found_there() {
     }
 }
 
-/// Requests that depend on what is there see that nothing is, wherever it was.
+/// Requests that depend on the present item see that there is none, wherever it was.
 #[test]
 fn conditions_and_removals_do_not_see_what_was_flushed() {
     for tiers in ALL {
@@ -279,7 +279,7 @@ fn a_full_table_refuses_a_prefix_and_leaves_its_items_until_the_background_has_m
     assert!(cache.get(&last).is_none());
 }
 
-/// Flash has room for fewer, and keeps them for longer.
+/// Flash has room for fewer prefixes, and keeps them for longer.
 #[test]
 fn a_prefix_for_which_flash_has_no_room_is_not_flushed_in_memory_either() {
     let fixture = Fixture::new(Tiers::FlashAlone);
@@ -288,7 +288,7 @@ fn a_prefix_for_which_flash_has_no_room_is_not_flushed_in_memory_either() {
     let refused = loop {
         let prefix = format!("p{number:04}:").into_bytes();
         cache.set(&prefix, b"v", Expiry::NEVER).unwrap();
-        // Something on flash, or the flush is over at once.
+        // An item on flash: otherwise the flush ends at once.
         if number == 0 {
             fixture.fill(1);
         }

@@ -28,14 +28,14 @@ impl Random {
     }
 }
 
-/// Every hit counts.
+/// Returns settings with which every hit counts.
 fn all_hits() -> Repartition {
     let mut repartition = Repartition::given(GEOMETRY.parse::<CacheGeometry>().unwrap());
     repartition.settings.sampling = 1;
     repartition
 }
 
-/// As much as can be made to move.
+/// Returns settings with which as many items move as can.
 fn most_aggressive() -> Repartition {
     let mut repartition = all_hits();
     repartition.settings.pass_hits = 1;
@@ -195,7 +195,7 @@ fn where_all_are_asked_for_equally_often_hardly_anything_moves() {
     assert!(counts.swaps < READS / 2000, "{counts:?}");
 }
 
-/// What the model has of a key: its value, when it is over, and its unique.
+/// The model's knowledge of a key: its value, its expiry, and its unique.
 type Modelled = (Vec<u8>, u32, u64);
 
 fn random_steps(index: IndexKind, seed: u64) {
