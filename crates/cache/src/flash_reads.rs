@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_that_ask_at_once_all_get_their_turn_and_stay_within_the_limit() {
+    fn many_threads_that_ask_at_once_get_their_turns_within_the_limit() {
         let fetches = fetches(Faults::default());
         std::thread::scope(|scope| {
             for thread in 0..8 {

@@ -80,7 +80,7 @@ fn found(cache: &Cache, items: u32, version: u32) -> u64 {
 }
 
 #[test]
-fn what_stores_need_room_for_moves_to_flash_while_the_background_is_behind() {
+fn stores_demote_to_flash_while_the_background_is_behind() {
     for compress in [true, false] {
         let cache = cache(compress);
         for number in 0..ITEMS {
@@ -211,7 +211,7 @@ fn without_any_background_stores_fill_the_buffers_and_then_evict() {
 /// Flash that is half full no longer takes in its full length all items that stores need room for,
 /// but it does take those that were read.
 #[test]
-fn when_flash_is_half_full_stores_move_what_was_read_and_evict_the_rest() {
+fn stores_demote_read_items_and_evict_others_when_flash_is_half_full() {
     const BURSTS: u32 = 40;
     /// More items than there are free chunks; one in four is read.
     const BURST: u32 = 600;
@@ -266,7 +266,7 @@ fn a_value_that_was_replaced_in_a_burst_stays_away() {
 }
 
 #[test]
-fn what_expires_soon_leaves_rather_than_moves() {
+fn an_item_expiring_soon_is_evicted_rather_than_demoted() {
     let cache = cache(true);
     let attributes = Attributes { expiry: Expiry::at(NOW + 30), ..Attributes::default() };
     for number in 0..ITEMS {

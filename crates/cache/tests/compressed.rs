@@ -121,7 +121,7 @@ impl Drop for SetOnPanic<'_> {
 /// Two clients count the same keys at the same moment. Each promotes the items, and a key that one
 /// of them finds the other finds as well.
 #[test]
-fn what_comes_up_is_there_for_all_at_every_moment() {
+fn a_promoted_item_is_there_for_all_at_every_moment() {
     const KEYS: usize = 20_000;
     // By counts alone: by measured times the compressed zone is now and then too small for so many
     // keys.
@@ -201,7 +201,7 @@ fn the_same_memory_keeps_more_and_every_value_is_right() {
 
 /// Regression: an item that was promoted for a read counted as unread for `mg k h` and evictions.
 #[test]
-fn what_comes_up_for_a_read_was_read() {
+fn an_item_promoted_for_a_read_counts_as_read() {
     let mut fixture = Fixture::new();
     let was_read = |fixture: &Fixture, key: &[u8]| {
         let session = fixture.cache.session();
@@ -273,7 +273,7 @@ fn a_small_cache_gains_from_the_zone_too() {
 }
 
 #[test]
-fn a_read_from_below_returns_what_was_stored_with_the_value() {
+fn a_read_from_the_zone_returns_the_stored_attributes() {
     let mut fixture = Fixture::new();
     let expiry = Expiry::at(NOW + 100);
     let attributes = Attributes { flags: 77, expiry, cost_us: 1000, ..Attributes::default() };
@@ -290,7 +290,7 @@ fn a_read_from_below_returns_what_was_stored_with_the_value() {
 }
 
 #[test]
-fn what_is_overwritten_or_removed_never_comes_back_from_below() {
+fn overwritten_and_removed_items_never_come_back_from_the_zone() {
     let mut fixture = Fixture::new();
     fixture.put_below(b"k", b"old", Attributes::default());
     fixture.put(b"k", b"new", Attributes::default(), Condition::Always);
@@ -304,7 +304,7 @@ fn what_is_overwritten_or_removed_never_comes_back_from_below() {
 }
 
 #[test]
-fn a_flush_takes_what_is_below() {
+fn a_flush_takes_items_in_the_zone() {
     let mut fixture = Fixture::new();
     fixture.put_below(b"k", b"value", Attributes::default());
     fixture.cache.flush(None);
@@ -316,7 +316,7 @@ fn a_flush_takes_what_is_below() {
 }
 
 #[test]
-fn conditions_see_what_is_below() {
+fn conditions_see_items_in_the_zone() {
     let mut fixture = Fixture::new();
     fixture.put_below(b"k", b"1", Attributes::default());
     let attributes = Attributes::default();
@@ -422,7 +422,7 @@ fn a_read_of_a_stale_item_below_counts_once() {
 /// Regression: only expired items found in the hot zone were counted: the more was compressed, the
 /// less expired.
 #[test]
-fn what_is_over_below_is_counted_when_a_request_finds_it() {
+fn an_item_expired_in_the_zone_is_counted_when_a_request_finds_it() {
     type Request = fn(&Session<'_>, &[u8], Hash) -> bool;
     let requests: [Request; 4] = [
         |session, key, hash| session.get(key, hash).is_some(),
@@ -449,7 +449,7 @@ fn what_is_over_below_is_counted_when_a_request_finds_it() {
 /// Regression: the cost was known of an item in the hot zone only, and most keys that are stored
 /// anew are in the compressed zone.
 #[test]
-fn what_an_item_below_costs_is_kept_when_it_is_stored_anew() {
+fn the_cost_of_an_item_in_the_zone_is_kept_when_it_is_stored_anew() {
     let mut fixture = Fixture::with(|builder| builder.measure_costs(true));
     for when in [Condition::Always, Condition::Present] {
         let costly = Attributes { cost_us: 900, ..Attributes::default() };
@@ -581,7 +581,7 @@ fn a_limit_that_was_lowered_is_used_up() {
 /// and then the zone has room for a moment, and every item is demoted: so many batches are looked
 /// at, and the one in the middle counts.
 #[test]
-fn what_comes_back_moves_down_and_what_was_stored_once_seldom() {
+fn items_that_come_back_are_demoted_and_those_stored_once_seldom() {
     const BATCHES: u32 = 17;
     const KEYS: u32 = 120;
     const BETWEEN: u32 = 500;
@@ -676,7 +676,7 @@ fn a_zone_that_holds_no_more_gives_its_memory_up() {
 
 /// Without the background, stores evict, and that is counted.
 #[test]
-fn what_stores_evict_past_the_zone_is_counted() {
+fn items_that_stores_evict_past_the_zone_are_counted() {
     let fixture = Fixture::new();
     for number in 0..200_000 {
         let value = filler_value(number);
@@ -690,7 +690,7 @@ fn what_stores_evict_past_the_zone_is_counted() {
 
 /// A thread that trains does all of the training.
 #[test]
-fn training_is_left_to_who_asks_for_it() {
+fn training_is_left_to_the_training_thread() {
     let mut fixture = Fixture::new();
     let trained = |fixture: &Fixture| {
         let stats = fixture.cache.stats();

@@ -137,7 +137,7 @@ fn a_refused_store_leaves_the_note_to_the_next() {
 }
 
 #[test]
-fn what_asks_without_wanting_the_value_notes_nothing() {
+fn a_request_that_does_not_want_the_value_notes_no_miss() {
     let fixture = Fixture::new();
     let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"a:1"));
     assert!(cache.session().peek(b"a:1", hash).is_none());
@@ -264,7 +264,7 @@ fn an_outlier_counts_a_quarter_beside_what_its_key_had_cost() {
 }
 
 #[test]
-fn of_fifty_who_miss_together_the_first_miss_and_the_first_store_count() {
+fn the_first_miss_and_the_first_store_of_fifty_clients_count() {
     let fixture = Fixture::new();
     for client in 0..50 {
         fixture.miss("a:1");
@@ -396,7 +396,7 @@ fn more_misses_than_notes_lose_the_oldest_and_nothing_else() {
 }
 
 #[test]
-fn costs_are_measured_exactly_if_the_policy_asks_for_them_or_the_owner_does() {
+fn costs_are_measured_only_if_the_policy_or_the_owner_asks() {
     let measures = |policy, wanted: Option<bool>| {
         let builder = Cache::builder().memory_bytes(4 << 20).policy(policy);
         let builder = wanted.into_iter().fold(builder, |builder, on| builder.measure_costs(on));
@@ -456,7 +456,7 @@ fn threads_that_share_keys_measure_nothing_absurd() {
 /// that holds half of them. No client states a cost. Nearly all the slow ones are left in the end
 /// where the policy goes by cost, and no more of them than of the others where it does not.
 #[test]
-fn what_is_slow_to_make_is_kept_without_a_word_from_the_client() {
+fn values_slow_to_make_are_kept_though_no_client_states_costs() {
     let slow_left = |policy| {
         let clock = Arc::new(ManualClock::new(NOW));
         let builder = Cache::builder().memory_bytes(16 << 20).clock(clock.clone());

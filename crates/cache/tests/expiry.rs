@@ -62,7 +62,7 @@ fn bytes_of(number: u32) -> usize {
     }
 }
 
-fn what_is_alive_stays(policy: Policy) {
+fn live_items_stay(policy: Policy) {
     let fixture = Fixture::new(policy);
     for number in 0..KEPT {
         fixture.store(&format!("kept-{number}"), 100 + 40 * (number as usize % 2), 0);
@@ -101,14 +101,14 @@ fn what_is_alive_stays(policy: Policy) {
 #[test]
 fn what_is_alive_stays_while_what_has_expired_can_go() {
     for policy in [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru] {
-        what_is_alive_stays(policy);
+        live_items_stay(policy);
     }
 }
 
 /// The sweep has a share of a processor, which is soon used up: but it goes on all the same while
 /// it finds expired items, since a live one would be evicted otherwise.
 #[test]
-fn what_is_alive_stays_however_fast_stores_come() {
+fn live_items_stay_however_fast_stores_come() {
     const STORES: u32 = 80_000;
     for policy in [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru] {
         let fixture = Fixture::new(policy);
@@ -134,7 +134,7 @@ fn what_is_alive_stays_however_fast_stores_come() {
 
 /// Every other item expires, and then the memory of all of them is there for others.
 #[test]
-fn what_has_expired_makes_room_where_nothing_may_be_evicted() {
+fn expired_items_make_room_where_nothing_may_be_evicted() {
     for policy in [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru] {
         let fixture = Fixture::with_eviction(policy, false);
         let put = |key: &str, expiry: u32| {

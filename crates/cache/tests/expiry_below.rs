@@ -92,7 +92,7 @@ fn value(number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_alive_stays_below_while_what_has_expired_can_go() {
+fn live_items_stay_in_the_zone_while_expired_ones_can_leave() {
     let fixture = Fixture::new();
     let (mut stored, mut touched) = (0, Vec::new());
     for second in 0..SECONDS {
@@ -143,7 +143,7 @@ fn where_nothing_expires_no_block_is_looked_at() {
 }
 
 #[test]
-fn what_was_restored_is_swept_as_well() {
+fn restored_items_are_swept_as_well() {
     let before = Fixture::new();
     for number in 0..200_000 {
         let expiry = if number % 2 == 0 { NOW + 1000 } else { 0 };

@@ -70,7 +70,7 @@ fn found(cache: &Cache) -> u32 {
 }
 
 #[test]
-fn each_method_finds_what_left_memory_also_after_a_restart() {
+fn each_method_finds_items_on_flash_also_after_a_restart() {
     for method in ReadMethod::ALL {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flash");

@@ -222,7 +222,7 @@ fn with_less_memory_the_most_valuable_stay() {
 /// Regression: the least valuable came first and stayed, and each of the others was tried eight
 /// times: a start with `-M` and a quarter of the memory took a minute.
 #[test]
-fn with_less_memory_and_no_eviction_the_most_valuable_come_and_the_rest_is_soon_left_out() {
+fn without_eviction_the_most_valuable_items_are_restored_and_soon() {
     let shape = Shape { compress: false, ..Shape::of(32 * MIB) };
     let (before, _) = shape.build(None, NOW);
     (0..60_000).for_each(|number| put(&before, &key(number), &value(number, 1), <_>::default()));
@@ -322,15 +322,15 @@ fn store_at_random(cache: &Cache, random: &mut Xorshift) -> HashMap<Vec<u8>, Wan
 }
 
 #[test]
-fn what_comes_back_is_what_was_there_with_all_that_belongs_to_it() {
+fn restored_items_have_all_that_belonged_to_them() {
     let seed = seed();
     let shape = Shape { hot_target: Some(0.6), ..Shape::of(16 * MIB) };
-    what_comes_back_is_what_was_there(shape, seed);
-    what_comes_back_is_what_was_there(Shape { index: IndexKind::Tree, ..shape }, seed);
-    what_comes_back_is_what_was_there(Shape { layout: ChunkLayout::Split, ..shape }, seed);
+    restored_items_are_those_that_were_saved(shape, seed);
+    restored_items_are_those_that_were_saved(Shape { index: IndexKind::Tree, ..shape }, seed);
+    restored_items_are_those_that_were_saved(Shape { layout: ChunkLayout::Split, ..shape }, seed);
 }
 
-fn what_comes_back_is_what_was_there(shape: Shape, seed: u64) {
+fn restored_items_are_those_that_were_saved(shape: Shape, seed: u64) {
     let mut random = Xorshift::seeded(seed);
     let (before, _) = shape.build(None, NOW);
     let mut model = store_at_random(&before, &mut random);
@@ -437,7 +437,7 @@ fn a_planned_flush_still_happens() {
 }
 
 #[test]
-fn what_has_an_expiry_does_not_come_back_if_the_clock_went_backwards() {
+fn items_with_an_expiry_are_lost_if_the_clock_went_backwards() {
     let shape = Shape::of(16 * MIB);
     let (before, _) = shape.build(None, NOW);
     let expires = Attributes { expiry: Expiry::at(NOW + 1000), ..Attributes::default() };
@@ -544,7 +544,7 @@ fn times_of_an_image_of_the_version_before_stay() {
 }
 
 #[test]
-fn what_is_over_or_flushed_is_not_saved() {
+fn expired_and_flushed_items_are_not_saved() {
     let (before, clock) = Shape::of(16 * MIB).build(None, NOW);
     let expires = Attributes { expiry: Expiry::at(NOW + 10), ..Attributes::default() };
     put(&before, b"expires", b"v", expires);
@@ -577,7 +577,7 @@ fn a_limit_cuts_off_the_least_and_leaves_a_whole_image() {
 /// Regression: it was asked only after items had been written: not during whole passes over the hot
 /// zone for items of a rank that there were none of.
 #[test]
-fn who_saves_is_asked_to_go_on_also_where_there_is_nothing_to_be_written() {
+fn saving_asks_whether_to_go_on_where_it_writes_nothing() {
     let shape = Shape { compress: false, ..Shape::of(32 * MIB) };
     let (before, _) = shape.build(None, NOW);
     (0..30_000).for_each(|number| put(&before, &key(number), &value(number, 1), <_>::default()));
@@ -593,7 +593,7 @@ fn who_saves_is_asked_to_go_on_also_where_there_is_nothing_to_be_written() {
 }
 
 #[test]
-fn what_is_damaged_is_counted_and_nothing_else_comes_in_its_place() {
+fn damaged_items_are_counted_and_not_replaced() {
     let seed = seed();
     let mut random = Xorshift::seeded(seed);
     let shape = Shape { compress: false, ..Shape::of(16 * MIB) };

@@ -57,7 +57,7 @@ fn found_percent(delay_capacities: f64) -> f64 {
 }
 
 #[test]
-fn what_is_first_read_long_after_it_was_stored_is_found() {
+fn an_item_first_read_long_after_its_store_is_found() {
     // A list of all items has all of the first, and nothing of the second.
     let [within, beyond] = [0.4, 1.6].map(found_percent);
     assert!(within > 90.0 && beyond > 75.0, "{within:.1} % and {beyond:.1} %");

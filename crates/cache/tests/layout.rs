@@ -58,7 +58,7 @@ fn every_length_is_read_back() {
 /// Lengths change all the time in hardly any memory, so that classes have no slab of their own and
 /// take chunks of larger ones, split or whole: an item may need more of a split one.
 #[test]
-fn what_is_found_in_a_full_cache_is_what_was_stored() {
+fn values_found_in_a_full_cache_are_those_that_were_stored() {
     let mut random = Xorshift::seeded(seed());
     for layout in LAYOUTS {
         for policy in POLICIES {

@@ -72,7 +72,7 @@ impl Clock for Lagging {
 /// Regression: an item that was given no time at all just after a second had begun (`EXPIRE key 0`)
 /// stayed until the coarse clock had seen that second begin, too.
 #[test]
-fn what_is_over_is_gone_while_the_coarse_clock_is_behind() {
+fn an_expired_item_is_gone_while_the_coarse_clock_is_behind() {
     for after_ms in [0, 1, 3] {
         let clock = Arc::new(Lagging(ManualClock::new(NOW)));
         let cache = Cache::builder().memory_bytes(32 << 20).clock(clock.clone()).build().unwrap();
@@ -126,7 +126,7 @@ fn a_touch_changes_every_kind_of_expiry_to_every_other() {
 }
 
 #[test]
-fn what_changes_a_value_keeps_its_expiry() {
+fn a_change_of_a_value_keeps_its_expiry() {
     let (cache, clock) = hot();
     let over = Expiry::at_ms(NOW_MS + 4321);
     let hash = cache.hash(b"k");

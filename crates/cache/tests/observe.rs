@@ -23,7 +23,7 @@ fn replace(cache: &Cache, key: &[u8], value: &[u8]) -> bool {
 }
 
 #[test]
-fn what_was_observed_is_replaced_touched_and_removed() {
+fn an_observed_item_is_replaced_touched_and_removed() {
     let cache = cache();
     let (key, hash) = (b"k", cache.hash(b"k"));
     let later = Expiry::at(cache.session().now() + 1000);
@@ -49,7 +49,7 @@ fn what_was_observed_is_replaced_touched_and_removed() {
 }
 
 #[test]
-fn nothing_is_done_to_what_has_changed_meanwhile() {
+fn an_item_changed_meanwhile_is_left_alone() {
     let cache = cache();
     let (key, hash) = (b"k", cache.hash(b"k"));
     let later = Expiry::at(cache.session().now() + 1000);

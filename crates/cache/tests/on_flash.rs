@@ -56,7 +56,7 @@ fn noise(number: u32, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_read_for_all_who_wait_stays_within_its_limit() {
+fn reads_for_all_waiting_requests_stay_within_their_limit() {
     let (cache, _) = cache(40, LONG_BYTES);
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -138,7 +138,7 @@ fn a_look_without_a_trace_waits_for_flash_and_leaves_the_item_there() {
 
 /// Regression: each get of it read it once more, until its segment was collected.
 #[test]
-fn what_has_expired_on_flash_is_read_once_and_then_gone() {
+fn an_item_expired_on_flash_is_read_once_and_then_gone() {
     let (cache, clock) = cache(1000, 1000);
     let is_on_device = |number: &u32| {
         let look =
@@ -183,7 +183,7 @@ fn what_has_expired_on_flash_is_read_once_and_then_gone() {
 
 /// However many connections there are, their waiting reads take little memory.
 #[test]
-fn who_asks_while_thousands_of_reads_wait_asks_for_one_at_a_time() {
+fn a_session_asks_for_one_read_at_a_time_while_thousands_wait() {
     let (cache, _) = cache(20_000, 20);
     let asked = || {
         let session = cache.session();
@@ -215,7 +215,7 @@ fn who_asks_while_thousands_of_reads_wait_asks_for_one_at_a_time() {
 
 /// Regression: each read counted as one page.
 #[test]
-fn what_was_read_of_the_device_is_counted_in_pages() {
+fn reads_of_the_device_are_counted_in_pages() {
     let (cache, _) = cache(20, LONG_BYTES);
     let reads: Vec<(u64, u64)> = (0..20)
         .map(|number| {
@@ -237,7 +237,7 @@ fn what_was_read_of_the_device_is_counted_in_pages() {
 
 /// The index leads there until the background comes to it.
 #[test]
-fn what_was_flushed_on_flash_is_not_found_by_a_removal() {
+fn an_item_flushed_on_flash_is_not_found_by_a_removal() {
     let (cache, _) = cache(1000, 1000);
     assert!(cache.remove(&key(0)) && !cache.remove(&key(0)));
     cache.flush(None);
@@ -321,7 +321,7 @@ fn listed_by_numbers(cache: &Cache) -> Listed {
 }
 
 #[test]
-fn items_on_flash_are_listed_once_and_removed_and_expired_ones_are_not() {
+fn live_items_on_flash_are_listed_once() {
     let (cache, clock) = cache(3000, 1000);
     for number in 0..3000 {
         match number % 7 {

@@ -86,7 +86,7 @@ fn an_item_is_gone_the_second_it_expires() {
 }
 
 #[test]
-fn what_a_request_finds_gone_is_counted_once() {
+fn an_item_that_a_request_finds_gone_is_counted_once() {
     let fixture = Fixture::new();
     let cache = &fixture.cache;
     for key in [b"a", b"b"] {
@@ -245,7 +245,7 @@ fn a_chosen_cas_unique_is_kept_whole() {
 /// Regression: a client that compared 0 was taken to compare 2^64 - 1, which a client may have
 /// chosen.
 #[test]
-fn what_is_stored_over_no_unique_is_not_stored() {
+fn a_store_over_an_impossible_unique_does_nothing() {
     let fixture = Fixture::new();
     assert_eq!(fixture.put(b"k", b"new", Condition::Never), Stored::NotFound);
     let mut draft = fixture.cache.reserve(b"k", Attributes::default(), 1).unwrap();
@@ -257,7 +257,7 @@ fn what_is_stored_over_no_unique_is_not_stored() {
 }
 
 #[test]
-fn a_flush_takes_what_was_there_and_nothing_else() {
+fn a_flush_takes_earlier_items_only() {
     let fixture = Fixture::new();
     let cache = &fixture.cache;
     for number in 0..1000_u32 {
@@ -331,7 +331,7 @@ fn a_dump_shows_every_item_once() {
 }
 
 #[test]
-fn a_full_cache_evicts_what_was_not_read() {
+fn a_full_cache_evicts_unread_items() {
     let fixture = Fixture::with_memory(16 << 20);
     let cache = &fixture.cache;
     cache.set(b"kept", &[7; 1000], Expiry::NEVER).unwrap();
@@ -375,7 +375,7 @@ fn a_shift_of_sizes_leaves_the_cache_able_to_store() {
 }
 
 #[test]
-fn a_cost_stays_with_its_item_through_every_change_that_keeps_the_value() {
+fn a_cost_stays_with_its_item_while_the_value_stays() {
     let fixture = Fixture::new();
     let cost_of = |fixture: &Fixture, key: &[u8]| {
         let session = fixture.cache.session();
@@ -400,7 +400,7 @@ fn a_cost_stays_with_its_item_through_every_change_that_keeps_the_value() {
 /// under CLOCK as many of the costly as of the others are left, and so under LRU; under the
 /// policies that know costs nearly all.
 #[test]
-fn what_is_costly_outlives_what_is_cheap() {
+fn costly_items_outlive_cheap_ones() {
     let costly_left = |policy| {
         let cache = Cache::builder().memory_bytes(16 << 20).policy(policy).build().unwrap();
         let items = 60_000_u32;

@@ -192,7 +192,7 @@ fn replay_overwrites(policy: Policy, costs: [u32; 4], sets_of_16: u64) -> (u64, 
 /// Half of the items cost 2 ms and the cost of the others is unknown: neither half may push the
 /// other out.
 #[test]
-fn what_costs_nobody_knows_counts_as_what_is_typical() {
+fn an_unknown_cost_counts_as_typical() {
     let cache = builder(Policy::GdWheel, 4 << 20).build().unwrap();
     let items = 12_000_u64;
     for key in 0..items {

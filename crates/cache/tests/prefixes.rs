@@ -140,7 +140,7 @@ fn value(number: u32, version: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_has_the_prefix_is_gone_in_every_tier_and_nothing_else() {
+fn only_items_with_the_prefix_are_gone_in_every_tier() {
     for tiers in ALL {
         let fixture = Fixture::new(tiers);
         fixture.fill(1);
@@ -161,7 +161,7 @@ fn what_has_the_prefix_is_gone_in_every_tier_and_nothing_else() {
 }
 
 #[test]
-fn what_comes_after_a_flush_moves_down_and_is_found_there() {
+fn items_stored_after_a_flush_are_demoted_and_found() {
     for tiers in [Tiers::Compressed, Tiers::Flash, Tiers::FlashAlone] {
         let fixture = Fixture::new(tiers);
         fixture.fill(1);
@@ -180,7 +180,7 @@ fn what_comes_after_a_flush_moves_down_and_is_found_there() {
 
 /// Requests that depend on the present item see that there is none, wherever it was.
 #[test]
-fn conditions_and_removals_do_not_see_what_was_flushed() {
+fn conditions_and_removals_do_not_see_flushed_items() {
     for tiers in ALL {
         let fixture = Fixture::new(tiers);
         fixture.fill(1);
@@ -204,7 +204,7 @@ fn conditions_and_removals_do_not_see_what_was_flushed() {
 }
 
 #[test]
-fn neither_a_kill_nor_a_clean_stop_brings_back_what_was_flushed() {
+fn flushed_items_stay_away_after_a_kill_or_a_clean_stop() {
     for tiers in [Tiers::Flash, Tiers::FlashAlone] {
         for stops in [false, true] {
             let fixture = Fixture::new(tiers);
@@ -224,7 +224,7 @@ fn neither_a_kill_nor_a_clean_stop_brings_back_what_was_flushed() {
 }
 
 #[test]
-fn an_image_has_nothing_of_what_was_flushed() {
+fn an_image_has_no_flushed_items() {
     for tiers in [Tiers::Hot, Tiers::Compressed] {
         let before = Fixture::new(tiers);
         before.fill(1);
@@ -260,7 +260,7 @@ fn a_prefix_has_1_to_250_bytes_and_binary_ones_are_fine() {
 }
 
 #[test]
-fn a_full_table_refuses_a_prefix_and_leaves_its_items_until_the_background_has_made_room() {
+fn a_full_table_refuses_a_prefix_until_the_background_makes_room() {
     let cache = Cache::builder().memory_bytes(4 << 20).build().unwrap();
     let prefix = |number: usize| format!("p{number:04}:").into_bytes();
     for number in 0..=FLUSHED_PREFIXES_MAX {
@@ -281,7 +281,7 @@ fn a_full_table_refuses_a_prefix_and_leaves_its_items_until_the_background_has_m
 
 /// Flash has room for fewer prefixes, and keeps them for longer.
 #[test]
-fn a_prefix_for_which_flash_has_no_room_is_not_flushed_in_memory_either() {
+fn a_prefix_without_room_on_flash_is_not_flushed_in_memory() {
     let fixture = Fixture::new(Tiers::FlashAlone);
     let cache = &fixture.cache;
     let mut number = 0;

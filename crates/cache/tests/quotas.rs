@@ -124,7 +124,7 @@ fn without_a_quota_the_same_flood_takes_them() {
 
 /// Items stored first leave first, but for those that were read.
 #[test]
-fn the_oldest_under_the_quota_goes_and_what_is_read_stays() {
+fn the_oldest_under_the_quota_leave_and_read_items_stay() {
     for policy in POLICIES {
         let cache = builder(vec![bytes(b"f:", 1 << 20)]).policy(policy).build().unwrap();
         let (all, read) = (20_000, 200);
@@ -286,7 +286,7 @@ fn a_share_follows_the_memory_limit_and_what_is_too_much_goes() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn incompatible_settings_are_refused() {
     let refused = |builder: Builder| builder.build().expect_err("refused");
     let twice = refused(builder(vec![bytes(b"a", 1000), bytes(b"a", 1000)]));
     assert!(matches!(twice, BuildError::Quota(QuotaRefused::Twice(_))), "{twice}");
@@ -446,7 +446,7 @@ impl Model {
 }
 
 #[test]
-fn what_is_counted_is_what_is_there_whatever_is_done() {
+fn counts_are_right_whatever_is_done() {
     let entropy = std::collections::hash_map::RandomState::new();
     let seed = std::hash::BuildHasher::hash_one(&entropy, 0);
     let seed = std::env::var("LARDER_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(seed);
@@ -551,7 +551,7 @@ fn threads_never_take_more_than_the_quota_together() {
 
 /// In the lower tiers: none in the compressed zone, and on flash any number.
 #[test]
-fn what_is_under_a_quota_moves_past_the_compressed_zone_to_flash_and_counts_when_it_comes_up() {
+fn an_item_under_a_quota_skips_the_zone_and_counts_when_promoted() {
     for compress in [false, true] {
         let pages = (48 << 20) / PAGE_BYTES as u64;
         let device = Arc::new(FakeDevice::new(pages, 1, Faults::default()));
@@ -622,7 +622,7 @@ impl ImageSource for Bytes {
 
 /// An image of a cache without quotas has items of any tier.
 #[test]
-fn what_comes_back_from_an_image_is_under_the_quotas_of_its_new_cache() {
+fn restored_items_are_under_the_quotas_of_their_new_cache() {
     let old = builder(Vec::new()).compress(true).build().unwrap();
     for number in 0..60_000 {
         set(&old, "f:", number, 200).unwrap();

@@ -100,7 +100,7 @@ fn is_kept(first: Sized, hot_every: usize, then: Sized, lost_share: usize, moved
 }
 
 #[test]
-fn what_is_read_all_the_time_is_rescued_when_slabs_go_to_another_size() {
+fn items_read_all_the_time_are_rescued_when_slabs_change_size() {
     is_kept(SMALL, 50, LARGE, 100, 30);
 }
 
@@ -108,7 +108,7 @@ fn what_is_read_all_the_time_is_rescued_when_slabs_go_to_another_size() {
 /// came up again as soon as they had lost their marks, as if they had not been read, and all left
 /// at once.
 #[test]
-fn what_is_read_all_the_time_stays_in_the_last_slab_of_its_size() {
+fn items_read_all_the_time_stay_in_the_last_slab_of_their_size() {
     is_kept(SMALL, 50, Sized { count: 60_000, ..LARGE }, 100, 30);
     is_kept(SMALL, 80, LARGE, 100, 30);
 }
@@ -116,20 +116,20 @@ fn what_is_read_all_the_time_stays_in_the_last_slab_of_its_size() {
 /// Regression: where an order was kept, a slab that was to stay for the items read in it was
 /// emptied of just these. All of these are read in fewer stores than the large ones stay.
 #[test]
-fn what_is_read_all_the_time_stays_with_its_slabs() {
+fn items_read_all_the_time_stay_with_their_slabs() {
     is_kept(FEW, 1, LARGE, 10, 0);
 }
 
 /// Regression: they left with the first slab in which one of their pieces was, or with that of
 /// their first chunks, a few dozen bytes of each.
 #[test]
-fn what_lies_in_pieces_is_rescued_as_well() {
+fn an_item_in_pieces_is_rescued() {
     is_kept(LONG, 12, LARGE, 10, 30);
 }
 
 /// Regression: they were left where they were: a copy would have lacked the labels of its pieces.
 #[test]
-fn what_lies_in_pieces_is_rescued_under_a_quota_too() {
+fn an_item_in_pieces_is_rescued_under_a_quota() {
     for policy in [Policy::CostClock, Policy::Lru] {
         let (first, hot_every, then, behind, seed) = (LONG, 12, LARGE, Some(256), 1);
         let is_bounded = true;

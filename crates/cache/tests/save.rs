@@ -117,7 +117,7 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn all_that_fits_is_there_after_a_clean_stop_with_all_that_belongs_to_it() {
+fn items_that_fit_are_there_unchanged_after_a_clean_stop() {
     let before = Fixture::new(64 << 20);
     let attributes = |number: u32| Attributes {
         flags: number,
@@ -181,7 +181,7 @@ fn the_compressed_zone_is_saved_too() {
 }
 
 #[test]
-fn what_is_over_or_too_long_is_not_saved() {
+fn expired_and_too_long_items_are_not_saved() {
     let before = Fixture::new(32 << 20);
     let cache = &before.cache;
     let expires = Attributes { expiry: Expiry::at(NOW + 10), ..Attributes::default() };
@@ -223,7 +223,7 @@ fn saving_ends_before_it_would_collect_what_it_has_saved() {
 /// ended with the first item beyond, though the items left out were used later than all that were
 /// there.
 #[test]
-fn what_is_saved_takes_the_words_of_what_is_older() {
+fn saved_items_take_the_words_of_older_ones() {
     // A tree has half as many.
     let pages = ((64 << 20) / PAGE_BYTES) as u64;
     let before = Fixture::indexed_by(IndexKind::Tree, FakeDevice::new(pages, 1, Faults::default()));
@@ -242,7 +242,7 @@ fn what_is_saved_takes_the_words_of_what_is_older() {
 /// Regression: it recovered everything first, and where its time had passed by then it saved
 /// nothing.
 #[test]
-fn memory_is_saved_before_all_is_recovered_and_the_rest_is_there_after_the_stop() {
+fn memory_is_saved_before_recovery_ends_and_loses_no_items_by_that() {
     let first = Fixture::new(24 << 20);
     first.fill(20_000);
     first.save();

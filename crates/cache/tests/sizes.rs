@@ -134,7 +134,7 @@ fn a_size_that_follows_a_mix_gets_the_memory() {
 /// had stored a moment ago, while others kept items of long before: of the newest tenth, up to half
 /// was gone.
 #[test]
-fn what_was_stored_last_is_there_whatever_came_before() {
+fn the_items_stored_last_are_there_whatever_came_before() {
     for policy in POLICIES {
         for (memory, seed) in [(16, 0), (16, 1), (32, 2), (64, 3)] {
             for turn_bytes in [NO_TURNS, TURN_BYTES] {
@@ -213,7 +213,7 @@ fn what_is_stored_anew_all_the_time_stays_beside_a_churn_of_others() {
 /// each slab that moved took them along, thousands did, and the misses cost as much as without
 /// knowing costs.
 #[test]
-fn what_is_costly_stays_when_sizes_mix() {
+fn costly_items_stay_when_sizes_mix() {
     let keys = 100_000_f64;
     let share = |number: u64| f64::from(mixed_bytes(number) as u32).log(MIB as f64);
     let lost_us = |policy| {

@@ -109,7 +109,7 @@ fn free_pieces_of_long_values_make_room_for_other_sizes() {
 /// chunk left in the others when it was stored, left with the slab: its client had been told that
 /// it is there.
 #[test]
-fn what_arrives_in_a_slab_that_was_vacated_stays_where_nothing_may_be_evicted() {
+fn a_value_arriving_in_a_vacated_slab_stays_without_eviction() {
     let builder = Cache::builder().memory_bytes(4 << 20).compress(false).evict(false);
     let cache = builder.clock(Arc::new(ManualClock::new(NOW))).build().unwrap();
     let key = |number: u32| format!("key-{number:06}");

@@ -18,7 +18,7 @@ use larder::{
 };
 
 #[test]
-fn what_leaves_memory_is_found_on_flash() {
+fn an_item_that_leaves_memory_is_found_on_flash() {
     for shape in SHAPES.into_iter().chain(TREE_SHAPES) {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(200_000);
@@ -59,7 +59,7 @@ fn no_more_is_written_than_the_limit_allows() {
 /// Regression: small items run out of words of the index before they run out of flash. The tier
 /// took no new ones from then on.
 #[test]
-fn what_comes_finds_room_when_the_index_is_full_of_items_on_flash() {
+fn new_items_find_room_when_the_index_is_full_of_flash_items() {
     for shape in [SHAPES[1], TREE_SHAPES[1]] {
         finds_room_when_the_index_is_full(shape);
     }
@@ -83,7 +83,7 @@ fn finds_room_when_the_index_is_full(shape: Shape) {
 /// index took the memory of the zones, and the items found last were noted as dead, one after the
 /// other.
 #[test]
-fn a_process_with_fewer_words_finds_what_was_stored_last_and_no_more() {
+fn a_process_with_fewer_words_finds_only_the_newest_items() {
     let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
     fixture.fill(330_000);
     let before = fixture.cache.stats().flash.unwrap();
@@ -116,7 +116,7 @@ fn a_process_with_fewer_words_finds_what_was_stored_last_and_no_more() {
 
 /// Regression: an item that was read left the index with the segment that it lay in.
 #[test]
-fn what_was_read_stays_when_the_index_is_full_of_items_on_flash() {
+fn read_items_stay_when_the_index_is_full_of_flash_items() {
     let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
     let evicts = |fixture: &Fixture| {
         let flash = fixture.cache.stats().flash.unwrap();
@@ -139,7 +139,7 @@ fn what_was_read_stays_when_the_index_is_full_of_items_on_flash() {
 }
 
 #[test]
-fn what_a_miss_costs_divides_the_flash() {
+fn the_cost_of_a_miss_divides_the_flash() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.maintain();
     let miss_ns = |fixture: &Fixture| fixture.cache.stats().flash.unwrap().tier.costs.miss_ns;
@@ -156,7 +156,7 @@ fn what_a_miss_costs_divides_the_flash() {
 }
 
 #[test]
-fn what_reads_cost_divides_the_flash() {
+fn the_cost_of_reads_divides_the_flash() {
     let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
     fixture.fill(100_000);
     let cache = &fixture.cache;
@@ -183,7 +183,7 @@ fn what_reads_cost_divides_the_flash() {
 }
 
 #[test]
-fn what_expires_soon_is_not_written() {
+fn an_item_expiring_soon_is_not_written() {
     let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
     let attributes = Attributes { expiry: Expiry::at(NOW + 59), ..Attributes::default() };
     let names: Vec<_> = (0..2000).map(|number| long(&format!("soon-{number}"))).collect();
@@ -199,7 +199,7 @@ fn what_expires_soon_is_not_written() {
 /// Regression: a meta get promoted at the first read an item that a plain one leaves until the
 /// second.
 #[test]
-fn what_is_read_on_flash_comes_up_at_the_second_time() {
+fn an_item_on_flash_is_promoted_at_its_second_read() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(150_000);
@@ -324,7 +324,7 @@ fn a_value_of_many_pages_arrives() {
 }
 
 #[test]
-fn what_expires_or_is_flushed_on_flash_is_gone() {
+fn expired_and_flushed_items_on_flash_are_gone() {
     let mut fixture = Fixture::new(64 << 20);
     let expiry = Expiry::at(NOW + 100);
     let attributes = Attributes { expiry, ..Attributes::default() };
@@ -344,7 +344,7 @@ fn what_expires_or_is_flushed_on_flash_is_gone() {
 }
 
 #[test]
-fn a_planned_flush_happens_though_the_process_is_killed_before_its_time() {
+fn a_planned_flush_happens_though_the_process_is_killed_before() {
     for restart in [50, 100, 500] {
         let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
         fixture.fill(60_000);
@@ -396,7 +396,7 @@ fn a_killed_process_is_followed_by_one_that_finds_what_was_written() {
 /// Regression: the index had no room for the items found then, and each of these was noted as dead:
 /// a restart under load cost a part of the items on flash.
 #[test]
-fn what_is_on_flash_is_found_though_memory_is_full_by_then() {
+fn items_on_flash_are_recovered_though_memory_is_full_by_then() {
     for shape in [SHAPES[0], SHAPES[1], TREE_SHAPES[1]] {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(200_000);
@@ -460,7 +460,7 @@ fn a_cas_unique_from_before_a_restart_is_no_items_after_it() {
 /// Regression: the wall clock was put back while there was no process, and expired items were there
 /// again.
 #[test]
-fn what_has_expired_stays_so_though_the_clock_is_put_back() {
+fn an_expired_item_stays_so_though_the_clock_is_put_back() {
     for (back, knows_time) in [(30, true), (5000, false)] {
         let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
         for (name, expiry) in [("over", Expiry::at(NOW + 100)), ("later", Expiry::at(NOW + 90_000))]
@@ -489,7 +489,7 @@ fn what_has_expired_stays_so_though_the_clock_is_put_back() {
 }
 
 #[test]
-fn a_planned_flush_takes_all_where_nobody_knows_whether_its_time_has_come() {
+fn a_planned_flush_takes_all_where_its_time_may_have_come() {
     for (back, is_taken) in [(30, false), (5000, true)] {
         let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
         fixture.fill(60_000);
@@ -512,7 +512,7 @@ fn a_planned_flush_takes_all_where_nobody_knows_whether_its_time_has_come() {
 }
 
 #[test]
-fn a_machine_that_crashed_is_followed_by_an_empty_tier_and_a_clean_stop_by_a_full_one() {
+fn a_tier_is_empty_after_a_crash_and_full_after_a_clean_stop() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.fill(150_000);
     let crashed = FakeDevice::reopened(&fixture.device, 3, Faults::default());
@@ -600,7 +600,7 @@ fn check_found(cache: &Cache, number: u32, versions: &HashMap<u32, u32>) -> bool
 /// Regression: a get with a unique promotes the item to give it one, and deleted it when the device
 /// did not answer once.
 #[test]
-fn a_read_that_fails_is_a_miss_for_who_reads_and_the_end_for_who_changes() {
+fn a_failed_read_is_a_miss_for_readers_and_removes_for_changes() {
     let mut fixture = Fixture::new(64 << 20);
     let names = ["read", "fetched", "touched", "removed", "added"].map(long);
     for name in &names {

@@ -68,7 +68,7 @@ fn store_three_times_what_fits(fixture: &mut Fixture) {
 }
 
 #[test]
-fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
+fn an_unchanged_promoted_item_leaves_memory_without_a_write() {
     for shape in SHAPES.into_iter().chain(TREE_SHAPES) {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(120_000);
@@ -93,7 +93,7 @@ fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
 }
 
 #[test]
-fn what_came_up_and_did_not_change_is_found_after_a_kill() {
+fn an_unchanged_promoted_item_is_found_after_a_kill() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(120_000);
@@ -115,7 +115,7 @@ fn what_came_up_and_did_not_change_is_found_after_a_kill() {
 /// Whatever is done to a promoted item, the row that it came from is dead before the reply: a
 /// process that is killed a moment later is followed by one that does not find it.
 #[test]
-fn no_change_of_what_came_up_leaves_its_row() {
+fn a_change_of_a_promoted_item_kills_its_row() {
     const CHANGES: [&str; 9] = [
         "set", "replaced", "appended", "compared", "counted", "touched", "gat", "stale", "removed",
     ];
@@ -248,7 +248,7 @@ fn listed(cache: &Cache) -> BTreeMap<Vec<u8>, u32> {
 }
 
 #[test]
-fn what_is_in_memory_and_on_flash_is_listed_and_counted_once() {
+fn an_item_in_memory_and_on_flash_is_listed_and_counted_once() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(120_000);
@@ -267,7 +267,7 @@ fn what_is_in_memory_and_on_flash_is_listed_and_counted_once() {
 /// Regression: an item that a store pushed out of memory for want of time, though flash had it too,
 /// was counted and reported as evicted, and the next read found it.
 #[test]
-fn what_rests_on_flash_is_not_told_to_be_evicted() {
+fn an_item_that_rests_on_flash_is_not_reported_as_evicted() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.fill(FILLERS);
     fixture.cache.close_flash().unwrap();

@@ -32,7 +32,7 @@ fn wanted(cache: &Cache, key: &[u8]) -> usize {
 /// Regression: items in buffers were decoded and copied, all of them into one session, and counted
 /// as hits.
 #[test]
-fn what_is_asked_for_ahead_is_not_looked_at() {
+fn an_item_asked_for_ahead_is_not_looked_at() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(FILLERS);
@@ -50,7 +50,7 @@ fn what_is_asked_for_ahead_is_not_looked_at() {
 /// Regression: a look that is no use counted as one: by it segments stayed that were not read, and
 /// the value of the two areas' margins was counted twice. Missing items were read for it as well.
 #[test]
-fn who_watches_leaves_no_trace_and_has_nothing_read() {
+fn a_watcher_leaves_no_trace_and_has_nothing_read() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.fill(FILLERS);
     let cache = &fixture.cache;
@@ -82,7 +82,7 @@ fn who_watches_leaves_no_trace_and_has_nothing_read() {
 }
 
 #[test]
-fn what_has_arrived_is_not_asked_for_again() {
+fn a_result_that_has_arrived_is_not_asked_for_again() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.fill(FILLERS);
     let cache = &fixture.cache;
@@ -131,7 +131,7 @@ fn a_read_that_failed_is_counted_once() {
 /// Regression: an item that was promoted and then demoted to the compressed zone has a word for its
 /// row on flash as well, and was read from the device.
 #[test]
-fn what_is_in_the_compressed_zone_is_not_asked_for() {
+fn an_item_in_the_compressed_zone_is_not_asked_for() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.fill(FILLERS);
     let numbers = fillers(2000, |key| is_pending(&fixture.cache, key));
@@ -161,7 +161,7 @@ fn what_is_in_the_compressed_zone_is_not_asked_for() {
 /// Regression: after a restart with a lower limit of an item, such an item could be read for ever,
 /// and every change of it was refused as too large, however short.
 #[test]
-fn what_is_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
+fn an_item_too_large_for_the_hot_zone_is_removed_when_wanted() {
     let mut fixture = Fixture::new(64 << 20);
     let (large, value) = (|number: u32| long(&format!("large-{number}")), [7; 2000]);
     for number in 0..1000 {
@@ -189,7 +189,7 @@ fn what_is_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
 }
 
 #[test]
-fn what_reads_may_take_of_memory_follows_its_limit() {
+fn the_memory_for_reads_follows_the_limit() {
     let fixture = Fixture::new(64 << 20);
     let bytes_max = || fixture.cache.stats().flash.unwrap().fetch_bytes_max;
     let at_the_start = bytes_max();
