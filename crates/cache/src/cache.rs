@@ -94,8 +94,8 @@ pub struct Cache {
     pub(crate) training: Training,
 }
 
-/// The state that decides whether an item is still there: read by every request, written rarely, so it has a
-/// cache line of its own.
+/// The state that decides whether an item is still there: read by every request, written rarely, so
+/// it has a cache line of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Moment {
     /// Unix seconds; never goes backwards.

@@ -222,9 +222,9 @@ impl Cache {
     }
 
     /// Decides about the item of the hot zone at this place, and about its row on flash, under the
-    /// lock of its index table. Returns whether the index no longer leads there. No change is noted: while
-    /// items of an earlier process are still being found, an item that is here was stored by this
-    /// process, and noted then, or was promoted from the only row of its key.
+    /// lock of its index table. Returns whether the index no longer leads there. No change is
+    /// noted: while items of an earlier process are still being found, an item that is here was
+    /// stored by this process, and noted then, or was promoted from the only row of its key.
     fn update_at(
         &self,
         guard: &Guard<'_>,
