@@ -163,8 +163,8 @@ impl Session<'_> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Pending`] if the item has to be read from flash first, and
-    /// [`Refusal::NoMemory`] or [`Refusal::SessionTooLong`] if there is no memory to promote it.
+    /// [`Refusal::Pending`] if the item has to be read from flash first, and [`Refusal::NoMemory`]
+    /// or [`Refusal::SessionTooLong`] if there is no memory to promote it.
     pub fn get_with_cas(&self, key: &[u8], hash: Hash) -> Result<Option<Item<'_>>, Refusal> {
         let found = self.find_wanted(key, hash, OnReadFailure::Stays)?;
         Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
