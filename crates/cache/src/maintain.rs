@@ -1,5 +1,5 @@
 //! The background's work, which keeps it off the path of stores. A turn does these chores in order
-//! ([`Cache::do_chores`]), and yields the CPU between them:
+//! ([`Cache::do_chores`]), and yields the CPU between the longer ones:
 //!
 //! ```text
 //!   tick, flush_if_due        the clock; a planned flush that is due            flush
