@@ -3,9 +3,9 @@
 //! `cargo run --release -p larder --example embed`
 //!
 //! Four threads ask for the lengths of Collatz sequences, small numbers more often than large ones,
-//! and compute only what the cache does not hold. A fifth thread does the cache's background work,
-//! in the same loop that the server has: without it everything works too, but stores evict and
-//! slabs move on the path of whoever stores.
+//! and compute only those that the cache does not hold. A fifth thread does the cache's background
+//! work, in the same loop that the server has: without it everything works too, but stores evict
+//! and move slabs on their own path.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Asks many times, and counts what had to be computed.
+/// Asks many times, and counts the computed results.
 fn ask(cache: &Cache, seed: u64, computed: &AtomicU64) {
     let mut random = seed;
     for _ in 0..QUESTIONS {
@@ -65,7 +65,7 @@ fn ask(cache: &Cache, seed: u64, computed: &AtomicU64) {
             None => {
                 computed.fetch_add(1, Ordering::Relaxed);
                 let length = collatz_length(number);
-                // A refusal means that there is no memory: then the result is not kept, no more.
+                // A refusal means that there is no memory: the result is not kept, that is all.
                 let _ = cache.set(&key, &length.to_le_bytes(), Expiry::NEVER);
                 length
             }
@@ -74,7 +74,7 @@ fn ask(cache: &Cache, seed: u64, computed: &AtomicU64) {
     }
 }
 
-/// A number below `NUMBERS`, small ones more often.
+/// Returns a number below `NUMBERS`, small ones more often.
 fn skewed(random: &mut u64) -> u64 {
     *random =
         random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -82,7 +82,7 @@ fn skewed(random: &mut u64) -> u64 {
     1 + (share.powi(8) * (NUMBERS - 1) as f64) as u64
 }
 
-/// How many steps it takes from `number` to 1.
+/// Returns how many steps it takes from `number` to 1.
 fn collatz_length(mut number: u64) -> u64 {
     let mut length = 0;
     while number != 1 {

@@ -1,12 +1,12 @@
-//! How much of the memory the compressed zone has: what happened is counted, and after each window
-//! of mutations `policy::split` says what follows.
+//! How much of the memory the compressed zone has: events are counted, and after each window of
+//! mutations `policy::split` decides.
 //!
-//! *Ghosts* are items that the compressed zone evicted a moment ago. A miss of a ghost would have
-//! been a hit if the zone were one step larger, so they say what such a step is worth: a miss, or a
-//! read from flash if that is where the item went. They are kept in a table of fixed size: a tag of
-//! the hash, whether the item is on flash, and when it was evicted, counted in evictions, in the
-//! place that the hash says; a later one takes the place. Where a step holds more items than the
-//! table has room for, one in so many hashes is looked at and counts for as many.
+//! *Ghosts* are items that the compressed zone evicted recently. A miss of a ghost would have been
+//! a hit if the zone were one step larger, so they say what such a step is worth: a miss, or a read
+//! from flash if that is where the item went. They are kept in a table of fixed size: a tag of the
+//! hash, whether the item is on flash, and when it was evicted, counted in evictions, in the place
+//! that the hash says; a later one takes the place. Where a step holds more items than the table
+//! has room for, one in a number of hashes is looked at and counts for as many.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,24 +18,24 @@ use crate::compressed_admission::GhostFilter;
 use crate::compressed_tier::CompressedTier;
 use crate::demote::below_spare_slabs;
 
-/// Mutations in a window: this many, and at least one for so many hot items.
+/// Mutations in a window: this many, and at least one for each [`WINDOW_ITEMS`] hot items.
 pub const WINDOW_MUTATIONS_MIN: u64 = 2048;
 /// See [`WINDOW_MUTATIONS_MIN`].
 pub const WINDOW_ITEMS: u64 = 8;
-/// The compressed zone needs some slabs to clean one into another.
+/// The least slabs of the compressed zone, which needs some to clean one into another.
 pub(crate) const BUDGET_SLABS_MIN: usize = 4;
-/// Slabs that stay with the hot zone at least, beside those that are kept free: each size class
+/// The least slabs that stay with the hot zone, beside those that are kept free: each size class
 /// needs one, and with fewer slabs than sizes they only move from one to the next (decision 0010
 /// has what that costs).
 pub const HOT_SLABS_MIN: usize = 32;
-/// Ghosts that are remembered.
+/// Places for ghosts.
 const GHOSTS: usize = 16 << 10;
 /// The bits of a ghost that are its hash's.
 const TAG: u32 = 0xfffe_0000;
-/// That of one that moved to flash.
+/// The bit of a ghost that moved to flash.
 const ON_FLASH: u32 = 1 << 16;
 
-/// What was evicted a moment ago.
+/// Items that were evicted recently.
 pub(crate) struct Ghosts {
     /// 15 bits of the hash, [`ON_FLASH`], and 16 bits of the number of the eviction; 0: none.
     places: Box<[AtomicU32]>,
@@ -46,7 +46,7 @@ pub(crate) struct Ghosts {
     hits: [AtomicU64; 2],
     /// One in two to this power of the hashes is looked at.
     sampling_log2: AtomicU32,
-    /// How many sampled evictions a ghost lives.
+    /// The life of a ghost, in sampled evictions.
     life: AtomicU32,
 }
 
@@ -66,7 +66,7 @@ impl Ghosts {
     /// Bytes of the table.
     pub(crate) const MEMORY_BYTES: usize = GHOSTS * size_of::<AtomicU32>();
 
-    /// Takes note of an eviction, and whether the item is on flash instead.
+    /// Notes an eviction, and whether the item is on flash instead.
     pub(crate) fn add(&self, hash: u64, is_on_flash: bool) {
         let Some((place, tag)) = self.sampled(hash) else {
             return;
@@ -76,7 +76,7 @@ impl Ghosts {
         place.store(tag | on_flash | (number & 0xffff), Ordering::Relaxed);
     }
 
-    /// Takes note that neither zone has an item.
+    /// Notes a miss in both zones.
     pub(crate) fn miss(&self, hash: u64) {
         let Some((place, tag)) = self.sampled(hash) else {
             return;
@@ -94,17 +94,18 @@ impl Ghosts {
         place.store(0, Ordering::Relaxed);
     }
 
-    /// Hits of ghosts so far, about: of those that left the cache, and of those on flash.
+    /// Returns the hits of ghosts so far, about: of those that left the cache, and of those on
+    /// flash.
     fn hits_by_end(&self) -> [u64; 2] {
         [0, 1].map(|on_flash: usize| self.hits[on_flash].load(Ordering::Relaxed))
     }
 
-    /// All of them.
+    /// Returns the hits of all ghosts.
     pub(crate) fn hits(&self) -> u64 {
         self.hits_by_end().iter().sum()
     }
 
-    /// Sets for how many evicted items a ghost lives.
+    /// Sets the life of a ghost, in evicted items.
     fn live_for(&self, items: u64) {
         // A quarter of the table, so that few take one another's place.
         let mut sampling_log2 = 0;
@@ -115,7 +116,7 @@ impl Ghosts {
         self.life.store((items >> sampling_log2) as u32, Ordering::Relaxed);
     }
 
-    /// The place and tag of a hash, if it is one that is looked at.
+    /// Returns the place and tag of a hash, if it is one that is looked at.
     fn sampled(&self, hash: u64) -> Option<(&AtomicU32, u32)> {
         // Mixed, because the zone and the index go by the hash's own ends. The tag has bits that
         // neither the place nor the sample has.
@@ -128,7 +129,7 @@ impl Ghosts {
     }
 }
 
-/// Where the split stands. Only the background changes it.
+/// The state of the split. Only the background changes it.
 #[derive(Debug)]
 pub(crate) struct Adaptation {
     /// The compressed zone's share of the memory.
@@ -145,18 +146,18 @@ impl Default for Adaptation {
 }
 
 impl Adaptation {
-    /// Beginning with this share, if it is one.
+    /// Begins with this share, if it is one.
     pub(crate) fn with_share(share: f64) -> Self {
         Self { share: share.clamp(0.0, 1.0 - split::HOT_SHARE_MIN), ..Self::default() }
     }
 
-    /// The compressed zone's share of the memory.
+    /// Returns the compressed zone's share of the memory.
     pub(crate) fn share(&self) -> f64 {
         self.share
     }
 }
 
-/// What is counted all the time; a window is the difference of two.
+/// Running counts; a window is the difference of two.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     hot_hits: u64,
@@ -168,8 +169,7 @@ struct Counts {
 }
 
 impl Cache {
-    /// Looks whether a window is over, and if so moves the split. Returns how many slabs the
-    /// compressed zone shall have.
+    /// Moves the split if a window has ended. Returns the compressed zone's budget in slabs.
     pub(crate) fn adapt(&self, compressed: &CompressedTier, adaptation: &mut Adaptation) -> usize {
         let mutations = self.sequence.load(Ordering::Relaxed);
         let slabs = self.arena.limit_slabs();
@@ -191,13 +191,13 @@ impl Cache {
             steps.fetch_add(u64::from(step != Step::Stay), Ordering::Relaxed);
         }
         let share_slabs = (slabs as f64 * adaptation.share) as usize;
-        // It pays for what it takes of the heap, which lies beside the limit, with slabs. The hot
-        // zone has these then.
+        // The zone pays with slabs, which the hot zone gets, for its heap, which lies beside the
+        // limit.
         let remembered_bytes = self.remembered.as_ref().map_or(0, GhostFilter::memory_bytes);
         let heap_bytes = compressed.heap_bytes() + remembered_bytes;
         let heap_slabs = heap_bytes.div_ceil(self.arena.slab_bytes());
-        // The index grows with what is on flash, and leaves the hot zone what it has to keep. By
-        // bytes, since how many slabs have some of them is another number after each restart.
+        // The index grows with the items on flash, and leaves the hot zone what it has to keep. By
+        // bytes, since the number of slabs that hold some of them changes with each restart.
         let table_slabs = self.tables.taken_bytes().div_ceil(self.arena.slab_bytes());
         let hot_slabs_min = ((slabs as f64 * HOT_SHARE_MIN) as usize).max(HOT_SLABS_MIN);
         let hot_slabs_min = hot_slabs_min + table_slabs + below_spare_slabs(slabs);
@@ -205,7 +205,7 @@ impl Cache {
         share_slabs.min(slabs_max).saturating_sub(heap_slabs).max(BUDGET_SLABS_MIN)
     }
 
-    /// Items in the hot zone.
+    /// Returns the number of items in the hot zone.
     pub(crate) fn hot_items(&self) -> u64 {
         self.index.stats().items.saturating_sub(self.flash_items())
     }
@@ -237,7 +237,7 @@ impl Cache {
             ghost_hits: now.ghost_hits[0] - before.ghost_hits[0],
             ghosts_on_flash: now.ghost_hits[1] - before.ghost_hits[1],
             flash_us: self.flash.as_ref().map_or(0.0, |tier| tier.read_costs.read_us()),
-            // What goes while the zone does not even have its budget says nothing.
+            // Evictions while the zone does not even have its budget say nothing.
             evicted: if is_full { now.evicted - before.evicted } else { 0 },
             work_us: now.read_us - before.read_us,
             elapsed_us: now.now_us.saturating_sub(before.now_us) * compressed.serving_threads,
@@ -247,8 +247,8 @@ impl Cache {
         }
     }
 
-    /// How much less the hot zone holds in so much memory than the compressed zone; a third, before
-    /// that can be measured.
+    /// Returns the hot zone's density as a share of the compressed zone's: the items' bytes in the
+    /// same memory; a third, before that can be measured.
     fn hot_density(&self, zone: &ZoneStats) -> f64 {
         let slab_bytes = self.arena.slab_bytes();
         let hot_bytes = self.arena.used_slabs().saturating_sub(zone.space.slabs) * slab_bytes;
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(ghosts.hits_by_end(), [2, 1], "too old");
     }
 
-    /// Tags shared bits with places once, and one of 130 others was taken for a ghost.
+    /// Regression: tags shared bits with places, and one of 130 others was taken for a ghost.
     #[test]
     fn a_ghost_is_hit_by_no_other_hash() {
         let ghosts = Ghosts::default();
@@ -290,7 +290,8 @@ mod tests {
         assert!(ghosts.hits() < 50, "{}", ghosts.hits());
     }
 
-    /// Whoever served on more threads was over the bound sooner, though each had less to do.
+    /// Regression: a server with more threads was over the bound sooner, though each had less to
+    /// do.
     #[test]
     fn the_time_of_a_window_is_that_of_all_threads_that_serve() {
         let builder = Cache::builder().memory_bytes(64 << 20).compress(true).threads(16);

@@ -1,9 +1,10 @@
-//! Changes that need the item that is there: append, prepend, arithmetic, touch, removal.
+//! Changes that need the present item: append, prepend, arithmetic, touch, removal.
 //!
 //! A new item is prepared outside any lock from the one that was found, and entered only if that
 //! one is still there with the same expiry and number, and nothing was flushed in between;
-//! otherwise it is prepared anew from what is there then. Only an expiry at a whole second that the
-//! item has room for is changed in place, under the same lock; one in the past is a removal there.
+//! otherwise it is prepared anew from the item that is there then. Only an expiry at a whole second
+//! that the item has room for is changed in place, under the same lock; one in the past is a
+//! removal there.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +26,7 @@ use crate::types::{
 /// The most digits of a number in 64 bits.
 const DIGITS_MAX: usize = 20;
 
-/// What an item was when a change was prepared from it.
+/// An item's state when a change was prepared from it.
 pub(crate) struct Seen<'g> {
     pub(crate) found: Found<'g>,
     expiry: Expiry,
@@ -40,7 +41,7 @@ pub(crate) struct Amended<'g> {
     pub(crate) cas: u64,
 }
 
-/// What became of an item's expiry.
+/// The outcome of giving an item another expiry.
 enum Touch {
     Done,
     Changed,
@@ -48,7 +49,7 @@ enum Touch {
     NoRoom,
 }
 
-/// Which bits of the old item's mark the new one gets, and which beside them.
+/// The bits of the old item's mark that the new one keeps, and those that are added.
 #[derive(Clone, Copy)]
 pub(crate) struct Marks {
     kept: u8,
@@ -56,26 +57,25 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Another value, that nobody has fetched: only its key's recency is kept.
+    /// For another value, which no client has fetched: only its key's recency is kept.
     pub(crate) const NEW: Self = Self { kept: RECENT, added: 0 };
-    /// The same value.
+    /// For the same value.
     pub(crate) const ALL: Self = Self { kept: FETCHED | RECENT | SENT | STALE, added: 0 };
-    /// To be recomputed, by whoever gets a new win token.
+    /// For a value to be recomputed by the client that gets a new win token.
     const STALE: Self = Self { kept: FETCHED | RECENT, added: STALE };
 }
 
 /// How an item that takes another's place is numbered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbering {
-    /// A mutation of its own.
+    /// As a mutation of its own.
     Next,
-    /// The same item, moved.
+    /// As the same item, moved.
     Same,
 }
 
 impl<'c> Session<'c> {
-    /// The key's item, if it is there, as something to prepare a change from: in the hot zone,
-    /// where it is brought if it is below.
+    /// Finds the key's item to prepare a change from; it is promoted if it is in a lower tier.
     pub(crate) fn see(&self, key: &[u8], hash: Hash) -> Result<Option<Seen<'_>>, Refusal> {
         loop {
             // Before the item is looked at: a flush from here on must be noticed.
@@ -116,8 +116,8 @@ impl<'c> Session<'c> {
         Some(Amended { found, cas })
     }
 
-    /// Whether nothing has happened to an item since it was seen. To be asked under the lock of its
-    /// index table.
+    /// Whether an item is unchanged since it was seen. To be asked under the lock of its index
+    /// table.
     #[inline]
     pub(crate) fn is_as_seen(&self, seen: &Seen<'_>) -> bool {
         let item = seen.found.item;
@@ -126,9 +126,13 @@ impl<'c> Session<'c> {
             && !self.cache.is_gone(item)
     }
 
-    /// Adds the draft's value behind or before the one that is there. `store.condition` is
-    /// `Present` or `Unique`. With `create`, a missing item is stored with that expiry; without,
-    /// nothing is stored, as memcached has it for a unique too.
+    /// Adds the draft's value behind or before the present one. `store.condition` is `Present` or
+    /// `Unique`. With `create`, a missing item is stored with that expiry; without, nothing is
+    /// stored, as in memcached, with a CAS unique too.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`], with the draft.
     pub fn concat(
         &self,
         draft: Draft<'c>,
@@ -139,8 +143,12 @@ impl<'c> Session<'c> {
         Ok(self.concat_sized(draft, side, store, create)?.0)
     }
 
-    /// [`Session::concat`] that also tells how many bytes the value has from now on; those of the
-    /// draft if nothing was stored.
+    /// As [`Session::concat`]; also returns the bytes that the value has from now on, or those of
+    /// the draft if nothing was stored.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Session::concat`].
     pub fn concat_sized(
         &self,
         draft: Draft<'c>,
@@ -188,7 +196,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// A draft with both values, and all else from the item that was seen.
+    /// Returns a draft with both values, and all else from the item that was seen.
     fn join(
         &self,
         seen: &Seen<'_>,
@@ -211,6 +219,10 @@ impl<'c> Session<'c> {
     }
 
     /// Adds to or subtracts from the decimal number that is the key's value.
+    ///
+    /// # Errors
+    ///
+    /// The new number could not be stored, or the item has to be read from flash first.
     pub fn arithmetic(
         &self,
         key: &[u8],
@@ -228,7 +240,7 @@ impl<'c> Session<'c> {
                 }
             };
             let item = seen.found.item;
-            // As memcached: an empty value is no number, whatever its unique.
+            // As in memcached: an empty value is no number, whatever its CAS unique.
             let value = item.contiguous().unwrap_or_default();
             if value.is_empty() {
                 return Ok(Counted::NotANumber);
@@ -248,7 +260,7 @@ impl<'c> Session<'c> {
             let custom_cas = arithmetic.new_cas;
             let fields = expiry.put_in(Fields { custom_cas, ..item.fields() });
             let draft = self.number_draft(key, hash, &fields, value, item.value_bytes())?;
-            // As memcached, which rewrites a number in place for as long as it fits.
+            // As in memcached, which rewrites a number in place for as long as it fits.
             let fits = draft.hot.item().value_bytes() == item.value_bytes();
             let marks = if fits { Marks::ALL } else { Marks::NEW };
             if let Some(Amended { cas, .. }) = self.amend(&seen, draft, Numbering::Next, marks) {
@@ -258,7 +270,7 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// `None` if another client was first.
+    /// Stores a number for a key without an item. `None` if another client was first.
     fn create_number(
         &self,
         key: &[u8],
@@ -282,8 +294,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// A draft whose value is a number, padded with spaces to at least `bytes_min`: as memcached
-    /// does, whose clients read the length they knew.
+    /// Returns a draft whose value is a number, padded with spaces to at least `bytes_min`, as in
+    /// memcached, whose clients read the length they knew.
     fn number_draft(
         &self,
         key: &[u8],
@@ -317,13 +329,17 @@ impl<'c> Session<'c> {
     }
 
     /// Gives the key's item another expiry. Returns whether it was there. Counts as an access.
+    ///
+    /// # Errors
+    ///
+    /// The item could not be promoted or moved, or has to be read from flash first.
     pub fn touch(&self, key: &[u8], hash: Hash, expiry: Expiry) -> Result<bool, Refusal> {
         let found = self.touch_found(key, hash, expiry)?;
         Ok(found.inspect(|&found| _ = self.mark_hit(found)).is_some())
     }
 
     /// Gives the key's item another expiry. Returns the item as it is from then on; if that expiry
-    /// has passed, the item as it was: nobody finds it from then on.
+    /// has passed, the item as it was, which is no longer found.
     pub(crate) fn touch_found(
         &self,
         key: &[u8],
@@ -340,8 +356,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// The same of an item that was seen: where it lies, or, if it has no room for that expiry, in
-    /// a chunk that has. Nothing if it has changed meanwhile.
+    /// Gives an item that was seen another expiry: in place, or, if it has no room for one, in a
+    /// chunk that has. `None` if it has changed meanwhile.
     pub(crate) fn touch_seen<'s>(
         &'s self,
         seen: &Seen<'s>,
@@ -372,7 +388,7 @@ impl<'c> Session<'c> {
             Some(Touch::NoRoom) => {
                 let fields = expiry.put_in(Fields { expiry_reserved: true, ..item.fields() });
                 let draft = self.copy_with(item.key(), hash, &fields, seen)?;
-                // It moves, perhaps past the walk that renumbers what is old.
+                // It moves, perhaps past the walk that renumbers old items.
                 let is_old = self.cache.is_old(item);
                 let numbering = if is_old { Numbering::Next } else { Numbering::Same };
                 let amended = self.amend(seen, draft, numbering, Marks::ALL);
@@ -381,8 +397,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Gives an item another expiry where it lies, if it has room for that one. Under the lock of
-    /// its index table.
+    /// Gives an item another expiry in place, if it has room for that one. Under the lock of its
+    /// index table.
     pub(crate) fn put_expiry(&self, seen: &Seen<'_>, expiry: Expiry) -> bool {
         let item = seen.found.item;
         let has_room = expiry.early_ms == 0 && item.set_expiry(expiry.second);
@@ -407,12 +423,16 @@ impl<'c> Session<'c> {
     }
 
     /// Removes the key's item, or marks it, as `remove` says.
+    ///
+    /// # Errors
+    ///
+    /// The item could not be promoted or moved, or has to be read from flash first.
     pub fn remove(&self, key: &[u8], hash: Hash, remove: &Remove) -> Result<Removed, Refusal> {
         if remove.invalidate || remove.drop_value {
             return self.invalidate(key, hash, remove);
         }
         loop {
-            // An item below has its unique only when it is asked for.
+            // An item in a lower tier gets a CAS unique only when it is promoted.
             if remove.compare_cas.is_some() && self.see(key, hash)?.is_none() {
                 return Ok(Removed::NotFound);
             }
@@ -422,13 +442,13 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Removes the key's item from whichever tier it is in. Nothing is decided if a unique is asked
-    /// for and the item has none there.
+    /// Removes the key's item from whichever tier it is in. `None`, and nothing done, if a CAS
+    /// unique is compared and the item has none there.
     fn remove_where_it_is(&self, key: &[u8], hash: Hash, remove: &Remove) -> Option<Removed> {
         let is_key = |item: hot::ItemRef<'_>| item.has_key(key);
         self.cache.update_or_note(&self.guard, hash, is_key, |present| {
             let Some(found) = present.hot else {
-                // It moved down since it was seen, or it is not there any more.
+                // It was demoted since it was seen, or it is not there any more.
                 if remove.compare_cas.is_some() {
                     return (Fate::Keep, None);
                 }
@@ -476,9 +496,9 @@ impl<'c> Session<'c> {
             };
             let marks = match (remove.invalidate, remove.drop_value) {
                 (true, false) => Marks::STALE,
-                // Nobody has fetched the item that is empty.
+                // No client has fetched the empty item.
                 (true, true) => Marks { added: STALE, ..Marks::NEW },
-                // Nor has it anything to be recomputed.
+                // Nor has it a value to be recomputed.
                 (false, _) => Marks::NEW,
             };
             let entered = self.amend(&seen, draft, Numbering::Next, marks);
@@ -489,8 +509,8 @@ impl<'c> Session<'c> {
     }
 }
 
-/// The number that a value begins with, up to the first space, as the C library reads it: spaces
-/// before it and a sign are allowed. incr leaves spaces behind it.
+/// Returns the number that a value begins with, up to the first space, as the C library reads it:
+/// spaces before it and a sign are allowed. incr leaves spaces behind it.
 fn parse_number(value: &[u8]) -> Option<u64> {
     let text = value.trim_ascii_start();
     let (digits, is_negative) = match text {
@@ -526,8 +546,8 @@ mod tests {
 
     const NOW: u32 = 1_800_000_000;
 
-    /// A cache with some items that expire at `NOW + 100` in its compressed zone, and the key of
-    /// one of those.
+    /// Returns a cache with some items that expire at `NOW + 100` in its compressed zone, and the
+    /// key of one of those.
     fn with_a_compressed_item() -> (Cache, Arc<ManualClock>, Vec<u8>) {
         let clock = Arc::new(ManualClock::new(NOW));
         let builder = Cache::builder().memory_bytes(8 << 20).compress(true).clock(clock.clone());
@@ -547,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_by_unique_decides_nothing_about_an_item_that_moved_down_since() {
+    fn a_removal_by_unique_leaves_an_item_demoted_since() {
         let (cache, _, key) = with_a_compressed_item();
         let (session, hash) = (cache.session(), cache.hash(&key));
         let other = Remove { compare_cas: Some(1 << 60), ..Remove::default() };
@@ -557,15 +577,15 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_below_is_not_found_by_a_removal() {
+    fn an_item_expired_in_the_zone_is_not_found_by_a_removal() {
         let (cache, clock, key) = with_a_compressed_item();
         clock.advance(200);
         let remove = |key: &[u8]| cache.session().remove(key, cache.hash(key), &Remove::default());
         assert_eq!(remove(&key), Ok(Removed::NotFound));
     }
 
-    /// An expiry with milliseconds has no room in an item as it lies. One that got them all the
-    /// time could move past each walk that renumbers what is old, until its number came round.
+    /// An expiry with milliseconds does not fit into an item in place. An item that got one all the
+    /// time could move past each walk that renumbers old items, until its number came round.
     #[test]
     fn a_touch_that_moves_an_item_renumbers_it_if_that_is_due() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
@@ -586,9 +606,9 @@ mod tests {
         assert_eq!(touched(), renumbered);
     }
 
-    /// A server that is not told makes others wait for them.
+    /// A server that does not know the bytes copied makes other clients wait for them.
     #[test]
-    fn changes_tell_what_they_copy() {
+    fn changes_count_the_bytes_that_they_copy() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
         cache.set(b"k", &[b' '; 5000], Expiry::NEVER).expect("an empty cache has room");
         let number = [&b"7"[..], &[b' '; 5000]].concat();
@@ -621,7 +641,7 @@ mod tests {
         assert_eq!(taken(&append), 5001);
     }
 
-    /// It was judged once more, by the expiry that another touch had given it meanwhile.
+    /// Regression: it was checked once more, against the expiry that another touch had given it.
     #[test]
     fn an_item_that_moves_for_its_expiry_is_returned_where_it_is() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
@@ -632,7 +652,7 @@ mod tests {
         let touched = session.touch_seen(&seen, hash, one).expect("room").expect("unchanged");
         assert!(cache.is_still(&session.guard, hash, touched.place()));
         assert_eq!(expiry_of(touched.item), one);
-        // Whoever saw it before has lost.
+        // A change prepared from what was seen before has lost.
         assert!(session.touch_seen(&seen, hash, other).expect("room").is_none());
         assert_eq!(session.touch(b"k", hash, other), Ok(true));
         assert_eq!(
@@ -641,9 +661,10 @@ mod tests {
         );
     }
 
-    /// It could be read for ever, and every change of it was refused as too large, however short.
+    /// Regression: such an item could be read for ever, and every change of it was refused as too
+    /// large, however short.
     #[test]
-    fn what_is_below_and_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
+    fn an_item_too_large_for_the_hot_zone_is_removed_on_promotion() {
         let (mut cache, _, key) = with_a_compressed_item();
         cache.item_bytes_max = 400;
         let is_compressed = |key: &[u8]| cache.session().is_compressed(key, cache.hash(key));

@@ -39,37 +39,38 @@ use crate::repartition::Repartition;
 use crate::train::Training;
 use crate::types::{Observer, Policy};
 
-/// The fewest slabs a cache can work with: one for the index, one spare for it, and some for items
-/// of different sizes. A limit below this is rounded up to it.
+/// The fewest slabs a cache can work with: one for the index, one kept free for it, and some for
+/// items of different sizes. A limit below this is rounded up to it.
 pub(crate) const SLABS_MIN: usize = 8;
-/// How many times as large as at the start the memory limit may become online. At 52 bytes for each
-/// slab that may come, what is known of slabs takes a 600th of the memory with slabs of 2 MiB, and
+/// How many times as large as at the start the memory limit may become online. At 52 bytes of
+/// metadata for each slab that may come, that takes a 600th of the memory with slabs of 2 MiB, and
 /// a fortieth with the smallest.
 const GROWTH_MAX: usize = 64;
 /// See [`Builder::threads`].
 const THREADS: usize = 4;
-/// The fewest slabs with which there is a tier below: with less there is too little to divide.
+/// The fewest slabs with which there is a compressed zone or a flash tier: fewer are too little to
+/// divide.
 const BELOW_SLABS_MIN: usize = 64;
-/// The least memory for a flash tier, which is one of those.
+/// The least memory for a flash tier, in bytes.
 pub const FLASH_MEMORY_BYTES_MIN: usize = BELOW_SLABS_MIN * SLAB_BYTES_MIN;
-/// With a compressed zone the hot zone has one slab in so many in the end, about, and its size
+/// With a compressed zone the hot zone ends up with about one slab in this many, and its size
 /// classes are as fine as these allow.
 const HOT_SHARE: usize = 4;
 /// The range of the item limit.
 const ITEM_BYTES_MAX_RANGE: std::ops::RangeInclusive<usize> = KIB..=GIB;
-/// An average item when the index is first sized: it grows from there by itself, and one that is
-/// much too large would waste memory that items could use.
+/// The average item, in bytes, when the index is first sized: it grows from there by itself, and
+/// one that is much too large would waste memory that items could use.
 const FIRST_ITEM_BYTES: usize = 16 * KIB;
-/// What an item takes at the least if the index is made for it before it comes.
+/// The least bytes of an item for which the index is sized before it comes.
 const EXPECTED_ITEM_BYTES: usize = 48;
-/// The default unit of costs, in microseconds. What a database makes costs 100 us to some seconds:
-/// with 50 us the cheapest of it are two units, told from what costs half or twice as much, and the
-/// range of 65,535 units ends at 3.3 s.
+/// The default unit of costs, in microseconds. A value made by a database costs 100 us to some
+/// seconds: with 50 us the cheapest are two units, told from half or twice that cost, and the range
+/// of 65,535 units ends at 3.3 s.
 const COST_UNIT_US: u32 = 50;
 /// The range of the unit of costs: with the largest, 65,535 units are the highest cost there is.
 const COST_UNIT_US_RANGE: std::ops::RangeInclusive<u32> = 1..=1 << 16;
 
-/// What a cache shall be like. Every setting has a default that is right for most.
+/// The settings of a cache. Every one has a default that is right for most.
 #[derive(Clone)]
 #[must_use]
 pub struct Builder {
@@ -100,43 +101,43 @@ pub struct Builder {
 /// The flash tier that a cache is to have.
 #[derive(Debug, Clone)]
 pub struct FlashSettings {
-    /// Where its items are kept.
+    /// The device that its items are kept on.
     pub device: Arc<dyn Device>,
-    /// What tells this boot of the machine from every other: after a crash of the machine what was
-    /// not closed is not believed.
+    /// Tells this boot of the machine from every other: after a crash of the machine, a tier that
+    /// was not closed is not believed.
     pub boot_id: [u8; 16],
-    /// Whether to begin anew whatever the device holds.
+    /// Whether to begin anew, whatever the device holds.
     pub is_new: bool,
-    /// How requests read from it; without a word by io_uring where device and kernel allow it, and
-    /// by threads where not.
+    /// How requests read from it; `None`: by io_uring where device and kernel allow it, and
+    /// otherwise by threads.
     pub reads_by: Option<ReadMethod>,
     /// Threads that read, if threads do.
     pub threads: usize,
-    /// How many bytes a second may be written in the long run; `None`: as many as there are.
+    /// Bytes a second that may be written in the long run; `None`: no limit.
     pub write_limit: Option<f64>,
 }
 
-/// Threads that read from flash, if nobody says how many.
+/// The default number of threads that read from flash.
 const FLASH_READ_THREADS: usize = 4;
 
 impl FlashSettings {
-    /// What the device holds is taken up again, it is read as device and kernel allow, and written
-    /// without a limit.
+    /// Returns settings for a device whose contents are taken up again, which is read as device and
+    /// kernel allow, and written without a limit.
     pub fn new(device: Arc<dyn Device>, boot_id: [u8; 16]) -> Self {
         let (is_new, reads_by, write_limit) = (false, None, None);
         Self { device, boot_id, is_new, reads_by, threads: FLASH_READ_THREADS, write_limit }
     }
 }
 
-/// A dictionary for what goes to flash has one byte of so many of the memory: with all that goes
+/// A dictionary for items on flash has one byte for this many of the memory: with all that goes
 /// with dictionaries, that is a twentieth of it from 16 MiB on.
 const DICTIONARY_SHARE: usize = 2048;
 
-/// The seed by which the hash function is told from others. Any number would do.
+/// The seed for comparing the hash function with others. Any number would do.
 const HASH_CHECK_SEED: [u64; 2] = [0x6c61_7264_6572, 1];
 
-/// So many numbers more than it has kept on flash a process may have given: 16 million in each
-/// second of two minutes, in which it keeps them at least once.
+/// The most sequence numbers that a process may have given beyond those it has kept on flash: 16
+/// million in each second of two minutes, in which it keeps them at least once.
 const NUMBERS_UNKEPT: u64 = 1 << 31;
 
 impl Default for Builder {
@@ -169,164 +170,163 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The memory for items, index and metadata together, in bytes; 64 MiB by default. Counted in
-    /// slabs of 128 KiB to 2 MiB, and at least eight of them.
+    /// Sets the memory for items, index and metadata together, in bytes; 64 MiB by default. Counted
+    /// in slabs of 128 KiB to 2 MiB, and at least eight of them.
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.memory_bytes = bytes;
         self
     }
 
-    /// Reserve addresses for so many bytes at most, where that is more than the memory:
+    /// Reserves addresses for this many bytes at most, where that is more than the memory:
     /// [`Cache::set_memory_bytes`] takes no more then.
     pub fn address_bytes_max(mut self, bytes: usize) -> Self {
         self.address_bytes_max = bytes;
         self
     }
 
-    /// The largest item, key and header included, in bytes: 1 KiB to 1 GiB, by default 1 MiB.
+    /// Sets the largest item, key and header included, in bytes: 1 KiB to 1 GiB, by default 1 MiB.
     pub fn item_bytes_max(mut self, bytes: usize) -> Self {
         self.item_bytes_max = bytes;
         self
     }
 
-    /// The ratio between the sizes of neighbouring size classes: 1.05 to 16. By default as fine as
-    /// the memory has slabs for.
+    /// Sets the ratio between the sizes of neighbouring size classes: 1.05 to 16. By default as
+    /// fine as the memory has slabs for.
     pub fn growth_factor(mut self, factor: f64) -> Self {
         self.growth_factor = Some(factor);
         self
     }
 
-    /// The smallest chunk, in bytes: 24 by default. Larger makes fewer size classes.
+    /// Sets the smallest chunk, in bytes: 24 by default. Larger makes fewer size classes.
     pub fn chunk_bytes_min(mut self, bytes: usize) -> Self {
         self.chunk_bytes_min = bytes;
         self
     }
 
-    /// Whether items may be evicted to make room for others. On by default; off, a full cache
+    /// Sets whether items may be evicted to make room for others. On by default; off, a full cache
     /// refuses to store.
     pub fn evict(mut self, evict: bool) -> Self {
         self.evict = evict;
         self
     }
 
-    /// Who is evicted to make room; by default [`Policy::CostClock`], which is
-    /// [`Policy::Clock`] as long as no costs are known. Without eviction there is nothing
-    /// to decide, and the policy has no effect.
+    /// Sets which items are evicted to make room; by default [`Policy::CostClock`], which is
+    /// [`Policy::Clock`] as long as no costs are known. Has no effect without eviction.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// How items are found; by default [`IndexKind::Cuckoo`], which has the most items in the
-    /// memory. [`IndexKind::Tree`] takes 10 bytes more for each and reads fewer cache lines.
+    /// Sets how items are found; by default [`IndexKind::Cuckoo`], which leaves the most memory to
+    /// items. [`IndexKind::Tree`] takes 10 bytes more for each and reads fewer cache lines.
     pub fn index(mut self, kind: IndexKind) -> Self {
         self.index = kind;
         self
     }
 
-    /// Where the keys and values of the hot zone lie; by default [`ChunkLayout::Inline`], side by
-    /// side. [`ChunkLayout::Split`] has keys in one row and values in another: it makes room while
-    /// it reads fewer cache lines, but a hit reads one more, and an item takes some 30 bytes more.
+    /// Sets where the keys and values of the hot zone lie; by default [`ChunkLayout::Inline`], side
+    /// by side. [`ChunkLayout::Split`] has keys in one row and values in another: it reads fewer
+    /// cache lines to make room, but a hit reads one more, and an item takes some 30 bytes more.
     pub fn layout(mut self, layout: ChunkLayout) -> Self {
         self.layout = layout;
         self
     }
 
-    /// Whether an item that is stored without a cost gets one by the time since its key was
-    /// missed. By default exactly if the policy asks for costs. Takes 600 KiB beside the memory
-    /// limit, some time for each miss and store, and three bytes for each item whose cost is known.
+    /// Sets whether an item that is stored without a cost gets one by the time since its key was
+    /// missed. By default only if the policy asks for costs. Takes 600 KiB beside the memory limit,
+    /// some time for each miss and store, and three bytes for each item whose cost is known.
     pub fn measure_costs(mut self, measure: bool) -> Self {
         self.measure_costs = Some(measure);
         self
     }
 
-    /// The unit in which [`Policy::GdWheel`] counts costs, in microseconds: 1 to 65,536, by default
-    /// 50. What costs less than half as much counts as one unit, and what costs more than 65,535
-    /// units as that many; so a larger unit tells costly items apart, and a smaller one cheap ones.
+    /// Sets the unit in which [`Policy::GdWheel`] counts costs, in microseconds: 1 to 65,536, by
+    /// default 50. A cost below half of it counts as one unit, and one above 65,535 units as that
+    /// many; so a larger unit tells costly items apart, and a smaller one cheap ones.
     pub fn cost_unit_us(mut self, us: u32) -> Self {
         self.cost_unit_us = us;
         self
     }
 
-    /// Whether items that leave the hot zone are kept compressed in a part of the same memory, as
-    /// long as they are worth it. Needs eviction, 64 slabs of memory (8 MiB), and somebody who
-    /// calls [`Cache::maintain`]; otherwise it has no effect. Off by default.
+    /// Sets whether items that leave the hot zone are kept compressed in a part of the same memory,
+    /// as long as they are worth it. Needs eviction, 64 slabs of memory (8 MiB), and calls of
+    /// [`Cache::maintain`]; otherwise it has no effect. Off by default.
     pub fn compress(mut self, compress: bool) -> Self {
         self.compress = compress;
         self
     }
 
-    /// The share of hits, 0 to 1, that the hot zone shall serve, by which the memory is divided
-    /// then. By default it is divided by what hits and misses cost.
+    /// Sets the share of hits, 0 to 1, that the hot zone is to serve, by which the memory is then
+    /// divided. By default it is divided by what hits and misses cost.
     pub fn hot_target(mut self, share: f64) -> Self {
         self.split = Rule::Target(share);
         self
     }
 
-    /// The clock that expiry and measured costs go by; the machine's by default.
+    /// Sets the clock for expiry and measured costs; the machine's by default.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Who is told of evictions; nobody by default.
+    /// Sets the observer of evictions; none by default.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// A tier on flash, for what leaves the compressed zone or, without one, the hot zone. None
-    /// by default. Needs eviction, 8 MiB of memory, and somebody who calls [`Cache::maintain`].
+    /// Adds a tier on flash, for items that leave the compressed zone or, without one, the hot
+    /// zone. None by default. Needs eviction, 8 MiB of memory, and calls of [`Cache::maintain`].
     pub fn flash(mut self, settings: FlashSettings) -> Self {
         self.flash = Some(settings);
         self
     }
 
-    /// Its items are to outlast it by [`Cache::save_image`]; with the head of the image that they
-    /// come from by [`Cache::restore`], if there is one. Numbers go on from there, so that a CAS
-    /// unique is again what it was, and that of no other item. Without an image they begin above
-    /// all that earlier processes gave, as with flash.
+    /// Says that items are to outlast the cache by [`Cache::save_image`], and with `head`, that
+    /// they come from that image by [`Cache::restore`]. Sequence numbers go on from there, so that
+    /// a CAS unique is again what it was, and that of no other item. Without an image they begin
+    /// above all that earlier processes gave, as with flash.
     pub fn image(mut self, head: Option<codec::image::Head>) -> Self {
         self.image = Some(head);
         self
     }
 
-    /// Whether the background moves items that are hit often to the first column of their slab, as
+    /// Has the background move items that are hit often to the first column of their slab, as
     /// Cavast has it. Off by default. Takes half a byte of the memory for each item, and up to 3 %
-    /// of a processor; needs somebody who calls [`Cache::maintain`], and a policy that keeps no
-    /// order: not [`Policy::GdWheel`] or [`Policy::Lru`].
+    /// of a processor; needs calls of [`Cache::maintain`], and a policy that keeps no order: not
+    /// [`Policy::GdWheel`] or [`Policy::Lru`].
     pub fn repartition(mut self, repartition: Repartition) -> Self {
         self.repartition = Some(repartition);
         self
     }
 
-    /// Who knows the frames that small pages lie in, by which items move then; the kernel by
-    /// default, which tells them to privileged processes. It is not asked for anything before
-    /// statistics or the background's work are.
+    /// Sets the source of the frames that small pages lie in, by which items then move; the kernel
+    /// by default, which tells them to privileged processes. It is not asked before statistics or
+    /// the background's work are.
     pub fn frames(mut self, frames: Arc<dyn FrameSource>) -> Self {
         self.frames = Some(frames);
         self
     }
 
-    /// What keys with certain prefixes may take of the memory, whatever is stored there: at most
-    /// [`QUOTAS_MAX`](crate::QUOTAS_MAX) of them, none by default. An item is under the quota of
-    /// the longest prefix that its key begins with. With any, each chunk of the memory takes a byte
-    /// more, and items under one do not move to the compressed zone. Not with
+    /// Limits what keys with certain prefixes may take of the memory: at most
+    /// [`QUOTAS_MAX`](crate::QUOTAS_MAX) quotas, none by default. An item is under the quota of the
+    /// longest prefix that its key begins with. With any quota, each chunk of the memory takes a
+    /// byte more, and items under one do not move to the compressed zone. Not with
     /// [`Builder::repartition`].
     pub fn quotas(mut self, quotas: Vec<Quota>) -> Self {
         self.quotas = quotas;
         self
     }
 
-    /// How many threads store at the same time, by default four: so many, up to 64, have a few free
-    /// chunks for themselves, so that they seldom meet. Where reading compressed items takes more
-    /// than a quarter of the time of so many, the compressed zone gets smaller.
+    /// Sets how many threads store at the same time, by default four: this many, up to 64, have a
+    /// few free chunks for themselves, so that they seldom meet. Where reading compressed items
+    /// takes more than a quarter of the time of all of them, the compressed zone gets smaller.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// One in so many chunks of a size class may wait for the next store of one of the
+    /// Lets one in this many chunks of a size class wait for the next store of one of the
     /// [`Builder::threads`], by default [`MAGAZINE_SHARE`]: a small number is for tests of small
     /// caches, in which no thread has any otherwise. At least 1.
     pub fn magazine_share(mut self, share: usize) -> Self {
@@ -335,6 +335,11 @@ impl Builder {
     }
 
     /// Builds the cache.
+    ///
+    /// # Errors
+    ///
+    /// A setting is out of its range, two do not go together, or memory, index or device are not to
+    /// be had: see [`BuildError`].
     pub fn build(self) -> Result<Cache, BuildError> {
         let policy = if self.evict { self.policy } else { Policy::Clock };
         let bytes_max = policy.memory_bytes_max(self.chunk_bytes_min);
@@ -403,7 +408,7 @@ impl Builder {
         Ok(cache)
     }
 
-    /// The hot zone, of all of the arena or beside a compressed one.
+    /// Makes the hot zone, of all of the arena or beside a compressed one.
     fn hot_zone(
         &self,
         policy: Policy,
@@ -434,13 +439,13 @@ impl Builder {
         }
     }
 
-    /// The hot zone with its quotas, in a cache with this memory limit.
+    /// Gives the hot zone its quotas, in a cache with this memory limit.
     fn with_quotas(&self, hot: Hot, policy: Policy, limit_bytes: usize) -> Result<Hot, BuildError> {
         let quotas = quotas::check(&self.quotas, limit_bytes as u64).map_err(BuildError::Quota)?;
         Ok(if quotas.is_empty() { hot } else { hot.with_quotas(&quotas, policy) })
     }
 
-    /// The index, with tables for the items that an image brings.
+    /// Makes the index, with tables for the items that an image brings.
     fn make_index(
         &self,
         epochs: &Arc<Epochs>,
@@ -452,18 +457,18 @@ impl Builder {
             let space = Arc::clone(tables) as Arc<dyn memory::TableSpace>;
             Index::new(Options { expected_items, ..options }, Arc::clone(epochs), space)
         };
-        // Without room for what is expected, it grows as far as there is.
+        // Without room for the expected items, it grows as far as there is.
         make(self.expected_items()).or_else(|_| make(0)).map_err(BuildError::Index)
     }
 
-    /// Items of the hot zone that an image brings.
+    /// Returns how many items of the hot zone an image brings.
     fn expected_items(&self) -> usize {
         let head = self.image.as_ref().and_then(Option::as_ref);
         let items = head.map_or(0, |head| head.expected_hot_items(self.memory_bytes as u64));
         usize::try_from(items).unwrap_or(usize::MAX).min(self.memory_bytes / EXPECTED_ITEM_BYTES)
     }
 
-    /// The number before the first, and where the background's work stands.
+    /// Returns the sequence number before the first, and the state of the background's work.
     fn beginning(&self, reached: Option<Reached>, unix_ms: u64) -> (u64, Chores) {
         if let Some(Some(head)) = self.image {
             return (head.sequence, Chores::restoring(&head));
@@ -475,8 +480,8 @@ impl Builder {
         (first, Chores::filling(first, self.memory_bytes))
     }
 
-    /// The flash tier, if there shall be one, and what it takes of the memory, at this time: with
-    /// what is remembered of items that left, for which a compressed zone pays where there is one.
+    /// Opens the flash tier, if there is to be one, and returns it with the memory that it takes:
+    /// without a compressed zone, which otherwise pays for it, the ghost filter as well.
     fn tier(&self, now: u32) -> Result<(Option<FlashTier>, usize), BuildError> {
         let open = |settings| open_flash(settings, self.memory_bytes, self.index, now);
         let tier = self.flash.as_ref().map(open).transpose()?;
@@ -487,10 +492,10 @@ impl Builder {
         Ok((tier, tier_bytes))
     }
 
-    /// The arena, which has all of the memory but what is taken for the flash tier on the heap.
+    /// Makes the arena, which has all of the memory but the flash tier's share on the heap.
     fn arena(&self, tier_bytes: usize, bytes_max: usize) -> Result<Arena, BuildError> {
         // Addresses take no memory: reserve what the machine has, so that the limit can grow
-        // online, but what is kept of each slab costs a little.
+        // online, but the metadata of each slab costs a little.
         let machine_bytes = io::map::physical_memory_bytes().unwrap_or(0).min(bytes_max);
         let grown_bytes = self.memory_bytes.saturating_mul(GROWTH_MAX);
         let reserved_bytes = machine_bytes.min(grown_bytes).min(self.address_bytes_max);
@@ -498,7 +503,7 @@ impl Builder {
         Arena::new(reserved_bytes, arena_bytes, SLABS_MIN).map_err(BuildError::Reserve)
     }
 
-    /// Whether all is in its range; the policy can keep so many bytes.
+    /// Checks that all settings are in their ranges; the policy can manage `bytes_max`.
     fn check(&self, policy: Policy, bytes_max: usize) -> Result<(), BuildError> {
         if !ITEM_BYTES_MAX_RANGE.contains(&self.item_bytes_max) {
             return Err(BuildError::ItemBytesMax(self.item_bytes_max));
@@ -522,7 +527,7 @@ impl Builder {
     }
 }
 
-/// The tier on a device, for a cache with this memory limit.
+/// Opens the tier on a device, for a cache with this memory limit.
 fn open_flash(
     settings: &FlashSettings,
     memory_bytes: usize,
@@ -553,7 +558,7 @@ fn open_flash(
     Ok(FlashTier::new(flash, fetches, entrance))
 }
 
-/// The first number of a cache whose items may be found by another one later: above all that an
+/// Returns the first sequence number of a cache whose items a later one may find: above all that an
 /// earlier process gave, unless it had more than 16 thousand mutations in each millisecond of its
 /// life, or the clock was put back. So a CAS unique from before a restart is that of no item after
 /// it.
@@ -562,7 +567,8 @@ fn first_sequence(unix_ms: u64) -> u64 {
     (unix_ms / 1000) << 24 | (unix_ms % 1000) << 14
 }
 
-/// Whether the device can be read as it shall be. What reads starts later, with the first read.
+/// Checks that the device can be read by the chosen method. Reading threads start later, with the
+/// first read.
 fn check_reads(settings: &FlashSettings) -> std::io::Result<()> {
     match settings.reads_by {
         Some(ReadMethod::IoUring) => ReadPool::try_io_uring(&*settings.device),
@@ -570,9 +576,9 @@ fn check_reads(settings: &FlashSettings) -> std::io::Result<()> {
     }
 }
 
-/// Hashes are seeded anew for each cache, so that nobody can choose keys that collide; where items
-/// outlast the process, by the seed that is kept with them. That is drawn for both parts of a
-/// foldhash's seed: with a shared one that is known, there are keys whose hash is 0 by any other.
+/// Returns the hasher: seeded anew for each cache, so that nobody can choose keys that collide;
+/// where items outlast the process, by the seed that is kept with them. Both parts of a foldhash's
+/// seed are drawn: with a known shared one, there are keys whose hash is 0 with any other part.
 fn hasher_of(tier: Option<&FlashTier>) -> SeedableRandomState {
     seeded_hasher(tier.map_or_else(|| [random_seed(), random_seed()], kept_seeds))
 }
@@ -582,16 +588,16 @@ fn kept_seeds(tier: &FlashTier) -> [u64; 2] {
     [seed as u64, (seed >> 64) as u64]
 }
 
-/// The hasher of a seed, the same in every process.
+/// Returns the hasher of a seed, the same in every process.
 fn seeded_hasher([own, shared]: [u64; 2]) -> SeedableRandomState {
     // Hashers refer to it for as long as the process lives: some 50 bytes a cache.
     let shared = Box::leak(Box::new(SharedSeed::from_u64(shared)));
     SeedableRandomState::with_seed(own, shared)
 }
 
-/// What [`seeded_hasher`] makes of keys of every length, by a seed that never changes. What is on
-/// flash is found by its hash, and foldhash does not promise that another version, or another kind
-/// of machine, computes the same: then this differs, and what is there is not believed.
+/// Returns what [`seeded_hasher`] makes of keys of every length, by a seed that never changes.
+/// Items on flash are found by their hashes, and foldhash does not promise that another version, or
+/// another kind of machine, computes the same: then this differs, and the tier is not believed.
 fn hash_check() -> u64 {
     let key: [u8; u8::MAX as usize] = std::array::from_fn(|at| at as u8);
     let hasher = seeded_hasher(HASH_CHECK_SEED);
@@ -599,8 +605,8 @@ fn hash_check() -> u64 {
         .fold(0_u64, |check, length| check.rotate_left(7) ^ hash_with(&hasher, &key[..length]).0)
 }
 
-/// 64 bits that nobody can guess: the standard library keys its hashes by what the system draws.
-/// The hasher that is used here would take addresses and the time.
+/// Returns 64 bits that nobody can guess: the standard library keys its hashes by what the system
+/// draws. The hasher that is used here would take addresses and the time.
 fn random_seed() -> u64 {
     RandomState::new().hash_one(0_u8)
 }
@@ -624,9 +630,9 @@ pub enum BuildError {
     MemoryBytes(usize),
     /// More memory than the policy can number the chunks of.
     PolicyMemoryBytes {
-        /// What was asked for.
+        /// Bytes that were asked for.
         bytes: usize,
-        /// What is possible with this policy and this smallest chunk.
+        /// Bytes that are possible with this policy and this smallest chunk.
         bytes_max: usize,
     },
     /// The unit of costs is not between 1 and 65,536 us.
@@ -645,9 +651,9 @@ pub enum BuildError {
     RepartitionOrder,
     /// Items do not move to their columns where chunks are labelled with quotas.
     RepartitionQuotas,
-    /// The quotas are not those of any cache.
+    /// The quotas fit no cache.
     Quota(QuotaRefused),
-    /// A flash tier is to be filled by what is evicted from 8 MiB at least.
+    /// A flash tier needs eviction to fill it, and 8 MiB of memory.
     FlashAlone,
 }
 
@@ -709,7 +715,7 @@ impl std::error::Error for BuildError {
 /// Why the memory limit could not be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimitError {
-    /// The most that it can be, in bytes.
+    /// The highest possible limit, in bytes.
     pub bytes_max: usize,
 }
 
@@ -725,17 +731,18 @@ impl std::error::Error for MemoryLimitError {}
 mod tests {
     use super::*;
 
-    /// A tier that another version has written is not believed where these differ: whoever changes
-    /// them, or takes another foldhash, empties all of them, and is to know it.
+    /// A tier that another version has written is not believed where these differ: a change of
+    /// these, or of foldhash, empties all of them, and should be made knowingly.
     #[test]
     fn items_that_outlast_the_process_are_hashed_as_ever() {
         assert_eq!(hash_with(&seeded_hasher([1, 2]), b"larder").0, 7_003_448_710_596_199_072);
         assert_eq!(hash_check(), 2_688_081_561_755_046_066);
     }
 
-    /// Without a compressed zone, which pays for it, it lay beside the memory limit.
+    /// Regression: without a compressed zone, which pays for it, the ghost filter lay beside the
+    /// memory limit.
     #[test]
-    fn what_flash_alone_knows_of_items_that_left_is_within_the_memory_limit() {
+    fn the_ghost_filter_of_flash_alone_is_within_the_memory_limit() {
         for mib in 8..24 {
             let memory_bytes = mib << 20;
             let pages = (64 << 20) / PAGE_BYTES as u64;

@@ -1,4 +1,29 @@
-//! The cache itself: its parts, and what all operations share.
+//! The cache itself: its parts, and the clock, the sequence of mutations and expiry, which all
+//! operations share.
+//!
+//! The methods of [`Cache`] stand beside their subject:
+//!
+//! ```text
+//!   cache           builder, hash, item_bytes_max
+//!   session         session
+//!   simple          get, set, put, remove, with_memory: single operations with copies
+//!   store           reserve, extend
+//!   flush           flush
+//!   flush_prefix    flush_prefix
+//!   maintain        maintain, wait_for_work, call_for_work, limit_bytes, memory_bytes_max,
+//!                   set_memory_bytes, wait_for_memory
+//!   train           train
+//!   pending_reads   start_flash_reads, read_ring, read_wanted, read_all_wanted, read_wanted_now
+//!   spill           close_flash, is_flash_unsound, is_flash_recovering, flash_age_s, flash_doubt
+//!   stats           stats, used_bytes, items_bytes_max, cost_stats, flash_stats, class_stats,
+//!                   reset_stats
+//!   quotas          quota_stats, quota_of, set_quotas
+//!   measure         cost_prefixes
+//!   image           save_image
+//!   save, restore   save_to_flash, restore
+//!   inside          places (the index), hooks (for the hot zone), demote, adapt, expire,
+//!                   repartition, spare_rows, snapshot, compressed_admission
+//! ```
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -31,11 +56,11 @@ pub struct Cache {
     pub(crate) compressed: Option<Box<CompressedTier>>,
     /// The flash tier, if there is one.
     pub(crate) flash: Option<Box<FlashTier>>,
-    /// Of the memory limit, what the flash tier has on the heap, and without a compressed zone what
-    /// is remembered.
+    /// Bytes of the memory limit that the flash tier has on the heap; without a compressed zone,
+    /// those of `remembered` as well.
     pub(crate) tier_bytes: usize,
-    /// What left the hot zone a moment ago without moving down, or came up; if there is a tier
-    /// below.
+    /// Items that recently left the hot zone without being demoted, or were promoted, if there is a
+    /// lower tier.
     pub(crate) remembered: Option<GhostFilter>,
     pub(crate) tables: Arc<ArenaTables>,
     pub(crate) arena: Arc<Arena>,
@@ -44,33 +69,33 @@ pub struct Cache {
     pub(crate) hasher: foldhash::quality::SeedableRandomState,
     pub(crate) item_bytes_max: usize,
     pub(crate) may_evict: bool,
-    /// What namespaces may take, in the order of the hot zone's.
+    /// Limits of namespaces, in the order of the hot zone's.
     pub(crate) quotas: Mutex<Box<[Quota]>>,
-    /// Only if items move to their columns.
+    /// Present only if items move to their columns.
     pub(crate) repartition: Option<Repartition>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) moment: CachePadded<Moment>,
-    /// The number before the first.
+    /// The sequence number before the first.
     pub(crate) first_sequence: u64,
     /// Numbers every mutation: the source of CAS uniques.
     pub(crate) sequence: CachePadded<AtomicU64>,
-    /// Counted where requests find what is gone.
+    /// Items that requests found gone.
     pub(crate) gone: CachePadded<Gone>,
-    /// What had been counted when the statistics last began anew.
+    /// Counts at the last reset of the statistics.
     pub(crate) before: Mutex<Lasting>,
-    /// Only if costs are measured.
+    /// Present only if costs are measured.
     pub(crate) measure: Option<Box<Measure>>,
     pub(crate) chores: Mutex<Chores>,
-    /// A walk over the hot zone is under way: what moves could come to where it has been. It is
-    /// said before the walk takes the tag that it waits for, so that whoever was not told is
-    /// waited for.
+    /// A walk over the hot zone is under way, and a move could put an item where it has been. Set
+    /// before the walk takes the tag that it waits for, so that it waits for every thread that did
+    /// not see it set.
     pub(crate) is_walked: AtomicBool,
     pub(crate) work: (Mutex<bool>, Condvar),
     pub(crate) training: Training,
 }
 
-/// What decides whether an item is still there. Read by every request, written rarely: a cache
-/// line of its own.
+/// The state that decides whether an item is still there: read by every request, written rarely, so
+/// it has a cache line of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Moment {
     /// Unix seconds; never goes backwards.
@@ -79,18 +104,18 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// One that does not come before `now`.
+    /// A moment no earlier than `now`.
     pub(crate) fn at(now: u32) -> Self {
         Self { now: AtomicU32::new(now), ..Self::default() }
     }
 }
 
-/// Items that were still there when a request asked for them, but no longer for readers.
+/// Items that requests found, but that readers no longer get.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
-    /// Their time was over.
+    /// Expired items.
     pub(crate) expired: AtomicU64,
-    /// A flush had taken them.
+    /// Flushed items.
     pub(crate) flushed: AtomicU64,
 }
 
@@ -100,19 +125,19 @@ impl Cache {
         Builder::default()
     }
 
-    /// The hash of a key. Seeded anew in every process, or, where items outlast it, by the seed
-    /// that is kept with them, so that nobody can choose keys that collide.
+    /// Returns the hash of a key. Seeded anew in every process, or, where items outlast it, by the
+    /// seed that is kept with them, so that nobody can choose keys that collide.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> Hash {
         hash_with(&self.hasher, key)
     }
 
-    /// The largest item, key and header included, in bytes.
+    /// Returns the limit of an item, key and header included, in bytes.
     pub fn item_bytes_max(&self) -> usize {
         self.item_bytes_max
     }
 
-    /// Unix seconds.
+    /// Returns Unix seconds, as of the last look at the clock.
     #[inline]
     pub(crate) fn now(&self) -> u32 {
         self.moment.now.load(Ordering::Relaxed)
@@ -126,16 +151,16 @@ impl Cache {
         }
     }
 
-    /// The next number of the sequence.
+    /// Returns the next number of the sequence.
     #[inline]
     pub(crate) fn next_sequence(&self) -> u64 {
-        // Acquire and release, each other's partners: whoever takes a later number has seen what
-        // came before an earlier one was taken, in particular that a flush had begun.
+        // Acquire and release, each other's partners: a thread that takes a later number has seen
+        // what came before an earlier one was taken, in particular that a flush had begun.
         self.sequence.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Whether readers no longer get the item: expired or flushed.
-    // Always, as [`Session::look_up`](crate::Session::look_up), which asks at every hit.
+    // Always inlined, as [`Session::look_up`](crate::Session::look_up), which asks at every hit.
     #[inline(always)]
     pub(crate) fn is_gone(&self, item: ItemRef<'_>) -> bool {
         // Most items have no expiry, which is 0, or more than two seconds left: for those this is
@@ -144,18 +169,18 @@ impl Cache {
         (may_be_over && self.is_expired(expiry_of(item))) || self.is_flushed(item)
     }
 
-    /// Whether what expires then is gone. The clock is only read for what is in its last two
-    /// seconds: the present second was looked at before, and a new one may have begun since.
+    /// Whether this expiry has passed. The clock is read only for an item in its last two seconds:
+    /// `now` is the second of the last look, and a new one may have begun since.
     pub(crate) fn is_expired(&self, expiry: Expiry) -> bool {
         let (second, now) = (expiry.second, self.now());
         second != 0
             && (second <= now || (second <= now + 2 && expiry.is_expired(self.clock.unix_ms())))
     }
 
-    /// Counts an item that a request found gone. That is rare: whoever finds one removes it.
+    /// Counts an item that a request found gone. That is rare: the request also removes it.
     #[cold]
     pub(crate) fn count_gone(&self, item: ItemRef<'_>) {
-        // As memcached, which asks for a flush first.
+        // The flush is asked first, as in memcached.
         if self.is_flushed(item) {
             self.gone.flushed.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -163,7 +188,7 @@ impl Cache {
         }
     }
 
-    /// The same of one that is over, wherever it was.
+    /// Counts an expired item that a request found, in whichever tier.
     #[cold]
     pub(crate) fn count_over(&self) {
         self.gone.expired.fetch_add(1, Ordering::Relaxed);
@@ -175,19 +200,20 @@ impl Cache {
         flushed != 0 && self.is_flushed_by(item, flushed)
     }
 
-    /// The same while flushes up to this number are under way.
+    /// Whether a flush up to number `flushed` takes the item.
     #[inline(never)]
     fn is_flushed_by(&self, item: ItemRef<'_>, flushed: u64) -> bool {
         let number = self.full_sequence(item.sequence());
         number <= flushed && self.moment.flush.takes(item.key(), number)
     }
 
-    /// The item's CAS unique: the client's choice, or its number in the sequence of mutations.
+    /// Returns the item's CAS unique: the client's choice, or its number in the sequence of
+    /// mutations.
     ///
-    /// An item keeps the low 32 bits of its number; the rest follows from the sequence's present
-    /// value, the number being the last one with these low bits: an item that is left alone for
-    /// long gets a new number before that could be another's (see [`crate::flush`]). Thereby its
-    /// unique changes, and a `cas` prepared long before fails; but no `cas` can ever succeed over
+    /// An item keeps the low 32 bits of its number. The rest follows from the sequence's present
+    /// value, since the number is the last one with these low bits: an item that is left alone for
+    /// long gets a new number before these could be another's (see [`crate::flush`]). Its unique
+    /// changes by that, and a `cas` prepared long before fails; but no `cas` can ever succeed over
     /// an item that changed: its number and the one that the client saw both lie within the last
     /// 2^32 mutations and differ there.
     pub(crate) fn cas_of(&self, item: ItemRef<'_>) -> u64 {
@@ -200,7 +226,7 @@ impl Cache {
     }
 }
 
-/// The hash of a key, with a cache's seeds.
+/// Returns the hash of a key, with a cache's seeds.
 #[inline]
 pub(crate) fn hash_with(hasher: &foldhash::quality::SeedableRandomState, key: &[u8]) -> Hash {
     let mut hasher = hasher.build_hasher();

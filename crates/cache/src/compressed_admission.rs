@@ -1,18 +1,18 @@
-//! Which items deserve to move down: a block is written anew for each, flash wears out, and of what
-//! left the hot zone without ever having been read much is never asked for.
+//! Which items deserve to be demoted: a block is written anew for each, flash wears out, and of the
+//! items that left the hot zone without ever having been read many are never asked for.
 //!
-//! While the compressed zone is full, of the items that were not read some are let go, and only
-//! their hashes are *remembered*. If such an item is stored again, and that is still remembered
-//! when it leaves the hot zone once more, it was wanted: it moves down, and counts as accessed
-//! there. The same holds for what had come up from below, and what the zone evicted. Items that
-//! cost much more than is typical move down in any case but for a few.
+//! While the compressed zone is full, some of the items that were not read are let go, and only
+//! their hashes are *remembered*. If such an item is stored again, and its hash is still remembered
+//! when it leaves the hot zone once more, it was wanted: it is demoted, and counts as accessed
+//! there. The same holds for promoted items, and for those that the zone evicted. Items that cost
+//! much more than is typical are demoted in any case but for a few.
 //!
 //! That is what S3-FIFO (Yang and others, SOSP 2023) does with a small queue, ghosts and a main
-//! one; here the hot zone is the small queue, but what is read again soon lives there, too. It lets
-//! go of everything that was not read, which is wrong where items are read first long after they
-//! were stored. So how many move down follows from what is missed: a miss of an item that was
-//! passed over says that it should have moved down, and one of an item that the zone evicted, that
-//! something had better not ([`AdmissionSampler::learn`]).
+//! one; here the hot zone is the small queue, but items that are read again soon live there, too.
+//! S3-FIFO lets go of every item that was not read, which is wrong where items are read first long
+//! after they were stored. So the share that is demoted follows from misses: a miss of an item that
+//! was passed over says that it should have been demoted, and one of an item that the zone evicted,
+//! that some other item should not ([`AdmissionSampler::learn`]).
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -23,32 +23,32 @@ use stdx::random::Xorshift;
 use crate::cache::Cache;
 
 /// Bytes of the memory limit for each byte of the table: with blocks that compress to a third, one
-/// for each item of 600 bytes below.
+/// for each item of 600 bytes in the compressed zone.
 const BYTES_PER_PLACE: usize = 256;
-/// Of the items that were not read, so many move down at least,
+/// The least share of the items that were not read that is demoted,
 const CHANCE_MIN: f64 = 1.0 / 16.0;
-/// and at most, so that there are some to learn from.
+/// and the largest, so that there are some to learn from.
 const CHANCE_MAX: f64 = 31.0 / 32.0;
-/// Items that were forgotten after which it is looked at how many were missed.
+/// Forgotten items after which misses of them are looked at.
 const LEARNING_ITEMS: u64 = 1024;
-/// What is known weighs so much less each time.
+/// The factor by which earlier counts weigh less each time.
 const FORGETTING: f64 = 0.75;
 /// Fewer items say nothing.
 const EVIDENCE_ITEMS: f64 = 32.0;
-/// Of what is passed over, so much more has to be missed than of what is evicted for more to move
-/// down: moving takes time as well.
+/// The share of passed-over items that has to be missed beyond that of evicted ones for more to be
+/// demoted: moving takes time as well.
 const GAIN_MIN: f64 = 0.04;
-/// And if it is not even so much more, less moves down.
+/// Below this difference, fewer are demoted.
 const GAIN_SLACK: f64 = 0.02;
-/// If it is so much more, what moves down is spared once: a sweep in the order of hashes would take
-/// some of it at once.
+/// Above this difference, the sweep skips demoted items once: one in the order of hashes would take
+/// some of them at once.
 const GAIN_SPARED: f64 = 0.3;
 
 /// Why an item's hash is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Left {
-    /// It was not read, and did not move down.
+    /// It was not read, and was not demoted.
     PassedOver = 0,
     /// The compressed zone made room.
     Evicted = 1,
@@ -56,10 +56,10 @@ pub(crate) enum Left {
     Otherwise = 2,
 }
 
-/// Values of [`Left`] of which it is counted how many were missed. A place of such an item that was
-/// missed says so by the next two numbers.
+/// Values of [`Left`] of which missed items are counted. A place of such an item that was missed
+/// says so by the next two numbers.
 const COUNTED: usize = 2;
-/// Numbers that say why, and whether it was missed since.
+/// Numbers for the reason, and whether the item was missed since.
 const REASONS: u8 = 5;
 /// Tags that a byte has room for beside; 0 is an empty place.
 const TAGS: u8 = u8::MAX / REASONS;
@@ -72,30 +72,31 @@ impl Cache {
         }
     }
 
-    /// Takes note of a miss.
+    /// Notes a miss.
     pub(crate) fn missed(&self, hash: Hash) {
         if let Some(remembered) = &self.remembered {
             remembered.miss(hash.0);
         }
     }
 
-    /// Whether an item left a zone a moment ago.
+    /// Whether an item left a zone recently.
     pub(crate) fn remembers(&self, hash: Hash) -> bool {
         self.remembered.as_ref().is_some_and(|remembered| remembered.has(hash.0))
     }
 }
 
-/// Hashes of items that left a moment ago: a byte of each, in the place that the hash says; a later
-/// one takes the place. One look in 51 is wrong, and then an item moves down that need not.
+/// Hashes of items that left recently: a byte of each, in the place that the hash says; a later one
+/// takes the place. One look in 51 is wrong, and then an item is demoted that need not be.
 pub(crate) struct GhostFilter {
     places: Box<[AtomicU8]>,
-    /// Items whose places were taken, by why they had left, and of these those that were missed.
+    /// Items whose places were taken, by the reason why they had left, and of these those that were
+    /// missed.
     forgotten: [AtomicU64; COUNTED],
     missed: [AtomicU64; COUNTED],
 }
 
 impl GhostFilter {
-    /// A table for so much memory.
+    /// Returns a table for a memory limit.
     pub(crate) fn new(memory_bytes: usize) -> Self {
         Self {
             places: (0..Self::bytes_for(memory_bytes)).map(|_| AtomicU8::new(0)).collect(),
@@ -104,7 +105,7 @@ impl GhostFilter {
         }
     }
 
-    /// Bytes of a table for so much memory.
+    /// Returns the bytes of a table for a memory limit.
     pub(crate) fn bytes_for(memory_bytes: usize) -> usize {
         (memory_bytes / BYTES_PER_PLACE).max(1)
     }
@@ -127,7 +128,7 @@ impl GhostFilter {
         decoded(place.load(Ordering::Relaxed)).is_some_and(|(found, _)| found == tag)
     }
 
-    /// Takes note of a miss.
+    /// Notes a miss.
     pub(crate) fn miss(&self, hash: u64) {
         let (place, tag) = self.place(hash);
         if let Some((found, why)) = decoded(place.load(Ordering::Relaxed))
@@ -142,7 +143,7 @@ impl GhostFilter {
         self.places.len()
     }
 
-    /// Items that were forgotten, and those that had been missed.
+    /// Returns the items that were forgotten, and those of them that had been missed.
     fn counts(&self) -> [[u64; COUNTED]; 2] {
         let read = |counts: &[AtomicU64; COUNTED]| {
             [counts[0].load(Ordering::Relaxed), counts[1].load(Ordering::Relaxed)]
@@ -158,29 +159,29 @@ impl GhostFilter {
     }
 }
 
-/// What is in a place: a tag, and a number below [`REASONS`].
+/// Returns the content of a place: a tag, and a number below [`REASONS`].
 fn code(tag: u8, why: u8) -> u8 {
     1 + why * TAGS + tag
 }
 
-/// The tag and the number in a place.
+/// Returns the tag and the number in a place.
 fn decoded(place: u8) -> Option<(u8, u8)> {
     let code = place.checked_sub(1)?;
     Some((code % TAGS, code / TAGS))
 }
 
-/// Who of those that were not read moves down all the same. For one thread.
+/// Chooses the items that are demoted though they were not read. For one thread.
 #[derive(Debug)]
 pub(crate) struct AdmissionSampler {
     typical: Typical,
     random: Xorshift,
-    /// Of what was not read, so much moves down.
+    /// The share of the items that were not read that is demoted.
     chance: f64,
-    /// And the sweep is to spare it once.
+    /// The sweep is to skip them once.
     spares: bool,
-    /// What was counted when it was last looked at.
+    /// Counts at the last look.
     before: [[u64; COUNTED]; 2],
-    /// What was counted before, the less the longer ago.
+    /// Earlier counts, the less the older.
     known: [[f64; COUNTED]; 2],
 }
 
@@ -198,18 +199,18 @@ impl Default for AdmissionSampler {
 }
 
 impl AdmissionSampler {
-    /// Whether an item with this cost wins.
+    /// Whether an item with this cost is drawn.
     pub(crate) fn draw(&mut self, cost: Cost) -> bool {
         let chance = self.chance;
         self.draw_with(cost, chance)
     }
 
-    /// Whether the sweep is to spare what was not read, once.
+    /// Whether the sweep is to skip items that were not read, once.
     pub(crate) fn spares(&self) -> bool {
         self.spares
     }
 
-    /// The same where hardly anything is to move.
+    /// [`Self::draw`] where hardly any item is to be demoted.
     pub(crate) fn draw_seldom(&mut self, cost: Cost) -> bool {
         self.draw_with(cost, CHANCE_MIN)
     }
@@ -219,10 +220,10 @@ impl AdmissionSampler {
         !self.random.chance(lets_go)
     }
 
-    /// Looks at what was missed, and lets more or less move down. An item that comes takes the
-    /// place of one that goes a little sooner; so there are to be as many misses, of as many, among
-    /// those that were passed over as among those that the zone evicted. The table keeps both for
-    /// equally long, about as long as the zone keeps what is not read; what came of an item is
+    /// Looks at misses, and lets more or fewer items be demoted. An item that comes in takes the
+    /// place of one that leaves a little sooner; so the share of missed items should be the same
+    /// among those that were passed over as among those that the zone evicted. The table keeps both
+    /// for equally long, about as long as the zone keeps items that are not read; an item is
     /// counted when it is forgotten.
     pub(crate) fn learn(&mut self, remembered: &GhostFilter) {
         let counts = remembered.counts();
@@ -258,7 +259,7 @@ mod tests {
     use stdx::random::Xorshift;
 
     #[test]
-    fn what_left_is_remembered_until_others_take_its_place() {
+    fn an_item_that_left_is_remembered_until_others_take_its_place() {
         let remembered = GhostFilter::new(256 << 10);
         let hash = |number: u64| Xorshift::seeded(number + 1).draw();
         (0..100).for_each(|number| remembered.add(hash(number), Left::Otherwise));
@@ -290,7 +291,7 @@ mod tests {
         let hash = |number: u64| Xorshift::seeded(number + 1).draw();
         let mut lottery = AdmissionSampler::default();
         let mut next = 0;
-        // Of each kind so many leave, and one in so many is missed, each of them twice.
+        // 4096 items of each kind leave, and one in `missed` of them is missed, twice.
         let mut round = |lottery: &mut AdmissionSampler, kinds: [(Left, u64); 2]| {
             for (left, missed) in kinds {
                 for number in next..next + 4096 {

@@ -1,24 +1,23 @@
-//! The tier below the hot zone: how items move down to the compressed zone, are read there, and
-//! come up again.
+//! The compressed zone as a tier: how items are demoted to it, read there, and promoted.
 //!
 //! A key is in one tier at most, as readers see it:
 //!
-//! - Whoever enters a key into the index first marks it dead below, under the lock of its index
-//!   table. So while the index has a key, nothing of it is alive below, and who found it in the
-//!   index need not look there: an overwrite, an eviction, an expiry touch the hot zone only.
-//! - The background moves an item down in one step under the same lock: the copy below, which was
-//!   born dead, is revealed, and the key leaves the index, if the item is still the one that was
-//!   copied.
-//! - What changes an item below brings it up first ([`Session::promote`]), so that every command
-//!   works on hot items only; only reads are served from below.
+//! - A change that enters a key into the index first marks its row in the zone dead, under the lock
+//!   of its index table. So while the index has a key, none of its rows is alive, and a reader that
+//!   found it there need not look further: an overwrite, an eviction, an expiry touch the hot zone
+//!   only.
+//! - The background demotes an item in one step under the same lock: the copy in the zone, born
+//!   dead, is revealed, and the key leaves the index, if the item is still the one that was copied.
+//! - A change of an item in the zone first promotes it ([`Session::promote`]), so that every
+//!   command works on hot items only; the zone serves only reads.
 //!
-//! A reader looks into the index and then below. Between the two an item may come up: the reader
-//! finds it dead below and looks once more into the index. For a moment, in which the table is
-//! locked, it is in neither, so who has passed a dead row that may have been the key's waits for
-//! the lock. (Where the block is built anew without that row in this very moment, he misses.)
+//! A reader looks into the index and then into the zone. Between the two an item may be promoted:
+//! the reader finds its row dead and looks once more into the index. While the table is locked, the
+//! item is in neither, so a reader that passed a dead row which may have been the key's waits for
+//! the lock. (Where the block is built anew without that row in this very moment, it misses.)
 //!
 //! Locks nest in one order: a shard of the zone, then a table of the index. Marking a key dead
-//! takes no lock, nor does a look, but for the one above.
+//! takes no lock, nor does a look-up, with the exception above.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,88 +42,86 @@ use crate::session::Session;
 use crate::stats::CompressedStats;
 use crate::types::{Refusal, row_expiry};
 
-/// Bytes of values from below that a session should hold at most: then it had better end.
+/// Bytes of values from lower tiers beyond which a session had better end.
 const ROWS_BYTES_MAX: usize = 1 << 20;
-/// The time by which the zone is asked for what is over as well: who reads knows that to the
-/// millisecond.
+/// Given to the zone as the time, so that it returns expired rows too: readers compare to the ms.
 const WHENEVER: u32 = 0;
-/// Of so many reads below, the time of one is taken.
+/// Of this many reads of the zone, one is timed.
 const TIMED_SHARE: u64 = 16;
-/// Mutations in a tick, by which times between two reads of an item below are measured.
+/// Mutations in a tick, the unit of time between two reads of an item in the zone.
 const TICK_MUTATIONS_LOG2: u32 = 6;
 
 /// The compressed zone and what its readers share.
 pub(crate) struct CompressedTier {
     pub(crate) zone: Zone,
-    /// Readers that no session has at the moment: as many as had one at the same time.
+    /// Readers that no session has at the moment: as many as were in use at the same time.
     readers: Mutex<Vec<Reader>>,
     pub(crate) counters: Counters,
     pub(crate) ghosts: Arc<Ghosts>,
-    /// By what the memory is divided.
+    /// The rule that divides the memory.
     pub(crate) rule: Rule,
-    /// How many threads serve at the same time, as far as there are processors for them.
+    /// Threads that serve at the same time, as far as there are processors for them.
     pub(crate) serving_threads: u64,
 }
 
-/// What happened between the tiers.
+/// Counts of moves and reads of the tiers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Reads served from the hot zone.
     pub(crate) hot_hits: AtomicU64,
-    /// Reads served from below.
+    /// Reads served from the zone.
     pub(crate) hits: AtomicU64,
-    /// Items that moved into the zone.
+    /// Items that were demoted to the zone.
     pub(crate) demoted: AtomicU64,
-    /// Items that came up.
+    /// Items that were promoted from it.
     pub(crate) promoted: AtomicU64,
-    /// Items that were to go down and had changed meanwhile.
+    /// Items that changed while they were demoted.
     pub(crate) changed: AtomicU64,
     /// Items that the zone did not take.
     pub(crate) refused: AtomicU64,
-    /// Items that left the cache because there was no time for them, or that a store evicted before
-    /// their turn came.
+    /// Items that left the cache for lack of time, or evicted by a store before their turn came.
     pub(crate) throttled: AtomicU64,
-    /// Items that left the cache because they were not read, and were not worth it.
+    /// Items that left the cache because they were not read, and not worth demoting.
     pub(crate) passed_over: AtomicU64,
     /// Items that moved on to flash to make room.
     pub(crate) spilled: AtomicU64,
-    /// Items that left the cache to make room,
+    /// Items that left the cache to make room.
     pub(crate) left: AtomicU64,
-    /// and those that had to go anyway, since their prefix was being flushed.
+    /// Items that had to leave anyway, since their prefix was being flushed.
     pub(crate) flushed: AtomicU64,
-    /// Microseconds of processor time that moving items down took.
+    /// Microseconds of processor time that demoting items took.
     pub(crate) demote_us: AtomicU64,
-    /// Microseconds of processor time that reading items below took, by a sample.
+    /// Microseconds of processor time that reading items in the zone took, by a sample.
     pub(crate) read_us: AtomicU64,
-    /// Looks into the zone.
+    /// Look-ups in the zone.
     pub(crate) lookups: AtomicU64,
-    /// Of these, without decoding anything to know that the key is not there.
+    /// Of `lookups`, those that found the key absent without decoding anything.
     pub(crate) filtered: AtomicU64,
     /// Frames that were decoded, and of these in vain.
     pub(crate) decoded: [AtomicU64; 2],
     /// Blocks, frames and long values that lookups found damaged.
     pub(crate) damaged: AtomicU64,
-    /// How often the zone lost and got a step of memory.
+    /// Steps of memory that the zone lost, and that it got.
     pub(crate) steps: [AtomicU64; 2],
 }
 
-/// An item that was read below: a copy that lives as long as its session.
+/// An item that was read in a lower tier: a copy that lives as long as its session.
 #[derive(Debug)]
 pub(crate) struct Row<'s> {
     pub(crate) key: &'s [u8],
     pub(crate) value: &'s [u8],
     pub(crate) fields: Fields,
-    /// The bits of its mark that went down with it.
+    /// The bits of its mark that were demoted with it.
     pub(crate) mark: u8,
 }
 
-/// What is to come up.
+/// An item that is to be promoted.
 pub(crate) struct PromotedItem<'r> {
     pub(crate) row: &'r Row<'r>,
     pub(crate) hash: Hash,
-    /// Bits of its mark beside the fresh ones.
+    /// Bits of its mark beside those of a new item.
     pub(crate) mark_bits: u8,
-    /// Its place on flash, if that is where it was.
+    /// Its place on flash, if it was read there.
     pub(crate) from: Option<::flash::Place>,
     /// The count of flushes before it was read.
     pub(crate) flushes: u64,
@@ -137,27 +134,27 @@ enum Trace {
     None,
 }
 
-/// What was read of a key in the zone.
+/// The outcome of reading a key in the zone.
 enum Read<'s> {
     /// A copy of its item.
     Alive(&'s Row<'s>, Hit<'s>),
-    /// Its time is over.
+    /// The item has expired.
     Over(Hit<'s>),
 }
 
-/// Where an item was that somebody wants in the hot zone.
+/// Where an item was that a request wants in the hot zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promoted {
     /// In the compressed zone.
     Compressed,
     /// On flash.
     Flash,
-    /// Somebody else has brought it up, or is about to: it is worth looking once more.
+    /// Another thread has promoted it, or is about to: it is worth looking once more.
     Already,
     Nowhere,
 }
 
-/// What a session reads with, lent by [`CompressedTier`] when it is first needed.
+/// A session's means of reading lower tiers, lent by [`CompressedTier`] when it is first needed.
 pub(crate) struct TierReads<'c> {
     compressed: Option<&'c CompressedTier>,
     reader: RefCell<Option<Reader>>,
@@ -166,7 +163,7 @@ pub(crate) struct TierReads<'c> {
 }
 
 impl Counters {
-    /// Adds what a session's lookups came to.
+    /// Adds the counts of a session's look-ups.
     fn add(&self, counts: ReaderCounts) {
         let add = |counter: &AtomicU64, count| _ = counter.fetch_add(count, Ordering::Relaxed);
         add(&self.lookups, counts.lookups);
@@ -178,7 +175,7 @@ impl Counters {
 }
 
 impl CompressedTier {
-    /// With nothing in it yet.
+    /// Returns a tier with nothing in it yet.
     pub(crate) fn new(zone: Zone, rule: Rule, threads: usize) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -191,7 +188,7 @@ impl CompressedTier {
         }
     }
 
-    /// Runs something with a reader that no session has.
+    /// Runs `work` with a reader that no session has.
     pub(crate) fn with_any_reader<R>(&self, work: impl FnOnce(&mut Reader) -> R) -> R {
         let mut reader = lock(&self.readers).pop().unwrap_or_default();
         let result = work(&mut reader);
@@ -205,12 +202,12 @@ impl CompressedTier {
         lock(&self.readers).push(reader);
     }
 
-    /// Bytes on the heap that neither slabs nor tables count.
+    /// Returns the bytes on the heap that neither slabs nor tables count.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.zone.heap_bytes() + Ghosts::MEMORY_BYTES
     }
 
-    /// All that is counted, but for what the hot zone counts.
+    /// Returns all counts but the hot zone's own.
     pub(crate) fn stats(&self) -> CompressedStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
@@ -256,7 +253,7 @@ impl<'c> TierReads<'c> {
         }
     }
 
-    /// Where copies of what was read lie.
+    /// Returns the memory for copies of rows.
     pub(crate) fn rows(&self) -> &Bump {
         &self.rows
     }
@@ -267,7 +264,7 @@ impl<'c> TierReads<'c> {
         self.hot_hits.set(self.hot_hits.get() + 1);
     }
 
-    /// Runs something with the session's reader.
+    /// Runs `work` with the session's reader.
     fn with_reader<R>(
         &self,
         compressed: &CompressedTier,
@@ -300,26 +297,26 @@ impl std::fmt::Debug for TierReads<'_> {
 }
 
 impl Session<'_> {
-    /// Whether the session holds so much that it should end before more is asked of it.
+    /// Whether the session holds so much that it should end before it serves more requests.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.has_lower() && self.lower.rows.allocated_bytes() >= ROWS_BYTES_MAX
     }
 
-    /// Bytes that copies of what was read below take: more after a read that was served from there
-    /// than before it.
+    /// Returns the bytes that copies of rows take: more after a read that a lower tier served.
     pub fn lower_bytes(&self) -> usize {
         self.lower.rows.allocated_bytes() - self.lower.rows.chunk_capacity()
     }
 
-    /// Whether there is a tier below.
+    /// Whether there is a lower tier.
     #[inline]
     pub(crate) fn has_lower(&self) -> bool {
         self.lower.compressed.is_some() || self.cache.flash.is_some()
     }
 
-    /// The key's item for a reader whom the index did not help. If it has one of these bits in its
-    /// mark, which send the reader elsewhere, it is not counted and stays where it is.
+    /// Returns the key's item for a reader that did not find it in the index. An item whose mark
+    /// has a bit of `elsewhere`, which send the reader elsewhere, is not counted and stays where it
+    /// is.
     #[inline(never)]
     pub(crate) fn get_compressed(&self, key: &[u8], hash: Hash, elsewhere: u8) -> Option<Item<'_>> {
         let compressed = self.lower.compressed?;
@@ -344,14 +341,13 @@ impl Session<'_> {
             compressed.counters.read_us.fetch_add(us * TIMED_SHARE, Ordering::Relaxed);
         }
         if self.cache.deserves_promotion(row, &hit) {
-            // What finds no memory stays where it is.
+            // A row that finds no memory in the hot zone stays where it is.
             let _ = self.promote_row(compressed, hash, row, row.mark | FETCHED, &hit, flushes);
         }
         Some(Item::compressed(self.cache, row))
     }
 
-    /// The key's item for a reader whom the index did not help, without a trace; a copy if it is
-    /// below.
+    /// Returns the key's item, without a trace, for a reader that did not find it in the index.
     pub(crate) fn peek_compressed(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
         let read = self.read_compressed(self.lower.compressed?, key, hash, Trace::None);
         if let Some(Read::Alive(row, _)) = read {
@@ -361,8 +357,8 @@ impl Session<'_> {
         Some(Item::hot(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
     }
 
-    /// The key's item in the hot zone, for a reader who has not found it below: it may have come up
-    /// since the index was looked at.
+    /// Returns the key's item in the hot zone, for a reader that has not found it in the zone: it
+    /// may have been promoted since the index was looked at.
     fn find_promoted(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
         let found = self.find_present(key, hash);
         if found.is_some() || !self.met_dead() {
@@ -371,23 +367,21 @@ impl Session<'_> {
         if self.is_hot_decided(key, hash) { self.find_present(key, hash) } else { None }
     }
 
-    /// Whether the last look into the compressed zone has passed a dead row that may have been the
-    /// key's.
+    /// Whether the last look-up in the zone passed a dead row that may have been the key's.
     fn met_dead(&self) -> bool {
         self.lower.reader.borrow().as_ref().is_some_and(Reader::met_dead)
     }
 
-    /// Whether the hot zone has the key's item when whoever is at it has let go. Who brings one up,
-    /// or replaces it, lets the row below die before the index leads to what comes instead, and
-    /// holds the lock of its table meanwhile.
+    /// Whether the hot zone has the key's item once the change of the key that is under way is
+    /// done. A promotion, or a replacement, lets the row die before the index leads to the new
+    /// item, and holds the lock of its table meanwhile.
     fn is_hot_decided(&self, key: &[u8], hash: Hash) -> bool {
         self.cache.is_hot_decided(&self.guard, hash, |item: ItemRef<'_>| item.has_key(key))
     }
 
-    /// Brings the key's item up into the hot zone if it is below; `unread` says who wants it, and
-    /// so what becomes of one on flash that cannot be read. One that has become too large for the
-    /// hot zone goes: with a lower limit of an item, or of a quota, it could be read for ever, and
-    /// not be changed.
+    /// Promotes the key's item if it is in a lower tier; `unread` says what becomes of one on flash
+    /// that cannot be read. An item that has become too large for the hot zone is dropped: after a
+    /// limit of items or of a quota was lowered, it could be read for ever, but not changed.
     pub(crate) fn promote(
         &self,
         key: &[u8],
@@ -414,15 +408,15 @@ impl Session<'_> {
         if self.find_present(key, hash).is_some() {
             return Ok(Promoted::Already);
         }
-        // A reader waits for who may be bringing it up only where he has met a sign of that, as in
-        // [`Self::find_promoted`]. Who is told that there was nothing to change must not find it
-        // afterwards: he waits in any case, for the sign goes where a block is built anew.
+        // A reader waits for a promotion under way only if it has met a sign of one, as in
+        // [`Self::find_promoted`]. A request that is told that there was nothing to change must not
+        // find it afterwards: it always waits, since the sign is lost where a block is built anew.
         let waits = unread == OnReadFailure::Goes || self.met_dead();
         let is_above = waits && self.is_hot_decided(key, hash);
         Ok(if is_above { Promoted::Already } else { Promoted::Nowhere })
     }
 
-    /// Counts what a reader was served who has it in the hot zone, by where it was before.
+    /// Counts a read of an item that is in the hot zone now, by the tier where it was before.
     #[inline]
     pub(crate) fn count_served(&self, promoted: Option<Promoted>) {
         match (promoted, self.lower.compressed, &self.cache.flash) {
@@ -436,7 +430,7 @@ impl Session<'_> {
         }
     }
 
-    /// Takes note for the zone's size that a reader found nothing in memory.
+    /// Notes a miss in memory, for the division of memory between the zones.
     pub(crate) fn note_miss_compressed(&self, hash: Hash) {
         if let Some(compressed) = self.lower.compressed {
             compressed.ghosts.miss(hash.0);
@@ -444,7 +438,7 @@ impl Session<'_> {
         }
     }
 
-    /// Marks the key's item below dead. Only under the lock of the key's index table. Returns
+    /// Marks the key's row in the zone dead. Only under the lock of the key's index table. Returns
     /// whether there was one that readers would have got.
     #[inline]
     pub(crate) fn forget_compressed(&self, key: &[u8], hash: Hash) -> bool {
@@ -480,8 +474,8 @@ impl Session<'_> {
         })
     }
 
-    /// Whether the key's item is below. Asked under the lock of the key's index table: no value is
-    /// decoded for it that does not lie among others.
+    /// Whether the key's item is in the zone. Asked under the lock of the key's index table: a
+    /// value that lies alone is not decoded for it.
     pub(crate) fn is_compressed(&self, key: &[u8], hash: Hash) -> bool {
         let Some(compressed) = self.lower.compressed else {
             return false;
@@ -493,7 +487,7 @@ impl Session<'_> {
         })
     }
 
-    /// What the key's item in the compressed zone costs to make again. Asked as [`Self::is_compressed`].
+    /// Returns the cost of the key's item in the zone. Asked as [`Self::is_compressed`].
     pub(crate) fn compressed_cost(&self, key: &[u8], hash: Hash) -> Option<Cost> {
         let compressed = self.lower.compressed?;
         let now = self.cache.now();
@@ -502,8 +496,8 @@ impl Session<'_> {
         self.lower.with_reader(compressed, fields).map(|fields| fields.cost)
     }
 
-    /// A copy of the key's item below, and where it was, for a request. One that is over is
-    /// counted, and goes.
+    /// Returns a copy of the key's item in the zone, and its place. Counts and drops an expired
+    /// one.
     fn seek_compressed(
         &self,
         compressed: &CompressedTier,
@@ -523,7 +517,7 @@ impl Session<'_> {
         Some((row, hit))
     }
 
-    /// What the zone has of a key.
+    /// Reads a key in the zone.
     fn read_compressed(
         &self,
         compressed: &CompressedTier,
@@ -560,7 +554,7 @@ impl Session<'_> {
         })
     }
 
-    /// Moves a row up, with these bits of its mark, if it is still alive and nothing was flushed
+    /// Promotes a row, with these bits of its mark, if it is still alive and nothing was flushed
     /// since before it was read.
     fn promote_row(
         &self,
@@ -578,8 +572,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Lets go of a row that is over, or that the hot zone cannot take at all: whoever wants it
-    /// would come by it again and again. Returns whether it was there still.
+    /// Drops a row that has expired, or that is too large for the hot zone: requests that want it
+    /// would meet it again and again. Returns whether it was still there.
     #[cold]
     fn drop_row(&self, compressed: &CompressedTier, hash: Hash, key: &[u8], hit: &Hit<'_>) -> bool {
         let is_key = |item: ItemRef<'_>| item.has_key(key);
@@ -589,8 +583,8 @@ impl Session<'_> {
     }
 
     /// Enters a copy of an item that was read in a lower tier into the hot zone, if the key has
-    /// none there, if nothing was flushed since before it was read, and if `leaves`, which is asked
-    /// under the key's lock, takes it from where it was. Returns whether it did.
+    /// none there, if nothing was flushed since before it was read, and if `leaves`, asked under
+    /// the key's lock, takes it from where it was. Returns whether it did.
     pub(crate) fn enter_copy(
         &self,
         copy: &PromotedItem<'_>,
@@ -599,8 +593,8 @@ impl Session<'_> {
         let (cache, row) = (self.cache, copy.row);
         let mut draft = cache.reserve_fields(row.key, copy.hash, &row.fields, row.value.len())?;
         draft.write(row.value);
-        // Taken only to be published: dropping it takes a class's lock, which comes before those
-        // of the index.
+        // Taken only to be published: dropping it takes a class's lock, which comes before those of
+        // the index.
         let mut pending = Some(draft.hot);
         let is_key = |item: ItemRef<'_>| item.has_key(row.key);
         let entered = cache.promote(&self.guard, copy.hash, is_key, copy.from, |present| {
@@ -618,7 +612,7 @@ impl Session<'_> {
         });
         match entered {
             Ok(entered) => Ok(entered),
-            // There is always room where the index leads to: it leads there no more.
+            // Where the index leads to flash there is always room: it leads there no more.
             Err(_) if copy.from.is_some() => Ok(false),
             Err(full) => Err(cache.refusal_of(full)),
         }
@@ -626,8 +620,8 @@ impl Session<'_> {
 }
 
 impl Cache {
-    /// What an index that is full answers. Where it gets room, that comes when this session is
-    /// over, which sees it as well.
+    /// Returns the error for a full index. If it gets room, that comes only when this session,
+    /// which still sees the slab, has ended.
     fn refusal_of(&self, full: index::Full) -> Refusal {
         match full {
             index::Full::NoMemory if self.make_room_for_index() => Refusal::SessionTooLong,
@@ -635,19 +629,19 @@ impl Cache {
         }
     }
 
-    /// The time by which it is measured how soon an item below is read again: mutations, like the
-    /// ages of hot items, in ticks.
+    /// Returns the time in ticks, by which it is measured how soon an item in the zone is read
+    /// again: it counts mutations, as the ages of hot items do.
     fn tick_of_now(&self) -> u32 {
         (self.sequence.load(Ordering::Relaxed) >> TICK_MUTATIONS_LOG2) as u32
     }
 
-    /// Whether readers no longer get an item that was found in the compressed zone.
+    /// Whether readers no longer get an item that was found in the zone.
     fn is_compressed_gone(&self, key: &[u8], fields: &compressed::Fields) -> bool {
         self.is_expired(row_expiry(fields)) || self.is_compressed_flushed(key)
     }
 
-    /// Whether an item below is read again so soon that it would still be in the hot zone if it had
-    /// gone there at its last read.
+    /// Whether an item in the zone is read again so soon that it would still be in the hot zone if
+    /// it had been promoted at its last read.
     fn deserves_promotion(&self, row: &Row<'_>, hit: &Hit<'_>) -> bool {
         let Some(ticks) = hit.reuse_ticks else {
             return false;
@@ -661,7 +655,7 @@ impl Cache {
     }
 }
 
-/// What stands beside key and value below, as the hot zone has it.
+/// Returns a row's fields as the hot zone has them.
 pub(crate) fn hot_fields(fields: &compressed::Fields) -> Fields {
     Fields {
         flags: fields.flags,
@@ -684,7 +678,7 @@ mod tests {
     use super::*;
     use crate::types::{Expiry, Fetch};
 
-    /// A cache, and an item that is in the compressed zone alone.
+    /// Returns a cache, with an item that is in the compressed zone alone.
     fn with_one_compressed(memory_bytes: usize, key: &[u8], value: &[u8]) -> Cache {
         let builder = Cache::builder().memory_bytes(memory_bytes).compress(true);
         let cache = builder.build().expect("a small cache");
@@ -697,10 +691,10 @@ mod tests {
         cache
     }
 
-    /// A promotion lets the row die before the index leads to what takes its place. Who came by
-    /// between the two said that there was nothing.
+    /// Regression: a promotion lets the row die before the index leads to the new item, and a
+    /// reader that came between the two missed.
     #[test]
-    fn who_comes_while_an_item_comes_up_finds_it() {
+    fn a_reader_finds_an_item_during_its_promotion() {
         type Look = fn(&Session<'_>, &[u8], Hash) -> bool;
         let looks: [Look; 5] = [
             |session, key, hash| session.get(key, hash).is_some(),
@@ -728,7 +722,7 @@ mod tests {
                     let leaves = compressed.zone.remove_hit(&hit);
                     let cache = &cache;
                     scope.spawn(move || tell.send(look(&cache.session(), b"k", hash)));
-                    // Who waits for this lock does not answer.
+                    // A reader that waits for this lock does not answer.
                     early = told.recv_timeout(Duration::from_millis(50)).ok();
                     leaves
                 };
@@ -739,9 +733,9 @@ mod tests {
         }
     }
 
-    /// Each miss took the lock of its table, and one of `fetch` looked twice into the zone.
+    /// Regression: each miss took its table's lock, and one of `fetch` looked twice into the zone.
     #[test]
-    fn a_reader_who_finds_nothing_waits_for_no_lock_and_has_looked_once() {
+    fn a_miss_waits_for_no_lock_and_looks_once() {
         type Look = fn(&Session<'_>, &[u8], Hash) -> bool;
         let looks: [Look; 3] = [
             |session, key, hash| session.get(key, hash).is_some(),
@@ -772,7 +766,7 @@ mod tests {
         }
     }
 
-    /// A reader kept what the longest value of its sessions had taken.
+    /// Regression: a reader kept the memory that the longest value of its sessions had taken.
     #[test]
     fn a_reader_that_no_session_has_keeps_little() {
         let value = vec![7; 1 << 20];
@@ -783,7 +777,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_find_damaged_is_counted() {
+    fn damage_found_by_readers_is_counted() {
         let builder = Cache::builder().memory_bytes(64 << 20).compress(true);
         let cache = builder.build().expect("a small cache");
         let compressed = cache.compressed.as_ref().expect("it has a zone");
@@ -791,9 +785,9 @@ mod tests {
         assert_eq!(cache.stats().compressed.map(|zone| zone.damaged), Some(3));
     }
 
-    /// An item was said not to be there, or to find no memory, though a fresh session had got some.
+    /// Regression: a key was reported absent, or out of memory, though a new session got memory.
     #[test]
-    fn an_index_that_gets_room_when_readers_have_left_asks_for_another_session() {
+    fn an_index_that_gets_room_later_asks_for_another_session() {
         let cache = Cache::builder().memory_bytes(8 << 20).build().expect("a small cache");
         let full = index::Full::NoMemory;
         assert_eq!(cache.refusal_of(full), Refusal::NoMemory, "there is nothing to give up");

@@ -1,24 +1,23 @@
-//! How much time the background's work may take of a processor: it is saved up at a rate, up to a
-//! bound, and spent as it is used.
+//! The processor time that the background's work may take: it is saved up at a rate, up to a bound,
+//! and spent as it is used.
 
-/// The time that may be saved up, in microseconds: a burst of stores may take so much at once.
+/// The time that may be saved up, in microseconds: a burst of stores may take this much at once.
 const SAVED_US_MAX: f64 = 2e6;
 
-/// The share of a processor that work may take which others wait for, too.
+/// The share of a processor that work may take on one that others wait for, too.
 const BUSY_SHARE: f64 = 0.25;
-/// And of one that has nothing else to do.
+/// The share on one that has nothing else to do.
 const IDLE_SHARE: f64 = 0.75;
-/// A processor counts as busy when work had to wait for so much of the time that it took: one part
-/// in this.
+/// A processor counts as busy when work had to wait for one part in this of the time that it took.
 const WAIT_SHARE: i64 = 8;
-/// How much work is looked at, in microseconds; what was before it counts half.
+/// The window in which work is looked at, in microseconds; earlier work counts half.
 const WORK_US: i64 = 1_000_000;
 
-/// Of so many pieces of work, the time of one is taken, and stands for all: to ask for it takes a
+/// Of this many pieces of work, one is timed, and stands for all: reading the clock takes a
 /// microsecond, a tenth of what a piece takes.
 pub(crate) const TIMED_SHARE: u64 = 8;
 
-/// Time that may be spent.
+/// A budget of time.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance {
     saved_us: f64,
@@ -26,7 +25,7 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// With so much saved up, in microseconds, be it more than there ever will be again.
+    /// Returns a budget with this much saved up, in microseconds, even beyond the bound.
     pub(crate) fn of(saved_us: f64) -> Self {
         Self { saved_us, refilled_us: 0 }
     }
@@ -36,7 +35,7 @@ impl Allowance {
         self.refill_to(now_us, share, SAVED_US_MAX);
     }
 
-    /// The same where no more than so much may be saved up, in microseconds.
+    /// As [`Self::refill`], with another bound on what is saved up, in microseconds.
     pub(crate) fn refill_to(&mut self, now_us: u64, share: f64, saved_us_max: f64) {
         let elapsed_us = now_us.saturating_sub(self.refilled_us);
         self.refilled_us = now_us;
@@ -45,7 +44,7 @@ impl Allowance {
         }
     }
 
-    /// Takes what was used.
+    /// Takes the time that was used.
     pub(crate) fn spend(&mut self, us: u64) {
         self.saved_us -= us as f64;
     }
@@ -55,43 +54,44 @@ impl Allowance {
         self.saved_us >= 0.0
     }
 
-    /// Whether there is so little that only what was read deserves it.
+    /// Whether there is so little that only items that were read deserve it.
     pub(crate) fn is_low(&self) -> bool {
         self.saved_us < SAVED_US_MAX / 2.0
     }
 
-    /// The same of work to which there is nothing cheaper: who gets none of it loses the item.
+    /// [`Self::is_low`] for work without a cheaper substitute: an item that gets none of it is
+    /// lost.
     pub(crate) fn is_nearly_spent(&self) -> bool {
         self.saved_us < SAVED_US_MAX / 32.0
     }
 }
 
-/// Which pieces of work are timed.
+/// Chooses the pieces of work that are timed.
 #[derive(Debug, Default)]
 pub(crate) struct Timing {
     number: u64,
 }
 
 impl Timing {
-    /// Whether the next piece is one.
+    /// Whether the next piece is timed.
     pub(crate) fn is_due(&mut self) -> bool {
         self.number += 1;
         self.number.is_multiple_of(TIMED_SHARE)
     }
 }
 
-/// Whether there was a processor when the background had work: it is measured by how much longer
-/// that took than it ran. Other threads, other programs, a quota of the container and the machine's
+/// Whether a processor was free when the background had work, measured by how much longer the work
+/// took than it ran. Other threads, other programs, a quota of the container and the machine's
 /// other guests are all in it, and so are locks.
 #[derive(Debug, Default)]
 pub(crate) struct Contention {
     worked_us: i64,
-    /// Below 0 by what both clocks lack of a microsecond.
+    /// May fall below 0, since either clock may be off by a microsecond.
     waited_us: i64,
 }
 
 impl Contention {
-    /// Takes note of a piece of work: for how long it ran, and how long it took.
+    /// Notes a piece of work: how long it ran, and how long it took.
     pub(crate) fn note(&mut self, worked_us: u64, elapsed_us: u64) {
         self.worked_us += worked_us as i64;
         self.waited_us += elapsed_us as i64 - worked_us as i64;
@@ -101,7 +101,7 @@ impl Contention {
         }
     }
 
-    /// The share of a processor that work may take.
+    /// Returns the share of a processor that work may take.
     pub(crate) fn share(&self) -> f64 {
         let is_busy = self.waited_us * WAIT_SHARE > self.worked_us;
         if is_busy { BUSY_SHARE } else { IDLE_SHARE }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_was_in_the_beginning_is_spent_once() {
+    fn the_initial_budget_is_spent_once() {
         let mut allowance = Allowance::of(3.0 * SAVED_US_MAX);
         allowance.refill(1_000_000_000, 0.25);
         allowance.spend(3 * SAVED_US_MAX as u64);

@@ -1,6 +1,7 @@
-//! How the background moves items down: what the hand lets go is copied, packed below, and taken
-//! out of the index in one step if it is still what was copied. `below` has the protocol. Where
-//! there is no compressed zone it moves to flash, as in SlimCache.
+//! How the background demotes items: an item that the hand lets go is copied, packed into the
+//! compressed zone, and taken out of the index in one step if it is still the one that was copied.
+//! `compressed_tier` has the protocol. Without a compressed zone it moves to flash, as in
+//! SlimCache.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,13 +24,13 @@ use crate::spill::{Spilled, Urgency};
 use crate::time_slice::TimeSlice;
 use crate::types::{Evicted, row_expiry};
 
-/// What moving items down may take in the beginning beyond its share, so that the compressed zone
-/// is soon filled: so many microseconds for each byte of the memory.
+/// Microseconds for each byte of the memory that demotion may take in the beginning beyond its
+/// share, so that the compressed zone is soon filled.
 const FILLING_US_PER_BYTE: f64 = 0.1;
-/// What is known to be wanted comes in as if it had been read so often below.
+/// Accesses with which an item that is known to be wanted enters the compressed zone.
 const KNOWN_ACCESSES: u8 = 2;
 
-/// What the background moves items with.
+/// The state of the background's demotion.
 #[derive(Default)]
 pub(crate) struct Mover {
     /// Made when it is first needed.
@@ -39,49 +40,49 @@ pub(crate) struct Mover {
     key: Vec<u8>,
     value: Vec<u8>,
     allowance: Allowance,
-    /// The same for what moves past the compressed zone: there it costs a third, and whoever has
-    /// no time for that either loses the item.
+    /// The budget for items that move past the compressed zone: there a move costs a third, and an
+    /// item without time even for that is lost.
     spill_allowance: Allowance,
     timing: Timing,
     contention: Contention,
     pub(crate) adaptation: Adaptation,
     expiry: Part,
     lottery: AdmissionSampler,
-    /// While items are restored, what leaves the hot zone moves down however long it takes.
+    /// Items are being restored: those that leave the hot zone are demoted however long it takes.
     pub(crate) is_hurried: bool,
     pub(crate) turn: TimeSlice,
 }
 
 impl Mover {
-    /// For a compressed zone that has this share of the memory.
+    /// Returns a mover for a compressed zone that has this share of the memory.
     pub(crate) fn with_share(share: f64) -> Self {
         Self { adaptation: Adaptation::with_share(share), ..Self::default() }
     }
 
-    /// For a compressed zone that has nothing yet, in a memory of so many bytes.
+    /// Returns a mover for an empty compressed zone, in a memory of `memory_bytes`.
     pub(crate) fn filling(memory_bytes: usize) -> Self {
         let filling_us = memory_bytes as f64 * FILLING_US_PER_BYTE;
         Self { allowance: Allowance::of(filling_us), ..Self::default() }
     }
 }
 
-/// An item that was copied to be moved: where it was, and what it was there.
+/// An item that was copied to be moved: its place, and its state there.
 #[derive(Debug, Clone, Copy)]
 struct Copied {
     hash: Hash,
     /// It was wanted before it came to the hot zone.
     is_known: bool,
-    /// It enters the compressed zone as if it had been read so often there.
+    /// Accesses with which it enters the compressed zone.
     accesses: u8,
     to: Destination,
     place: Place,
     snapshot: Snapshot,
 }
 
-/// Where an item moves.
+/// The tier that an item moves to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Destination {
-    /// To the compressed zone, or if that does not take it, to flash.
+    /// The compressed zone, or flash if that does not take it.
     Compressed,
     Flash,
 }
@@ -100,7 +101,7 @@ impl std::fmt::Debug for Mover {
     }
 }
 
-/// The cache as the hot zone sees it in the background: what leaves goes below.
+/// The cache as the hot zone sees it in the background, where items that leave are demoted.
 pub(crate) struct Downward<'c> {
     cache: &'c Cache,
     compressed: Option<&'c CompressedTier>,
@@ -180,13 +181,13 @@ impl CacheHooks for Downward<'_> {
         mover.allowance.refill(now_us, share);
         mover.spill_allowance.refill(now_us, share);
         if let Some(tier) = &self.cache.flash {
-            // What moves on from the compressed zone takes of the first.
+            // Items that move on from the compressed zone take of the first.
             let is_low = mover.allowance.is_low() || mover.spill_allowance.is_low();
             tier.hurry(is_low && !mover.is_hurried);
         }
         let hash = self.cache.hash(item.key());
         let was_read = item.mark().load(Ordering::Relaxed) & FETCHED != 0;
-        // What is restored to the hot zone is worth more than what is below already.
+        // An item restored to the hot zone is worth more than those in lower tiers already.
         let is_known = self.cache.remembers(hash) || (mover.is_hurried && was_read);
         let is_wanted = is_known || was_read;
         let Some(to) = self.destination(mover, item, hash, is_wanted) else {
@@ -242,7 +243,7 @@ impl CacheHooks for Downward<'_> {
                 let mut rest = || cache.yield_background(turn);
                 let moved =
                     self.demote_to_compressed(compressed, writer, &record, copied, &mut rest);
-                // What the zone has no room for may find it there.
+                // An item that the zone has no room for may find it on flash.
                 (
                     moved.unwrap_or_else(|_| to_flash()),
                     Some(&compressed.counters.demote_us),
@@ -257,13 +258,13 @@ impl CacheHooks for Downward<'_> {
         if let Some((began_us, began_at_us)) = began {
             let elapsed_us = cache.clock.monotonic_us().saturating_sub(began_at_us);
             let us = cache.clock.thread_cpu_us().saturating_sub(began_us);
-            // What was waited at the ends of turns is that of all pieces.
+            // The time waited at the ends of turns is shared among all pieces.
             let elapsed_us = elapsed_us.saturating_sub(turn.waited_us() - waited_before_us);
             contention.note(us, elapsed_us + turn.take_waited_us() / TIMED_SHARE);
             if let Some(spent_us) = spent_us {
                 spent_us.fetch_add(us * TIMED_SHARE, Ordering::Relaxed);
             }
-            // What nobody had time for is not owed.
+            // Time that was not there is not owed.
             if !*is_hurried && allowance.has_any() {
                 allowance.spend(us * TIMED_SHARE);
             }
@@ -275,8 +276,8 @@ impl CacheHooks for Downward<'_> {
 }
 
 impl Downward<'_> {
-    /// Where an item that leaves the hot zone moves; nothing if it leaves the cache. Then it is
-    /// remembered.
+    /// Returns where an item that leaves the hot zone moves; `None` if it leaves the cache, and is
+    /// then remembered.
     fn destination(
         &self,
         mover: &mut Mover,
@@ -285,7 +286,7 @@ impl Downward<'_> {
         is_wanted: bool,
     ) -> Option<Destination> {
         let (mut left, mut counter) = (Left::Otherwise, None);
-        // Where stores lend a hand, compressing would cost more items than it makes room for.
+        // While stores demote as well, compressing would cost more items than it makes room for.
         let is_straight = self.cache.is_straight_to_flash();
         if let Some(compressed) = self.compressed.filter(|_| !is_straight) {
             let bar = self.bars(compressed, mover, is_wanted, item.cost());
@@ -300,15 +301,15 @@ impl Downward<'_> {
                 None => _ = compressed.counters.refused.fetch_add(1, Ordering::Relaxed),
             }
         }
-        // What the background had no time for, stores would have to do. The last of its time is for
-        // what was read: all else may never be asked for. While most of flash is free nothing has
-        // to leave for want of time.
+        // Items that the background had no time for, stores would have to move. The last of its
+        // time is for items that were read: the others may never be asked for. While most of flash
+        // is free, no item has to leave for want of time.
         let time = &mover.spill_allowance;
         let has_time = self.cache.flash_takes_all()
             || (time.has_any() && (is_wanted || !time.is_nearly_spent()));
         let is_let_in = (has_time && self.cache.flash_takes(is_wanted))
             || self.cache.has_spare(&self.cache.epochs.pin(), hash);
-        // What does not fit there has no row to spare either, and is counted there.
+        // An item too long for flash has no spare row either, and is counted there.
         let goes = is_let_in && self.cache.fits_on_flash(item);
         self.cache.remember(hash, if goes { Left::Otherwise } else { left });
         if let Some(counter) = counter.filter(|_| !is_let_in) {
@@ -317,8 +318,8 @@ impl Downward<'_> {
         goes.then_some(Destination::Flash)
     }
 
-    /// Moves what was copied to the compressed zone. Returns whether it is there; not if the item
-    /// has changed.
+    /// Moves the copied item to the compressed zone. Returns whether it is there; `false` if it has
+    /// changed.
     fn demote_to_compressed(
         &self,
         compressed: &CompressedTier,
@@ -336,7 +337,7 @@ impl Downward<'_> {
         let mut insert = || {
             compressed.zone.insert(hash.0, record, cache.now(), &mut active, |guard, newcomer| {
                 moved = cache.retire_if(guard, hash, place, |item| {
-                    // What moved down while its prefix is flushed would be taken with the rest.
+                    // An item demoted while its prefix is flushed would be taken with the others.
                     let is_same = copied.snapshot.is_same(cache, item)
                         && !cache.is_compressed_flushed(item.key());
                     if is_same {
@@ -365,10 +366,10 @@ impl Downward<'_> {
         outcome.map(|()| moved)
     }
 
-    /// What keeps an item from moving down: there is no time; or it was never read, costs nothing
-    /// special, and the zone is full; or the zone has been given up, since it holds no more than
-    /// the hot zone would. A few go down all the same, so that it is seen when that changes.
-    /// Returns who counts it, and as what the item is remembered.
+    /// Returns what keeps an item from being demoted, as the counter for it and what it is
+    /// remembered as: there is no time; or it was never read, costs nothing special, and the zone
+    /// is full; or the zone has been given up, since it holds no more than the hot zone would. A
+    /// few are demoted all the same, so that it is seen when that changes.
     fn bars<'b>(
         &self,
         compressed: &'b CompressedTier,
@@ -393,13 +394,13 @@ impl Downward<'_> {
     }
 }
 
-/// Slabs that the hot zone leaves for the tier below, so that there is room for what moves: one in
-/// 128, and two at least.
+/// Returns the slabs that the hot zone leaves free for the compressed zone, so that there is room
+/// for items that move: one in 128, and two at least.
 pub(crate) fn below_spare_slabs(slabs: usize) -> usize {
     (slabs / 128).max(2)
 }
 
-/// The same with the one for the index.
+/// Returns [`below_spare_slabs`] with the one for the index.
 pub(crate) fn reserve_slabs(slabs: usize) -> usize {
     1 + below_spare_slabs(slabs)
 }
@@ -413,7 +414,7 @@ impl Cache {
     ) -> bool {
         let mut budget_slabs = self.adapt(compressed, &mut mover.adaptation);
         if mover.is_hurried {
-            // A table that grows is there twice for a moment, for which nothing has to go.
+            // A table that grows is there twice for a moment; no items need to leave for that.
             budget_slabs = budget_slabs.max(compressed.zone.budget_slabs());
         }
         compressed.zone.set_budget_slabs(budget_slabs);
@@ -430,16 +431,15 @@ impl Cache {
         more
     }
 
-    /// What the background does between the pieces of the zone's work: it sees to it that the next
-    /// one, which is done pinned and under a lock, need not wait for the device of the flash tier,
-    /// and lets others have the core.
+    /// Runs between the pieces of the zone's work: it makes sure that the next one, which is done
+    /// pinned and under a lock, need not wait for the device of the flash tier, and yields the CPU.
     fn yield_background(&self, turn: &mut TimeSlice) {
         self.make_ready_to_stage();
         turn.end_if_long(&*self.clock);
     }
 
-    /// What becomes of an item that leaves the compressed zone to make room: it moves to flash, or
-    /// leaves the cache.
+    /// Returns the function for an item that leaves the compressed zone to make room: it moves to
+    /// flash, or leaves the cache.
     fn leave<'c>(
         &'c self,
         compressed: &'c CompressedTier,
@@ -451,7 +451,7 @@ impl Cache {
         }
     }
 
-    /// Moves an item that leaves the compressed zone to flash, or else takes it for evicted.
+    /// Moves an item that leaves the compressed zone to flash, or else counts it as evicted.
     /// Returns whether it is on flash now.
     fn leave_one(
         &self,
@@ -477,8 +477,8 @@ impl Cache {
         if record.fields.mark & TOKENS != 0 {
             self.forget_spare(guard, hash, &is_alive);
         }
-        // Somebody may have brought it up, replaced or removed it while it was on its way to flash,
-        // for which it may have had to wait.
+        // It may have been promoted, replaced or removed while it was on its way to flash, for
+        // which it may have had to wait.
         if !is_alive() {
             return false;
         }
@@ -499,7 +499,7 @@ impl Cache {
         false
     }
 
-    /// How many slabs the hot zone should give up for the tier below.
+    /// Returns how many slabs the hot zone should give up for the compressed zone.
     pub(crate) fn slabs_wanted_by_compressed(&self) -> usize {
         let Some(compressed) = &self.compressed else {
             return 0;
@@ -523,7 +523,7 @@ mod tests {
     use crate::cache::Cache;
     use crate::{Expiry, FlashSettings};
 
-    /// Time stands still, so that what is spent does not come back.
+    /// Time stands still, so that spent time does not come back.
     fn with_flash(memory_bytes: usize, flash_bytes: u64, compress: bool) -> Cache {
         let device = FakeDevice::new(flash_bytes / PAGE_BYTES as u64, 1, Faults::default());
         let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_the_background_s_time_is_for_what_was_read() {
+    fn the_last_of_the_background_s_time_is_for_items_that_were_read() {
         let cache = with_flash(8 << 20, 24 << 20, false);
         let store = |numbers: std::ops::Range<u32>| {
             for number in numbers {
@@ -562,7 +562,7 @@ mod tests {
         lock(&cache.chores).mover.spill_allowance.spend(1_950_000);
         store(40_000..60_000);
         let when_short = spilled() - at_leisure;
-        // What was read is one in eight.
+        // One item in eight was read.
         assert!((2000..3000).contains(&when_short), "{when_short}");
         store(60_000..80_000);
         let read = |number: &u32| number.is_multiple_of(8);
@@ -570,10 +570,10 @@ mod tests {
         assert!(found.count() > 2400, "of 2500 that were read");
     }
 
-    /// All that left the hot zone alive counted as if it had moved to the compressed zone, and all
-    /// that found no time there as evicted.
+    /// Regression: all items that left the hot zone alive counted as demoted to the compressed
+    /// zone, and all that found no time there as evicted.
     #[test]
-    fn what_goes_past_the_zone_to_flash_is_neither_demoted_nor_throttled() {
+    fn an_item_moved_straight_to_flash_is_neither_demoted_nor_throttled() {
         let cache = with_flash(16 << 20, 64 << 20, true);
         let store = |numbers: std::ops::Range<u32>| {
             for number in numbers {
@@ -596,9 +596,9 @@ mod tests {
         assert_eq!(zone.demoted, before.demoted);
     }
 
-    /// What had come up or was removed meanwhile counted as evicted, as did what was flushed.
+    /// Regression: items promoted or removed meanwhile counted as evicted, as did flushed ones.
     #[test]
-    fn what_the_zone_lets_go_is_evicted_only_if_it_is_there_to_the_end() {
+    fn an_item_leaving_the_zone_counts_as_evicted_only_if_still_alive() {
         let builder = Cache::builder().memory_bytes(8 << 20).compress(true);
         let cache = builder.build().expect("a small cache");
         let compressed = cache.compressed.as_deref().expect("it has a zone");
@@ -614,9 +614,9 @@ mod tests {
         assert_eq!(leave(b"evicted", true), (1, 1, true));
     }
 
-    /// It was copied first, however long, and the memory for that stayed with the background.
+    /// Regression: such an item was copied first, however long, and the background kept the memory.
     #[test]
-    fn what_is_too_long_for_flash_is_not_copied_and_counts_as_refused() {
+    fn an_item_too_long_for_flash_is_not_copied_and_counts_as_refused() {
         const SEGMENT_BYTES: usize = 128 << 10;
         for value_bytes in [SEGMENT_BYTES - 1, 300_000] {
             let cache = with_flash(16 << 20, 64 << 20, false);
@@ -628,15 +628,15 @@ mod tests {
             }
             let (evicted, flash) = (cache.stats().evicted, cache.stats().flash);
             let refused = flash.map_or(0, |it| it.refused);
-            // Others go for stores, where so long a value finds no room for itself.
+            // Others leave for stores, where so long a value finds no room for itself.
             assert!(refused > 10 && refused <= evicted, "{refused} of {evicted}");
             assert_eq!(lock(&cache.chores).mover.value.capacity(), 0);
         }
     }
 
-    /// What was only just not too long may leave no more than its own length.
+    /// An item only just short enough may leave no more than its own length.
     #[test]
-    fn what_is_copied_to_be_moved_takes_no_more_memory_than_a_segment() {
+    fn a_copy_to_be_moved_takes_no_more_memory_than_a_segment() {
         const LONG: usize = 100_000;
         let cache = with_flash(16 << 20, 64 << 20, false);
         for number in 0..400 {

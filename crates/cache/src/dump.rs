@@ -1,4 +1,4 @@
-//! Listing what is in the cache, a bit at a time, beside everything else.
+//! Listing the items of the cache, a part at a time, beside everything else.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use crate::maintain::PINNED_CHUNKS;
 use crate::places::Found;
 use crate::session::Session;
 
-/// Leaves of the compressed zone that are listed in place of so many chunks of memory: about as
+/// Leaves of the compressed zone are listed in place of this many chunks of memory each: about as
 /// many items, which are decoded.
 const CHUNKS_PER_LEAF: usize = 64;
 
@@ -38,8 +38,8 @@ const ITEM_BITS: u32 = 24;
 const HASH_BITS_LOST: u32 = 14;
 
 impl DumpCursor {
-    /// A place in a listing, from its number; 0 is the beginning. None if no listing comes by
-    /// there. On flash it has to read again what the listing knew that had the number.
+    /// Returns a place in a listing, from its number; 0 is the beginning. `None` if no listing
+    /// comes by there. On flash it has to read again what the listing that had the number knew.
     pub fn from_number(number: u64) -> Option<Self> {
         let place = number >> STAGE_BITS;
         match number & ((1 << STAGE_BITS) - 1) {
@@ -65,7 +65,7 @@ impl DumpCursor {
         }
     }
 
-    /// Its number, never 0.
+    /// Returns its number, never 0.
     pub fn number(&self) -> u64 {
         match self.stage {
             Stage::Hot => {
@@ -86,7 +86,7 @@ impl DumpCursor {
         }
     }
 
-    /// Whether what is in memory has been listed: from there on it may have to wait for flash.
+    /// Whether the items in memory have been listed: from there on it may have to wait for flash.
     pub fn is_on_flash(&self) -> bool {
         self.stage == Stage::Flash
     }
@@ -101,27 +101,27 @@ enum Stage {
     Flash,
 }
 
-/// What a part of a listing came to.
+/// The outcome of a part of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dumped {
     /// There may be more.
     More,
     /// Something has to be read from flash first, as for [`Lookup::Pending`](crate::Lookup).
     Pending,
-    /// That was all.
+    /// That was the end.
     End,
 }
 
 impl Session<'_> {
-    /// A place in a listing, within memory that is in use: which, is up to `random`.
+    /// Returns a place in a listing, within memory that is in use, chosen by `random`.
     pub fn cursor_anywhere(&self, random: u64) -> DumpCursor {
         let slabs = u64::from(self.cache.arena.numbers_end()).max(1);
         let slab = u32::try_from(random % slabs).unwrap_or(0);
         DumpCursor { hot: Cursor::at(slab, 0), ..DumpCursor::default() }
     }
 
-    /// Visits the items in the next `chunks_max` chunks of memory, or about as many in the tiers
-    /// below. Items stored or moved while a listing goes on may be missed or come twice.
+    /// Visits the items in the next `chunks_max` chunks of memory, or about as many in lower tiers.
+    /// Items stored or moved while a listing goes on may be missed or come twice.
     pub fn dump(
         &self,
         cursor: &mut DumpCursor,
@@ -152,8 +152,8 @@ impl Session<'_> {
         let mut met: Vec<(Hash, Place)> = Vec::new();
         while left > 0 {
             let step = left.min(PINNED_CHUNKS);
-            // A class's lock is held there, for which stores wait: nothing is looked up before it
-            // is open.
+            // A class's lock is held there, for which stores wait: items are looked up after it has
+            // opened.
             let more = cache.hot.walk(&self.guard, cursor, step, |item, place| {
                 if !cache.is_gone(item) {
                     met.push((cache.hash(item.key()), place));
@@ -184,8 +184,8 @@ mod tests {
     use super::*;
     use crate::{Attributes, Cache, Condition};
 
-    /// It was drawn below how many slabs there are, as if their numbers had no gaps: behind these
-    /// nothing was ever found.
+    /// Regression: it was drawn below the number of slabs, as if their numbers had no gaps: behind
+    /// these nothing was ever found.
     #[test]
     fn a_listing_may_begin_in_any_slab_after_the_limit_was_lowered() {
         let cache = Cache::builder().memory_bytes(8 << 20).compress(false).build().expect("small");

@@ -1,5 +1,5 @@
-//! The sweeps for what is expired, of the hot zone and of the compressed one: a part of each now
-//! and then, while memory is full there, or nearly, and within a share of a processor.
+//! The sweeps for expired items, of the hot zone and of the compressed one: a part of each now and
+//! then, while memory is full there, or nearly, and within a share of a processor.
 
 use compressed::Writer;
 use hot::expire::Sweep;
@@ -9,18 +9,18 @@ use crate::compressed_tier::CompressedTier;
 use crate::cpu_budget::Allowance;
 use crate::time_slice::TimeSlice;
 
-/// A sweep goes on no sooner than so long after its last part,
+/// Microseconds after a part of a sweep before which it does not go on.
 const PAUSE_US: u64 = 20_000;
-/// of so many steps at the most,
+/// Steps of a part, at most.
 const STEPS: usize = 64;
-/// and takes no more than this share of a processor.
+/// The largest share of a processor that sweeps take.
 const SHARE_MAX: f64 = 0.02;
-/// While one in so many of the chunks that are looked at is taken, that is as good a way to make
-/// room as any, and nobody asks how long it takes.
+/// While one in this many of the chunks that are looked at is taken, a sweep is as good a way to
+/// make room as any, and its time is not limited.
 const WORTH_SHARE: u64 = 8;
-/// So many chunks may be looked at in vain in each turn, to see whether that is so.
+/// Chunks that may be looked at in vain in each turn, to see whether that is so.
 const VAIN_LOOKS: u64 = 512;
-/// Leaves that a step below looks at, unless it finds one to rewrite before that.
+/// Leaves that a step in the compressed zone looks at, unless it finds one to rewrite before that.
 const LEAVES_A_STEP: usize = 256;
 
 /// When a sweep goes on, and the time that it may take.
@@ -39,8 +39,8 @@ pub(crate) struct HotSweep {
 }
 
 impl Cache {
-    /// Takes what is expired from the hot zone, from when that is nearly full. Returns whether so
-    /// much of it is found that nothing else need go at this moment.
+    /// Takes expired items from the hot zone, once that is nearly full. Returns whether it finds so
+    /// many that no other item need leave at this moment.
     pub(crate) fn sweep_expired(&self, expiry: &mut HotSweep, turn: &mut TimeSlice) -> bool {
         let HotSweep { sweep, part } = expiry;
         if !self.hot.is_nearly_full() {
@@ -51,7 +51,7 @@ impl Cache {
     }
 
     /// Goes on with the sweep for as long as that is worth it, but no longer than a part. Returns
-    /// whether it was until then.
+    /// whether it was worth it to the end.
     fn sweep_for_room(&self, sweep: &mut Sweep, turn: &mut TimeSlice) -> bool {
         let before = sweep.found();
         let taken = |sweep: &Sweep| sweep.found().taken - before.taken;
@@ -68,7 +68,7 @@ impl Cache {
         taken(sweep) > 0
     }
 
-    /// Takes what is expired from the compressed zone, while that is as good as full.
+    /// Takes expired items from the compressed zone, while that is as good as full.
     pub(crate) fn sweep_expired_compressed(
         &self,
         compressed: &CompressedTier,
@@ -81,8 +81,7 @@ impl Cache {
         });
     }
 
-    /// A part of a sweep, if it is time for one and some is left to it. `step` returns whether to
-    /// go on.
+    /// Does a part of a sweep, if it is due and has time left. `step` returns whether to go on.
     fn sweep_part(&self, part: &mut Part, mut step: impl FnMut() -> bool) {
         let now_us = self.clock.monotonic_us();
         if now_us < part.next_us {

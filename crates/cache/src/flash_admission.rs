@@ -1,7 +1,7 @@
-//! Who comes to flash. Every write wears the device out, so what is not worth it is left alone:
-//! what was not read, unless there is much room, what will expire soon, and whatever is more than
-//! the budget of writes. Room is segments and words of the index, of which small items need more:
-//! whatever is short of the two decides.
+//! Admission to flash. Every write wears the device out, so items that are not worth it are
+//! refused: items that were not read, unless there is much room, items that will expire soon, and
+//! all beyond the budget of writes. Room is segments and words of the index, of which small items
+//! need more: the scarcer of the two decides.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -13,29 +13,29 @@ use stdx::sync::lock;
 
 use crate::spill::WORDS_FREE_SHARE;
 
-/// There is much room while so many times as many segments, and words, are free as collection
+/// There is much room while this many times as many segments, and words, are free as collection
 /// leaves,
 const ROOM_TIMES: usize = 2;
-/// or one segment in so many, if these are fewer.
+/// or one segment in this many, if these are fewer.
 const ROOM_SHARE: usize = 4;
-/// An item that has less time left than so many seconds is not worth being written.
+/// Seconds before its expiry from which on an item is not worth being written.
 const SECONDS_MIN: u32 = 60;
 
-/// What decides it. The background looks at the state of things; whoever moves an item asks.
+/// The state of admission. The background updates it; a thread that moves an item asks.
 #[derive(Debug)]
 pub(crate) struct FlashAdmission {
-    /// Only if writes are limited.
+    /// Present only if writes are limited.
     budget: Option<Mutex<WriteBudget>>,
     /// An [`Admission`], as a number.
     admission: AtomicU8,
     has_room: AtomicBool,
     is_mostly_free: AtomicBool,
-    /// Items that stayed outside, by the reason.
+    /// Items that were refused because of the budget.
     pub(crate) over_budget: AtomicU64,
     pub(crate) expiring: AtomicU64,
 }
 
-/// Words of the index for items on flash: so many are in use of so many.
+/// Words of the index for items on flash: those in use, and the most there may be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Words {
     pub(crate) used: usize,
@@ -49,7 +49,7 @@ impl Words {
 }
 
 impl FlashAdmission {
-    /// With a limit in bytes a second, if there is one.
+    /// Returns an admission with a limit in bytes a second, if there is one.
     pub(crate) fn new(limit: Option<f64>, segment_bytes: u64) -> Self {
         let budget = limit.map(|limit| Mutex::new(WriteBudget::new(limit, segment_bytes)));
         Self {
@@ -62,7 +62,7 @@ impl FlashAdmission {
         }
     }
 
-    /// Looks at the state of things.
+    /// Updates the state of admission.
     pub(crate) fn look(&self, now_us: u64, stats: &FlashStats, words: Words) {
         let has_room = stats.segments_free > room_taken_to(stats.segments)
             && words.free() > words.max * ROOM_TIMES / WORDS_FREE_SHARE;
@@ -76,13 +76,13 @@ impl FlashAdmission {
         }
     }
 
-    /// Whether an item comes in that leaves the hot zone and does not deserve the compressed one:
-    /// if it is wanted, and as long as there is much room, all the same.
+    /// Whether an item is admitted that leaves the hot zone and does not deserve the compressed
+    /// one: if it is wanted, or as long as there is much room.
     pub(crate) fn takes_past_the_zone(&self, is_wanted: bool) -> bool {
         (is_wanted || self.has_room.load(Ordering::Relaxed)) && self.affords(is_wanted)
     }
 
-    /// Whether an item comes in, at this time. It is wanted also if it was ever read.
+    /// Whether an item is admitted at this time. It is wanted also if it was ever read.
     pub(crate) fn takes(&self, fields: &::flash::Fields, is_wanted: bool, now: u32) -> bool {
         if fields.expiry != 0 && fields.expiry.saturating_sub(now) < SECONDS_MIN {
             self.expiring.fetch_add(1, Ordering::Relaxed);
@@ -91,8 +91,8 @@ impl FlashAdmission {
         self.affords(is_wanted || fields.mark & FETCHED != 0)
     }
 
-    /// Whether everything comes in that leaves the hot zone, but for what expires soon, and may
-    /// take its full length there. Where flash is half full, that would soon cost others their
+    /// Whether every item is admitted that leaves the hot zone, except those that expire soon, and
+    /// may take its full length there. Where flash is half full, that would soon cost others their
     /// place.
     pub(crate) fn takes_all(&self) -> bool {
         let admission = self.admission.load(Ordering::Relaxed);
@@ -108,8 +108,8 @@ impl FlashAdmission {
     }
 }
 
-/// How many free segments of so many are left to what is wanted. Collection leaves no more, so that
-/// it never makes room for the rest.
+/// Returns how many of the segments are left free for wanted items. Collection leaves no more, so
+/// that it never makes room for the others.
 fn room_taken_to(segments: u64) -> u64 {
     let Watermarks { high, .. } = Watermarks::of(segments as u32);
     (ROOM_TIMES * high).min(segments as usize / ROOM_SHARE).max(high) as u64
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expires_within_a_minute_stays_outside() {
+    fn an_item_expiring_within_a_minute_is_not_admitted() {
         let entrance = FlashAdmission::new(None, 1 << 20);
         for (expiry, takes) in [(0, true), (1, false), (999, false), (1059, false), (1060, true)] {
             assert_eq!(entrance.takes(&fields(expiry, 0), false, 1000), takes, "{expiry}");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_stays_outside_first_and_then_everything() {
+    fn unread_items_are_refused_first_and_then_all() {
         let entrance = FlashAdmission::new(Some(1000.0), 300_000);
         let mut stats = FlashStats { segments: 100, segments_free: 100, ..FlashStats::default() };
         let mut takes = |bytes_written| {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_zone_comes_what_is_wanted_and_the_rest_while_there_is_much_room() {
+    fn unread_items_go_past_the_zone_only_while_there_is_much_room() {
         let entrance = FlashAdmission::new(None, 1 << 20);
         for (segments_free, takes_all) in [(50, false), (51, true)] {
             let stats = FlashStats { segments: 100, segments_free, ..FlashStats::default() };
@@ -173,7 +173,8 @@ mod tests {
             assert!(!entrance.takes_all(), "not in their full length");
         }
     }
-    /// Small items run out of words with most segments free, which used to be room for everything.
+    /// Regression: small items run out of words with most segments free, which counted as room for
+    /// everything.
     #[test]
     fn there_is_as_much_room_as_there_are_words() {
         let entrance = FlashAdmission::new(None, 1 << 20);

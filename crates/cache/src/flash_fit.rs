@@ -1,4 +1,4 @@
-//! Whether a flash tier fits beside a memory limit: the index must be able to lead to what is on
+//! Whether a flash tier fits beside a memory limit: the index must be able to lead to all items on
 //! it, and its buffers must leave memory for items.
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //!   buffers, and what is known of each segment     <=  memory / BUFFERS_SHARE
 //! ```
 //!
-//! An item takes the index so many bytes as [`IndexKind::item_bytes`] says. The first holds for
-//! items that fill a page each. Smaller ones need more of the index: from
-//! [`FlashFit::item_bytes_min`] on, the whole of the device can be used.
+//! An item takes [`IndexKind::item_bytes`] of the index. The first holds for items that fill a page
+//! each. Smaller ones need more of the index: from [`FlashFit::item_bytes_min`] on, the whole of
+//! the device can be used.
 
 use std::fmt;
 
@@ -19,23 +19,23 @@ use stdx::units::MIB;
 
 use crate::spill::INDEX_SHARE;
 
-/// Of the memory limit, a tier's buffers may take one part in so many.
+/// One part in this of the memory limit is what a tier's buffers may take.
 const BUFFERS_SHARE: u64 = 4;
 /// Bytes of a segment: small ones where there are few.
 const SEGMENT_BYTES_RANGE: std::ops::RangeInclusive<usize> = 128 << 10..=1 << 20;
-/// So many segments a tier should have at least.
+/// The least number of segments that a tier should have.
 const SEGMENTS_WANTED: u64 = 512;
-/// A tier uses no more bytes of flash than these.
+/// The most bytes of flash that a tier uses.
 pub const FLASH_BYTES_MAX: u64 = ::flash::DEVICE_BYTES_MAX;
-/// More flash or memory is not suggested, in MiB.
+/// The most flash or memory that is suggested, in MiB.
 const SUGGESTED_MIB_MAX: u64 = FLASH_BYTES_MAX / MIB as u64;
 
-/// What a memory limit makes of a flash tier.
+/// The capacity of a flash tier beside a memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlashFit {
     /// Items to which the index can lead.
     pub items_max: u64,
-    /// With items that take so many bytes of flash each, all of it can be used; with smaller ones a
+    /// The least bytes on flash of an item with which all of it can be used; with smaller ones a
     /// part stays empty.
     pub item_bytes_min: u64,
 }
@@ -47,7 +47,7 @@ pub struct FlashMisfit {
     pub flash_bytes: u64,
     /// The memory limit.
     pub memory_bytes: u64,
-    /// What is short of it.
+    /// The use of memory for which there is too little.
     pub shortage: Shortage,
     /// The largest device that this much memory serves, in MiB; 0 if none.
     pub flash_mib_max: u64,
@@ -55,19 +55,19 @@ pub struct FlashMisfit {
     pub memory_mib_min: u64,
 }
 
-/// For what memory is short.
+/// A use for which memory is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
-    /// For the index of items that fill a page each.
+    /// The index of items that fill a page each.
     Index {
-        /// How many there would be.
+        /// The number of these items.
         items: u64,
         /// Bytes that the index would need.
         needed_bytes: u64,
         /// Bytes that it needs for one of them.
         item_bytes: u64,
     },
-    /// For buffers, and what is known of each segment.
+    /// Buffers, and the metadata of each segment.
     Buffers {
         /// Bytes that these need.
         needed_bytes: u64,
@@ -75,8 +75,12 @@ pub enum Shortage {
 }
 
 impl FlashFit {
-    /// What a memory limit makes of a device of so many bytes. One that is too small for a tier
-    /// fits; that is said when it is opened.
+    /// Returns what a device of `flash_bytes` can hold beside a memory limit. One that is too small
+    /// for a tier fits; that is reported when it is opened.
+    ///
+    /// # Errors
+    ///
+    /// The device is too large for the memory.
     pub fn new(memory_bytes: u64, flash_bytes: u64, index: IndexKind) -> Result<Self, FlashMisfit> {
         fit(memory_bytes, flash_bytes, index).map_err(|shortage| {
             let flash_fits = |mib: u64| fit(memory_bytes, mib * MIB as u64, index).is_ok();
@@ -95,12 +99,12 @@ impl FlashFit {
     }
 }
 
-/// How many bytes of flash a tier needs at least, if so many are too few.
+/// Returns the least bytes of flash that a tier needs, if `flash_bytes` are too few.
 pub fn flash_shortage(flash_bytes: u64) -> Option<u64> {
     Sizing::shortage(flash_bytes, segment_bytes(flash_bytes))
 }
 
-/// The first number of MiB of which something is not true that is true up to somewhere.
+/// Returns the first number of MiB for which `is_true`, which is true up to some number, is false.
 fn first_not(is_true: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, SUGGESTED_MIB_MAX);
     while low < high {
@@ -127,7 +131,7 @@ fn fit(memory_bytes: u64, flash_bytes: u64, index: IndexKind) -> Result<FlashFit
     Ok(FlashFit { items_max, item_bytes_min: sizing.data_bytes.div_ceil(items_max.max(1)) })
 }
 
-/// Bytes of a segment on a device of so many.
+/// Returns the bytes of a segment on a device of `flash_bytes`.
 pub(crate) fn segment_bytes(flash_bytes: u64) -> usize {
     let (min, max) = (*SEGMENT_BYTES_RANGE.start(), *SEGMENT_BYTES_RANGE.end());
     let wanted = (flash_bytes / SEGMENTS_WANTED).clamp(min as u64, max as u64);
@@ -173,7 +177,7 @@ mod tests {
     const CUCKOO: IndexKind = IndexKind::Cuckoo;
 
     #[test]
-    fn what_is_suggested_fits_and_a_mebibyte_beside_it_does_not() {
+    fn a_suggested_size_fits_and_a_mebibyte_beside_it_does_not() {
         for (memory_mib, flash_mib) in [(64, 512 << 10), (8, 4096), (1024, 300 << 10), (16, 8200)] {
             let (memory_bytes, flash_bytes) = (memory_mib << 20, flash_mib << 20);
             let misfit =

@@ -6,23 +6,23 @@
 //!     +--> queue --------+------------ its bytes come free ----------------+
 //! ```
 //!
-//! Who asks brings a ring of his thread's own to read through, or threads of a pool read. These
-//! also read what had to wait for room.
+//! A thread that asks for reads brings a ring of its own to read through, or threads of a pool
+//! read. These also do the reads that had to wait for room.
 //!
 //! A unit may be as long as a segment, and any number of connections may wait. So a batch of reads
-//! asks for its bytes before any of them is submitted, and has them until what was read is dropped
-//! ([`Held`]). Who finds no room waits in the order of arrival, behind whoever came before.
+//! asks for its bytes before any of them is submitted, and has them until the results are dropped
+//! ([`Held`]). A batch that finds no room waits in the order of arrival, behind those that came
+//! before.
 //!
-//! Nobody waits for himself: a batch gets all its bytes at once or has none, sessions ask for no
-//! more than there can be ([`FlashReads::bytes_max`]), and a batch that is larger all the same gets
-//! its turn alone. What has arrived is dropped with the session it is delivered to, which ends
-//! before its next batch is asked for or at once after it, and a connection that waits for its
-//! socket keeps nothing.
+//! No batch waits for itself: it gets all its bytes at once or has none, sessions ask for no more
+//! than there can be ([`FlashReads::bytes_max`]), and a batch that is larger all the same gets its
+//! turn alone. A result is dropped with the session it is delivered to, which ends before its next
+//! batch is asked for or at once after it, and a connection that waits for its socket keeps none.
 //!
-//! Reads that wait take memory of their own, a hundred bytes each, and a session may ask for 64. So
-//! while [`READS_MAX`] wait, one asks for a single read ([`FlashReads::is_crowded`]), and for the rest
-//! when it has come: beyond that number there are one of each connection, and what the workers were
-//! about to ask for when it was reached.
+//! Waiting reads take memory of their own, a hundred bytes each, and a session may ask for 64. So
+//! while [`READS_MAX`] wait, a session asks for a single read ([`FlashReads::is_crowded`]), and for
+//! the others when it has come: beyond that number wait one of each connection, and those that the
+//! workers were about to ask for when it was reached.
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,26 +31,26 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ::io::device::{Device, Done, PAGE_BYTES, Pages, ReadMethod, ReadPool, ReadRing};
 use stdx::sync::lock;
 
-/// What was read and is not dropped yet may take as much as one part in so many of the memory
-/// limit, beside that.
+/// One part in this of the memory limit is what results that are not dropped yet may take, beside
+/// that limit.
 const MEMORY_SHARE: usize = 32;
-/// But at least so many segments, each of which may be one long unit.
+/// At least this many segments, each of which may be one long unit.
 const SEGMENTS_MIN: usize = 2;
-/// While so many reads wait for room, who asks for more asks for one at a time.
+/// Waiting reads from which on a session asks for one at a time.
 const READS_MAX: usize = 4096;
-/// Reads wait for a thread of the pool, at least so many.
+/// The least number of reads that may wait for a thread of the pool.
 const READS_MIN: usize = 4096;
 
 /// The reads of one tier.
 pub(crate) struct FlashReads {
     device: Arc<dyn Device>,
-    /// How to read, if that is not left to what the kernel allows.
+    /// How to read; `None` leaves it to what the kernel allows.
     method: Option<ReadMethod>,
     threads: usize,
-    /// Nothing, if the system gave no threads, or not the ring that was asked for. Started when
-    /// something is first read: whoever builds a cache may still fork.
+    /// `None` if the system gave no threads, or not the ring that was asked for. Started with the
+    /// first read: a process that builds a cache may still fork.
     pool: OnceLock<Option<ReadPool>>,
-    /// There may always be so many bytes, whatever the memory limit.
+    /// The bytes that there may always be, whatever the memory limit.
     bytes_min: usize,
     /// Reads that the pool has to take: of as many bytes as the highest limit allows.
     reads_max: usize,
@@ -61,7 +61,7 @@ pub(crate) struct FlashReads {
 struct Room {
     bytes_max: usize,
     used_bytes: usize,
-    /// The most that was ever used.
+    /// The most bytes that were ever used.
     peak_bytes: usize,
     waiting: VecDeque<Batch>,
     /// Reads of all these batches.
@@ -74,7 +74,7 @@ struct Batch {
     reads: Vec<Fetch>,
 }
 
-/// A read: its pages, and who gets them; nothing, if the device failed.
+/// A read: its pages, and the receiver of the result, which is `None` if the device failed.
 pub(crate) struct Fetch {
     pub(crate) page: u64,
     pub(crate) pages: usize,
@@ -87,7 +87,7 @@ pub(crate) struct Held {
     bytes: usize,
 }
 
-/// What is under way.
+/// Counts of the reads under way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FetchCounts {
     pub(crate) used_bytes: usize,
@@ -96,7 +96,7 @@ pub(crate) struct FetchCounts {
 }
 
 impl Room {
-    /// Takes bytes, if there are so many, or if nobody else has any.
+    /// Takes bytes, if that many are free, or if none are taken.
     fn take(&mut self, bytes: usize) -> bool {
         let has_room = self.used_bytes == 0 || self.used_bytes + bytes <= self.bytes_max;
         if has_room {
@@ -106,7 +106,7 @@ impl Room {
         has_room
     }
 
-    /// Takes the bytes of those that have waited longest, as far as there are so many.
+    /// Takes the bytes of the batches that have waited longest, as far as there are that many.
     fn take_waiting(&mut self) -> Vec<Batch> {
         let mut ready = Vec::new();
         while let Some(first) = self.waiting.front().map(|batch| batch.bytes)
@@ -121,8 +121,8 @@ impl Room {
 }
 
 impl FlashReads {
-    /// Reads from a device, by this method or by what there is, and then by so many threads. For a
-    /// cache with this memory limit, which may rise to the second.
+    /// Returns the reads of a device, by `method` or by what there is, and then by this many
+    /// threads. For a cache with the first memory limit, which may rise to the second.
     pub(crate) fn new(
         device: Arc<dyn Device>,
         method: Option<ReadMethod>,
@@ -145,8 +145,8 @@ impl FlashReads {
         fetches
     }
 
-    /// Lets reads have their share of another memory limit. What has more than that keeps it until
-    /// it is dropped.
+    /// Gives reads their share of another memory limit. Batches beyond a smaller share keep it
+    /// until they are dropped.
     pub(crate) fn resize(self: &Arc<Self>, memory_bytes: usize) {
         let ready = {
             let mut room = lock(&self.room);
@@ -160,12 +160,12 @@ impl FlashReads {
         (memory_bytes / MEMORY_SHARE).max(self.bytes_min)
     }
 
-    /// The most bytes that a batch should ask for.
+    /// Returns the most bytes that a batch should ask for.
     pub(crate) fn bytes_max(&self) -> usize {
         lock(&self.room).bytes_max
     }
 
-    /// Whether so many reads wait that nobody should ask for more than one.
+    /// Whether so many reads wait that a session should ask for one only.
     pub(crate) fn is_crowded(&self) -> bool {
         lock(&self.room).waiting_reads >= READS_MAX
     }
@@ -222,18 +222,19 @@ impl FlashReads {
         }
     }
 
-    /// How it reads; starts it if nothing was read yet. Nothing, if the system does not give what
-    /// is needed.
+    /// Returns how flash is read; starts the reading if nothing was read yet. `None` if the system
+    /// does not give what is needed.
     pub(crate) fn method(&self) -> Option<ReadMethod> {
         self.pool().map(ReadPool::method)
     }
 
-    /// The same, if it was started.
+    /// Returns how flash is read, if that was started.
     pub(crate) fn method_now(&self) -> Option<ReadMethod> {
         self.pool.get().and_then(Option::as_ref).map(ReadPool::method)
     }
 
-    /// A ring for the calling thread alone, if reads go through one and the kernel gives it.
+    /// Returns a ring for the calling thread alone, if reads go through one and the kernel gives
+    /// it.
     pub(crate) fn ring(&self) -> Option<ReadRing> {
         match self.method()? {
             ReadMethod::IoUring => ReadRing::new(Arc::clone(&self.device)).ok(),
@@ -288,7 +289,7 @@ mod tests {
 
     type Read = (Option<Pages>, Held);
 
-    /// Submits a batch of reads of so many pages each.
+    /// Submits a batch of reads, of these numbers of pages.
     fn submit(fetches: &Arc<FlashReads>, pages: &[usize]) -> Receiver<Read> {
         let (sender, receiver) = channel();
         let fetch = |&pages: &usize| {
@@ -318,7 +319,7 @@ mod tests {
         assert_eq!(of(1 << 30).bytes_max(), 32 << 20);
     }
 
-    /// It was that of the limit at the start for ever.
+    /// Regression: it was that of the limit at the start for ever.
     #[test]
     fn the_share_follows_the_memory_limit() {
         let fetches = fetches(Faults::default());
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_room_waits_in_order_until_what_was_read_is_dropped() {
+    fn a_batch_without_room_waits_in_order_until_results_are_dropped() {
         let fetches = fetches(Faults::default());
         let first = submit(&fetches, &[10, 10]);
         let arrived: Vec<Read> = first.iter().take(2).collect();
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_that_ask_at_once_all_get_their_turn_and_stay_within_the_limit() {
+    fn many_threads_that_ask_at_once_get_their_turns_within_the_limit() {
         let fetches = fetches(Faults::default());
         std::thread::scope(|scope| {
             for thread in 0..8 {

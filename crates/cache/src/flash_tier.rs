@@ -1,5 +1,5 @@
-//! The flash tier as the cache uses it: how items move down to it from the compressed zone, how
-//! they are read, and how they come up again.
+//! The flash tier as the cache uses it: how items are demoted to it from the compressed zone, read
+//! there, and promoted again.
 //!
 //! ```text
 //!   compressed zone --evicts--> staged --sealed--> segment buffer --written--> segment
@@ -8,25 +8,27 @@
 //!
 //! A word of the index leads to an item on flash as it does to a hot one, so the key's lock is the
 //! same, that of its index table. But such a word has no key at hand, only bits of the hash: it
-//! says *perhaps*. What follows:
+//! says *perhaps*. Therefore:
 //!
 //! - A word for flash may stand beside one for a hot item of the same key, or be there while the
-//!   item is in the compressed zone: then what it leads to is spare ([`mod@crate::spare_rows`]).
-//! - In a bucket there is one word for flash with the same bits of the hash at most. An item that
+//!   item is in the compressed zone: then the row that it leads to is spare
+//!   ([`mod@crate::spare_rows`]).
+//! - In a bucket there is at most one word for flash with the same bits of the hash. An item that
 //!   comes in takes the place of one that cannot be told from it, and a store, or a removal, of a
-//!   key takes out whatever is perhaps the key's. So some other item is lost once in many millions,
-//!   and dead on the device as well, where the note is one for all that cannot be told apart.
-//! - Whatever depends on what is there (an add, a touch, an increment) reads the item first, and
+//!   key takes out the word that may be the key's. So some other item is lost once in many
+//!   millions, and dead on the device as well, where the note is one for all that cannot be told
+//!   apart.
+//! - A request that depends on the present item (an add, a touch, an increment) reads it first, and
 //!   compares its key.
 //!
-//! Reading takes long, and nobody waits for it: what asks for an item on flash is [pending]
+//! Reading takes long, and no thread waits for it: a request for an item on flash is [pending]
 //! (`Lookup::Pending`, `Refusal::Pending`), the session says what is to be read
-//! ([`Session::take_wanted`]), and when that has arrived ([`Session::deliver`]) the same is asked
+//! ([`Session::take_wanted`]), and when that has arrived ([`Session::deliver`]) the request is made
 //! again. A hit counts only if the index still leads to the place that was read.
 //!
 //! A process that begins with a tier that holds items finds them one segment after the other.
-//! Meanwhile keys change: the tier takes note of them ([`Flash::note_change`]), and what is found
-//! of them is left alone.
+//! Meanwhile keys change: the tier notes them ([`Flash::note_change`]), and rows of them that are
+//! found later are left alone.
 //!
 //! [pending]: crate::Lookup::Pending
 
@@ -51,8 +53,8 @@ use crate::time_slice::TimeSlice;
 /// How long a store waits for a buffer to be written when it has to wait for memory anyway.
 const PATIENCE: Duration = Duration::from_micros(250);
 
-/// What is noted of an item's death must not hang on bits by which the index did not find it.
-/// Models and interpreters get smaller tables, and never read a note.
+/// A note of an item's death must not depend on bits by which the index did not find it. Models and
+/// interpreters get smaller tables, and never read a note.
 const _: () = assert!(
     ::flash::INDEX_HASH_BITS <= index::HASH_BITS_MIN || cfg!(any(miri, loom)),
     "a word of the index stands for keys that have so many bits in common"
@@ -64,15 +66,15 @@ pub(crate) struct FlashTier {
     pub(crate) fetches: Arc<FlashReads>,
     /// Readers that no session has at the moment.
     pub(crate) readers: Mutex<Vec<Reader>>,
-    /// How often the tier was to be flushed, how many of these were done, and after how many the
-    /// index was rid of what led here. Until it is, nothing comes in.
+    /// Flushes of the tier that were begun, those that were done, and those after which the index
+    /// was purged of words that lead here. Until it is, no item comes in.
     pub(crate) flushed: AtomicU64,
     pub(crate) voided: AtomicU64,
     pub(crate) purged: AtomicU64,
     pub(crate) entrance: FlashAdmission,
-    /// Whether what moves here is compressed at a lower level, for lack of time.
+    /// Whether items that move here are compressed at a lower level, for lack of time.
     is_hurried: AtomicBool,
-    /// Told when something was written.
+    /// Notified when a segment was written.
     room: (Mutex<()>, Condvar),
     pub(crate) read_costs: ReadCosts,
     /// Time for scrubbing.
@@ -80,36 +82,36 @@ pub(crate) struct FlashTier {
     pub(crate) counters: Counters,
 }
 
-/// What happened between the tiers.
+/// Counts of moves between the tiers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Words of the index that lead here.
     pub(crate) items: AtomicU64,
-    /// Of these, to rows that are spare: their items are in memory as well.
+    /// Of `items`, those of rows that are spare: their items are in memory as well.
     pub(crate) spare: AtomicU64,
     /// Items that left memory for a row that was spare.
     pub(crate) rested: AtomicU64,
-    /// Reads that were served from here.
+    /// Reads that were served from flash.
     pub(crate) hits: AtomicU64,
     /// Items that came in.
     pub(crate) spilled: AtomicU64,
-    /// Of these, moved by stores.
+    /// Of `spilled`, items moved by stores.
     pub(crate) handed: AtomicU64,
     /// Items that were not taken.
     pub(crate) refused: AtomicU64,
     /// Microseconds of processor time that moving items from the hot zone took.
     pub(crate) spill_us: AtomicU64,
-    /// Items that went up into the hot zone.
+    /// Items that were promoted to the hot zone.
     pub(crate) promoted: AtomicU64,
     /// Reads of the device that were asked for, their pages, and those of them that failed, each
-    /// when it is delivered.
+    /// counted when it is delivered.
     pub(crate) reads: AtomicU64,
     pub(crate) pages_read: AtomicU64,
     pub(crate) reads_failed: AtomicU64,
 }
 
 impl FlashTier {
-    /// With what reads from it, and who is let in.
+    /// Returns the tier, with its reads and its admission.
     pub(crate) fn new(flash: Flash, fetches: FlashReads, entrance: FlashAdmission) -> Self {
         Self {
             flash,
@@ -127,21 +129,21 @@ impl FlashTier {
         }
     }
 
-    /// From here on nothing is found here, and nothing comes in. One step, which
-    /// [`Self::end_flush`] has to follow before the flush is told to be done.
+    /// Begins a flush: from here on nothing is found here, and no item comes in. One step, which
+    /// [`Self::end_flush`] has to follow before the client is told that the flush is done.
     pub(crate) fn begin_flush(&self) {
         self.flushed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Makes everything here void, on the device too, which may take as long as that takes. The
-    /// background takes it out of the index.
+    /// background purges the index.
     pub(crate) fn end_flush(&self) {
         self.flash.flush();
         // Release: partner is the acquire in `Cache::begin_purge`.
         self.voided.fetch_add(1, Ordering::Release);
     }
 
-    /// Says whether there is little time for what moves here.
+    /// Sets whether there is little time for items that move here.
     pub(crate) fn hurry(&self, is_hurried: bool) {
         self.is_hurried.store(is_hurried, Ordering::Relaxed);
     }
@@ -150,20 +152,20 @@ impl FlashTier {
         self.is_hurried.load(Ordering::Relaxed)
     }
 
-    /// Whether what the index leads to may be here: between a flush and its purge nothing is.
+    /// Whether items that the index leads to may be here: between a flush and its purge none is.
     pub(crate) fn is_purged(&self) -> bool {
-        // Acquire: partner is the release in `Cache::purge`. Who sees that a flush is purged sees
-        // that all was void.
+        // Acquire: partner is the release in `Cache::purge`. A thread that sees that a flush is
+        // purged sees that all was void.
         self.flushed.load(Ordering::Relaxed) == self.purged.load(Ordering::Acquire)
     }
 
-    /// The most bytes on the heap, as far as that is known at the start.
+    /// Returns the most bytes on the heap, as far as that is known at the start.
     pub(crate) fn memory_bytes_max(&self) -> usize {
         self.flash.memory_bytes_max()
     }
 
-    /// Bytes on the heap. What was read for those who wait comes and goes, and counts with the most
-    /// that it ever was.
+    /// Returns the bytes on the heap. Bytes read for waiting requests come and go, and count with
+    /// the most that they ever were.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.flash.memory_bytes() + self.fetches.counts().peak_bytes
     }
@@ -173,17 +175,17 @@ impl FlashTier {
         self.flash.may_be(place, hash.0)
     }
 
-    /// Whether something that leaves the hot zone may come in at once.
+    /// Whether an item that leaves the hot zone may come in at once.
     pub(crate) fn takes_at_once(&self) -> bool {
         self.is_purged() && !self.flash.is_behind()
     }
 
-    /// Whether all that leaves the hot zone may.
+    /// Whether all items that leave the hot zone may.
     pub(crate) fn takes_all_at_once(&self) -> bool {
         self.entrance.takes_all() && self.takes_at_once()
     }
 
-    /// Waits a moment until something that is full was written, if nothing may come in before.
+    /// Waits a moment until a full segment was written, if no item may come in before.
     pub(crate) fn wait_for_room(&self) {
         if self.flash.is_behind() && self.entrance.takes_all() {
             let (lock_of_room, has_room) = &self.room;
@@ -202,7 +204,7 @@ impl FlashTier {
         }
     }
 
-    /// The same, and collects a segment if there is none to open.
+    /// Writes the segments that are full, and collects a segment if there is none to open.
     pub(crate) fn make_ready(&self, access: &FlashIndexAccess<'_>, now: u32) {
         self.write_full(access);
         if !self.flash.has_room_to_open() {
@@ -211,20 +213,20 @@ impl FlashTier {
         }
     }
 
-    /// Wakes whoever waits for it.
+    /// Wakes the threads that wait for it.
     pub(crate) fn tell_of_room(&self) {
         let (lock_of_room, has_room) = &self.room;
         drop(lock(lock_of_room));
         has_room.notify_all();
     }
 
-    /// Takes note that the index is to lead here no more, before it does not.
+    /// Notes that the index is to lead here no more, before it does not.
     pub(crate) fn forget(&self, place: Place, hash: Hash) {
         self.counters.items.fetch_sub(1, Ordering::Relaxed);
         self.flash.forget(place, hash.0);
     }
 
-    /// Counts what becomes of a word that leads here.
+    /// Counts a change of a word that leads here.
     #[inline]
     pub(crate) fn count_spare(&self, was_spare: bool, is_spare: bool) {
         match (was_spare, is_spare) {
@@ -234,7 +236,7 @@ impl FlashTier {
         }
     }
 
-    /// What there is to say of the tier, which has so many bytes of the memory limit to itself.
+    /// Returns the tier's statistics; it has `reserved_bytes` of the memory limit to itself.
     pub(crate) fn stats(&self, reserved_bytes: u64) -> FlashTierStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let fetches = self.fetches.counts();
@@ -269,7 +271,7 @@ impl FlashTier {
 /// The index as the tier's own work sees it.
 pub(crate) struct FlashIndexAccess<'c> {
     cache: &'c Cache,
-    /// The turn of the background, if that is who works.
+    /// The background's turn, if it is the background that works.
     turn: Option<RefCell<&'c mut TimeSlice>>,
 }
 

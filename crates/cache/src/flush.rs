@@ -1,31 +1,32 @@
 //! Flushing: everything stored so far, or all of it whose key has a prefix, is gone at once, and
 //! its memory comes back over time.
 //!
-//! A flush takes a number from the sequence of mutations; items with that number or a lower one
-//! are gone from then on, if their keys have its prefix ([`crate::flushed_prefixes`]). The
-//! background walks the zone once and removes them, and then the flush is over. One number stands
-//! for all flushes under way, the highest of theirs: an item with a higher one is younger than all
-//! of them, and only of others more is asked. What holds below is told in [`crate::flush_prefix`].
+//! A flush takes a number from the sequence of mutations; items with that number or a lower one are
+//! gone from then on, if their keys have its prefix ([`crate::flushed_prefixes`]). The background
+//! walks the zone once and removes them, and then the flush ends. One number stands for all flushes
+//! under way, the highest of theirs: an item with a higher one is younger than all of them, and
+//! only the others are looked at more closely. [`crate::flush_prefix`] says what holds in the lower
+//! tiers.
 //!
 //! # What must not slip through
 //!
-//! Something prepared from an item that the flush takes (an append, an increment, a `cas`) must not
+//! A change prepared from an item that the flush takes (an append, an increment, a `cas`) must not
 //! be entered under a number above the flush's. So the count of flushes is odd while a flush takes
-//! its number, and whoever prepares reads an even count before it looks at the item, takes its own
-//! number under the lock of the item's table, and then looks at the count again. If it is the same,
-//! the flush began after that, and its number is higher.
+//! its number, and a thread that prepares a change reads an even count before it looks at the item,
+//! takes its own number under the lock of the item's table, and then looks at the count again. If
+//! it is the same, the flush began after that, and its number is higher.
 //!
-//! Everybody waits for an even count, so little is done while it is odd: the number, and for each
-//! tier below one step from which on nothing is found there. What takes longer comes after it, and
-//! before the flush is told to be done, for which its client alone waits: the flash tier's device
-//! is told, and for a prefix its writer waited for. A process that is killed in between leaves what
-//! was flushed there to the next one, as if the flush had never been; but nothing that was replaced
-//! or removed meanwhile, for that is noted on the device one by one.
+//! Every change waits for an even count, so little is done while it is odd: the number, and for
+//! each lower tier one step from which on nothing is found there. Longer work comes after it, and
+//! before the client, which alone waits for it, is told that the flush is done: the flash tier's
+//! device is told, and for a prefix its writer waited for. A process that is killed in between
+//! leaves the flushed items there to the next one, as if the flush had never been; but nothing that
+//! was replaced or removed meanwhile, since that is noted on the device one by one.
 //!
-//! The walk begins only when every session that was open when the flush began is over: such a
+//! The walk begins only when every session that was open when the flush began has ended: such a
 //! session may still enter an item with a lower number in memory that the walk has passed.
 //!
-//! And the flush is over only when every session that was open at the walk's end is over: such a
+//! And the flush ends only when every session that was open at the walk's end has ended: such a
 //! session may have found an item before the walk removed it, and asks only then whether it is
 //! gone.
 //!
@@ -41,19 +42,18 @@ use crate::cache::Cache;
 use crate::flushed_prefixes::{FlushedPrefixes, Full};
 use crate::types::Expiry;
 
-/// Mutations between two walks that renumber what is old. Items that are younger than this keep
-/// their number; and none gets as old as 2^32, for a store walks itself where the background is two
-/// of these late.
+/// Mutations between two walks that renumber old items. Younger items keep their number; and none
+/// gets as old as 2^32, since a store walks itself where the background is two of these late.
 pub(crate) const RENUMBER_MUTATIONS: u64 = 1 << 30;
 
 /// The flushes that are under way, and the one that is planned.
 #[derive(Debug, Default)]
 pub(crate) struct Flush {
-    /// Items up to this number may be gone; 0: there are none.
+    /// The number up to which items may be gone; 0: none are.
     sequence: AtomicU64,
-    /// Items up to this number are gone, whatever their keys; 0: there are none.
+    /// The number up to which items are gone, whatever their keys; 0: none are.
     whole: AtomicU64,
-    /// How many flushes of everything have begun.
+    /// Flushes of everything that have begun.
     wholes: AtomicU64,
     /// Prefixes that are being flushed. Its lock is that of the three.
     prefixes: FlushedPrefixes,
@@ -64,7 +64,7 @@ pub(crate) struct Flush {
 }
 
 impl Flush {
-    /// The number up to which items may be gone; 0 if none are.
+    /// Returns the number up to which items may be gone; 0 if none are.
     #[inline]
     pub(crate) fn sequence(&self) -> u64 {
         // Acquire: partner is the release in `begin_whole` and `begin_prefix`.
@@ -83,12 +83,12 @@ impl Flush {
         self.sequence() != 0 && self.prefixes.has_prefix_of(key)
     }
 
-    /// How many prefixes are being flushed.
+    /// Returns how many prefixes are being flushed.
     pub(crate) fn prefixes(&self) -> usize {
         self.prefixes.count()
     }
 
-    /// The count of flushes, once none is taking its number.
+    /// Returns the count of flushes, once none is taking its number.
     pub(crate) fn settled_count(&self) -> u64 {
         let mut backoff = Backoff::default();
         loop {
@@ -102,25 +102,26 @@ impl Flush {
         }
     }
 
-    /// How many flushes of everything have begun.
+    /// Returns how many flushes of everything have begun.
     pub(crate) fn wholes(&self) -> u64 {
         self.wholes.load(Ordering::Relaxed)
     }
 
-    /// Unix seconds at which to flush; 0: nothing planned.
+    /// Returns the Unix seconds at which to flush; 0: nothing planned.
     pub(crate) fn planned(&self) -> u32 {
         self.planned.load(Ordering::Relaxed)
     }
 
-    /// Plans a flush; 0: none.
+    /// Plans a flush at this time; 0: none.
     pub(crate) fn plan(&self, unix_seconds: u32) {
         self.planned.store(unix_seconds, Ordering::Relaxed);
     }
 
-    /// Whether no flush has begun since the count was this one. Asked after a number was taken.
+    /// Whether no flush has begun since the count was `settled_count`. Asked after a number was
+    /// taken.
     pub(crate) fn is_unchanged_since(&self, settled_count: u64) -> bool {
-        // The partner is not here: whoever takes a number after a flush took its own sees, by the
-        // acquire of taking it, the count that the flush had raised before.
+        // The partner is not here: a thread that takes a number after a flush took its own sees, by
+        // the acquire of taking it, the count that the flush had raised before.
         self.count.load(Ordering::Relaxed) == settled_count
     }
 
@@ -129,9 +130,9 @@ impl Flush {
         self.prefixes.change().has_room_for(prefix)
     }
 
-    /// Flushes by `flush`, which takes a number. Everybody waits for it.
+    /// Flushes by `flush`, which takes a number. Every change waits for it.
     pub(crate) fn begin<R>(&self, flush: impl FnOnce() -> R) -> R {
-        // One at a time: odd means that another is at it.
+        // One at a time: odd means that another flush is in this step.
         let mut backoff = Backoff::default();
         loop {
             let count = self.settled_count();
@@ -158,7 +159,8 @@ impl Flush {
         self.sequence.store(number, Ordering::Release);
     }
 
-    /// The same for what has a prefix, if the table has room for it. Within [`Self::begin`].
+    /// Makes the items with a prefix gone up to the number that `take` returns, if the table has
+    /// room for the prefix. Within [`Self::begin`].
     pub(crate) fn begin_prefix(
         &self,
         prefix: &[u8],
@@ -176,7 +178,7 @@ impl Flush {
         Ok(())
     }
 
-    /// The walk for the flushes up to `sequence` is done.
+    /// Ends the flushes up to `sequence`, whose walk is done.
     pub(crate) fn end(&self, sequence: u64) {
         let mut changing = self.prefixes.change();
         changing.end(sequence);
@@ -207,8 +209,8 @@ impl Cache {
         self.keep_plan();
     }
 
-    /// Takes up what an earlier process had planned: at once, if its time is over, for then nothing
-    /// on flash was stored since.
+    /// Takes up the flush that an earlier process had planned: at once, if its time has passed,
+    /// since then nothing on flash was stored later.
     pub(crate) fn resume_plan(&self) {
         if let Some(tier) = &self.flash {
             self.moment.flush.plan(tier.flash.planned_flush());
@@ -216,7 +218,7 @@ impl Cache {
         }
     }
 
-    /// Keeps what is planned where the next process finds it.
+    /// Keeps the plan where the next process finds it.
     fn keep_plan(&self) {
         if let Some(tier) = &self.flash {
             tier.flash.plan_flush(|| self.moment.flush.planned());
@@ -238,10 +240,11 @@ impl Cache {
     }
 
     fn flush_now(&self) {
-        // Below behind the number and before anybody may see a settled count: who packs an item
-        // for what is not flushed there sees that the item is, and who brings one up from what
-        // was flushed there finds that a flush has begun. Flash behind the compressed zone: what is
-        // staged after flash was flushed is seen to be flushed where it comes from.
+        // The lower tiers after the number and before a settled count can be seen: a thread that
+        // demotes an item to a tier that is not flushed yet sees that the item is flushed, and one
+        // that promotes an item that was flushed there finds that a flush has begun. Flash after
+        // the compressed zone: a row that is staged after flash was flushed is seen to be flushed
+        // where it comes from.
         let (zone, tier) =
             (self.compressed.as_ref().map(|compressed| &compressed.zone), self.flash.as_ref());
         let begins_anew = self.moment.flush.begin(|| {
@@ -278,8 +281,8 @@ mod tests {
         Cache::builder().memory_bytes(8 << 20).build().expect("a small cache")
     }
 
-    /// A signed comparison of the low halves used to take an item for younger than the flush when
-    /// it was more than 2^31 mutations older.
+    /// Regression: a signed comparison of the low halves took an item for younger than the flush
+    /// when it was more than 2^31 mutations older.
     #[test]
     fn a_flush_takes_items_of_any_age() {
         for age in [1, 1 << 20, 1 << 31, (1 << 31) + 10, u64::from(u32::MAX) - 10] {
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_renumbered_before_numbers_come_round() {
+    fn old_items_are_renumbered_before_numbers_come_round() {
         let cache = cache();
         cache.set(b"k", b"v", Expiry::NEVER).expect("room");
         for _ in 0..20 {
@@ -346,7 +349,7 @@ mod tests {
     struct Nosy {
         inner: FakeDevice,
         cache: OnceLock<(Weak<Cache>, Vec<u8>)>,
-        /// Of the notes since, those for which nobody waited.
+        /// Of the notes since, those that nothing waited for.
         free: AtomicU64,
         notes: AtomicU64,
     }
@@ -387,22 +390,23 @@ mod tests {
         }
     }
 
-    /// Every store and every read below used to wait, pinned, until the device was told.
+    /// Regression: every store, and every read of a lower tier, waited, pinned, until the device
+    /// was told.
     #[test]
-    fn nobody_but_its_client_waits_until_the_device_knows_of_a_flush() {
+    fn only_its_client_waits_for_the_device_on_a_flush() {
         flush_nosily(|cache, _| cache.flush(None));
     }
 
-    /// The same, while the device was told of a prefix.
+    /// Regression: as above, while the device was told of a prefix.
     #[test]
-    fn nobody_but_its_client_waits_until_the_device_knows_of_a_flush_by_prefix() {
+    fn only_its_client_waits_for_the_device_on_a_flush_by_prefix() {
         flush_nosily(|cache, key| {
             cache.flush_prefix(key).expect("there is room for it");
         });
     }
 
-    /// Flushes by `flush`, which is given a key, from memory onto a device where somebody stores
-    /// and reads meanwhile.
+    /// Flushes by `flush`, which is given a key, from memory onto a device during whose writes
+    /// other threads store and read.
     fn flush_nosily(flush: impl FnOnce(&Cache, &[u8])) {
         let inner = FakeDevice::new(4096, 1, Faults::default());
         let (cache, free, notes) = Default::default();
@@ -430,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_zone_whose_numbers_begin_anew_is_empty_and_takes_items_afterwards() {
+    fn a_compressed_zone_that_begins_anew_is_empty_and_takes_items() {
         let cache = Cache::builder().memory_bytes(8 << 20).compress(true).build();
         let cache = cache.expect("a small cache");
         let key = |number: u32| format!("item-{number}").into_bytes();
@@ -456,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_prepared_before_a_flush_is_not_entered_after_it() {
+    fn a_change_prepared_before_a_flush_is_not_entered_after_it() {
         let flush = Flush::default();
         let before = flush.settled_count();
         assert!(flush.is_unchanged_since(before));

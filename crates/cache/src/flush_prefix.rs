@@ -1,35 +1,35 @@
 //! Flushing by prefix: everything stored so far whose key begins with some bytes is gone at once.
-//! One step for any number of items, in every tier, and what comes later is not touched.
+//! One step for any number of items, in every tier, and items stored later are not touched.
 //!
-//! What an item is that a flush takes, each tier says in its own way:
+//! Each tier tells the items that a flush takes in its own way:
 //!
 //! | tier | gone is | until |
 //! | --- | --- | --- |
-//! | hot | what has a lower number, under a key with the prefix | a walk has removed it |
-//! | compressed | what has a key with the prefix | a walk has marked it dead |
-//! | flash | what lies before a point in the log, under such a key | its segments are scrubbed |
+//! | hot | an item with a lower number, under a key with the prefix | a walk has removed it |
+//! | compressed | an item under a key with the prefix | a walk has marked it dead |
+//! | flash | a row before a point in the log, under such a key | its segments are scrubbed |
 //!
 //! Hot items have numbers ([`crate::flush`]), and units on flash a place in the order of writing
 //! (`flash::flushed`). Rows in the compressed zone have neither: blocks are written anew all the
 //! time, and a number for each row would be bytes that compress badly. So as long as the walk for a
-//! prefix is under way, nothing with it is found there, whatever its age, and nothing with it moves
-//! down. The walk decodes each block once, a few seconds for gigabytes.
+//! prefix is under way, no item with it is found there, whatever its age, and none with it is
+//! demoted. The walk decodes each block once, a few seconds for gigabytes.
 //!
 //! # What must not slip through
 //!
-//! Hot items, and whatever is prepared from an item, in any tier, as with a whole flush: it is
-//! numbered, and the count of flushes is odd until all tiers have it. Below:
+//! Hot items, and changes prepared from an item, in any tier, as with a whole flush: they are
+//! numbered, and the count of flushes is odd until all tiers have the flush. In the lower tiers:
 //!
-//! - An item that moves down is revealed under its key's lock, if its prefix is not being flushed.
-//!   Whoever was asking that when the flush began is pinned, and the walk begins after that.
+//! - An item that is demoted is revealed under its key's lock, if its prefix is not being flushed.
+//!   A thread that was asking that when the flush began is pinned, and the walk begins after that.
 //! - An item that leaves the zone for flash is led there under the same question, within the lock
-//!   of flash's writer. If the answer came before the flush, so does the item's row. Nobody finds
-//!   it from the flush's first step there on, and the second, which takes that lock, drops it.
+//!   of flash's writer. If the answer came before the flush, so does the item's row. It is not
+//!   found from the flush's first step there on, and the second, which takes that lock, drops it.
 //! - A reader asks after it has found a row, and the flush stays in the table until every session
-//!   is over that was open when the walk ended.
+//!   has ended that was open when the walk ended.
 //!
-//! The whole of it is on the device when the call returns; an image or what is saved to flash at a
-//! stop has nothing of what was flushed.
+//! The whole flush is on the device when the call returns; an image, or what is saved to flash at a
+//! stop, holds no flushed item.
 
 use std::fmt;
 
@@ -40,10 +40,10 @@ use crate::time_slice::TimeSlice;
 
 /// Leaves of the compressed zone that the walk looks at in one turn: about a millisecond.
 const WALK_LEAVES: usize = 32;
-/// Of these, so many while it is pinned.
+/// Of these, as many as are looked at while it is pinned.
 const PINNED_LEAVES: usize = 2;
 
-/// Why a prefix is not flushed. Then nothing is.
+/// Why a prefix is refused. Then nothing is flushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrefixRefused {
     /// It is empty, or longer than [`PREFIX_BYTES_MAX`].
@@ -64,8 +64,12 @@ impl fmt::Display for PrefixRefused {
 impl std::error::Error for PrefixRefused {}
 
 impl Cache {
-    /// Makes everything stored before gone whose key begins with `prefix`. What is stored later is
+    /// Makes everything stored before gone whose key begins with `prefix`. Items stored later are
     /// there.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is flushed, for the reason returned.
     pub fn flush_prefix(&self, prefix: &[u8]) -> Result<(), PrefixRefused> {
         if !(1..=PREFIX_BYTES_MAX).contains(&prefix.len()) {
             return Err(PrefixRefused::Length);
@@ -73,23 +77,23 @@ impl Cache {
         self.tick();
         let (flush, tier) = (&self.moment.flush, self.flash.as_deref());
         let has_room_on_flash = || tier.is_none_or(|tier| tier.flash.has_room_for_prefix(prefix));
-        // Before anybody has to wait, and to prepare anew what he has prepared.
+        // Before any change has to wait, and to be prepared anew.
         if !has_room_on_flash() || !flush.has_room_for(prefix) {
             return Err(PrefixRefused::TooMany);
         }
         let begun = flush.begin(|| {
-            // Another flush may have taken it since.
+            // Another flush may have taken the room since.
             if !has_room_on_flash() {
                 return Err(PrefixRefused::TooMany);
             }
             flush
                 .begin_prefix(prefix, || self.next_sequence())
                 .map_err(|_| PrefixRefused::TooMany)?;
-            // Behind it, and before anybody may see a settled count, as with a whole flush.
+            // After the number, and before a settled count can be seen, as with a whole flush.
             Ok(tier.map(|tier| tier.flash.begin_flush_prefix(prefix)))
         })?;
-        // Nobody waits for the rest: nothing with the prefix is found there any more. But only then
-        // is it gone also if the process is killed, and may the client know.
+        // No other thread waits for the rest: nothing with the prefix is found there any more. But
+        // only then is it gone also if the process is killed, and may the client know.
         if let Some((tier, begun)) = tier.zip(begun) {
             tier.flash.end_flush_prefix(begun, &FlashIndexAccess::new(self));
         }
@@ -97,7 +101,7 @@ impl Cache {
         Ok(())
     }
 
-    /// How many prefixes are being flushed in memory, and on flash.
+    /// Returns how many prefixes are being flushed in memory, and on flash.
     pub(crate) fn prefixes_flushing(&self) -> [u64; 2] {
         let on_flash = self.flash.as_deref().map_or(0, |tier| tier.flash.prefixes_flushed());
         [self.moment.flush.prefixes() as u64, on_flash as u64]
@@ -120,7 +124,7 @@ impl Cache {
         self.flash.as_deref().is_some_and(|tier| tier.flash.is_flushed(place, key))
     }
 
-    /// Removes what is flushed by prefix from the next part of the compressed zone. Returns whether
+    /// Removes items flushed by prefix from the next part of the compressed zone. Returns whether
     /// there is more of it.
     pub(crate) fn walk_compressed(
         &self,
@@ -144,7 +148,7 @@ impl Cache {
 mod tests {
     use super::*;
 
-    /// Whoever changed something began anew each time another client was refused.
+    /// Regression: a thread with a change began anew each time another client's flush was refused.
     #[test]
     fn a_prefix_that_is_refused_disturbs_nobody() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");

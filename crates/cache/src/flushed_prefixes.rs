@@ -8,10 +8,10 @@
 //! be taken by it ([`crate::flush`]), or lies in the compressed zone. There are few prefixes, so a
 //! look compares the key with each of them, eight bytes at a time.
 //!
-//! Who changes it holds a lock, and writes all of it anew between an odd version and the next even
-//! one. Who asks reads the version, the table, and the version again, and begins anew if that has
-//! changed: an answer is always that of one state of the table, however entries come, go and change
-//! places. No word is ever half written, because each is an atomic of its own.
+//! A writer holds a lock, and writes all of it anew between an odd version and the next even one. A
+//! reader reads the version, the table, and the version again, and begins anew if that has changed:
+//! an answer is always that of one state of the table, however entries come, go and change places.
+//! No word is ever half written, because each is an atomic of its own.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -38,12 +38,12 @@ struct Entry {
     number: u64,
 }
 
-/// What readers see of an entry.
+/// An entry as readers see it.
 #[derive(Debug)]
 struct Slot {
     number: AtomicU64,
     bytes: AtomicUsize,
-    /// Behind its last byte zeros.
+    /// Zeros behind the last byte.
     words: [AtomicU64; PREFIX_WORDS],
 }
 
@@ -62,19 +62,19 @@ pub(crate) struct FlushedPrefixes {
     slots: OnceLock<Slots>,
 }
 
-/// The table while it is changed. What was changed is seen once [`Changing::publish`] returns.
+/// The table while it is changed. Readers see the changes once [`Changing::publish`] returns.
 pub(crate) struct Changing<'t> {
     table: &'t FlushedPrefixes,
     entries: MutexGuard<'t, Vec<Entry>>,
 }
 
 impl FlushedPrefixes {
-    /// Begins a change; nobody else changes anything meanwhile.
+    /// Begins a change; no other thread changes anything meanwhile.
     pub(crate) fn change(&self) -> Changing<'_> {
         Changing { table: self, entries: lock(&self.entries) }
     }
 
-    /// Whether a flush of one of the key's prefixes takes what has this number.
+    /// Whether a flush of one of the key's prefixes takes items with this number.
     pub(crate) fn takes(&self, key: &[u8], number: u64) -> bool {
         self.slots.get().is_some_and(|slots| slots.any(key, |of_slot| number <= of_slot))
     }
@@ -84,7 +84,7 @@ impl FlushedPrefixes {
         self.slots.get().is_some_and(|slots| slots.any(key, |_| true))
     }
 
-    /// How many prefixes are being flushed.
+    /// Returns how many prefixes are being flushed.
     pub(crate) fn count(&self) -> usize {
         self.slots.get().map_or(0, |slots| slots.used.load(Ordering::Relaxed))
     }
@@ -97,8 +97,8 @@ impl Changing<'_> {
         self.entries.iter().filter(stays).count() < FLUSHED_PREFIXES_MAX
     }
 
-    /// Adds a prefix, in the place of what begins with it: an earlier flush of itself, and those of
-    /// longer ones.
+    /// Adds a prefix, in the place of those that begin with it: an earlier flush of itself, and
+    /// those of longer ones.
     pub(crate) fn add(&mut self, prefix: &[u8], number: u64) -> Result<(), Full> {
         assert!((1..=PREFIX_BYTES_MAX).contains(&prefix.len()), "a prefix has 1 to 250 bytes");
         if !self.has_room_for(prefix) {
@@ -114,12 +114,12 @@ impl Changing<'_> {
         self.entries.retain(|entry| entry.number > number);
     }
 
-    /// The highest number of a flush that is under way; 0 if there is none.
+    /// Returns the highest number of a flush that is under way; 0 if there is none.
     pub(crate) fn highest(&self) -> u64 {
         self.entries.iter().map(|entry| entry.number).max().unwrap_or(0)
     }
 
-    /// Lets readers see what was changed.
+    /// Lets readers see the changes.
     pub(crate) fn publish(&self) {
         if self.entries.is_empty() && self.table.slots.get().is_none() {
             return;
@@ -146,8 +146,8 @@ impl Slots {
     fn write(&self, entries: &[Entry]) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
-        // Release: partner is the acquire fence in `any`. Who has read anything that is written
-        // below sees the odd version behind it.
+        // Release: partner is the acquire fence in `any`. A reader that has read anything written
+        // below sees the odd version after it.
         fence(Ordering::Release);
         self.used.store(entries.len(), Ordering::Relaxed);
         for (slot, entry) in self.slots.iter().zip(entries) {
@@ -157,11 +157,11 @@ impl Slots {
                 word.store(word_of(bytes), Ordering::Relaxed);
             }
         }
-        // Release: partner is the acquire in `any`. Who sees this version sees the table.
+        // Release: partner is the acquire in `any`. A reader that sees this version sees the table.
         self.version.store(version + 2, Ordering::Release);
     }
 
-    /// Whether a prefix of the key has a number that `agrees` agrees with.
+    /// Whether a prefix of the key has a number for which `agrees` is true.
     fn any(&self, key: &[u8], agrees: impl Fn(u64) -> bool) -> bool {
         let mut backoff = Backoff::default();
         loop {
@@ -192,7 +192,7 @@ impl Slot {
     }
 }
 
-/// Up to eight bytes, with zeros behind them.
+/// Returns up to eight bytes as a word, with zeros behind them.
 fn word_of(bytes: &[u8]) -> u64 {
     let mut word = [0; WORD_BYTES];
     word[..bytes.len()].copy_from_slice(bytes);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_flush_of_it_or_of_a_shorter_prefix_takes_the_place_of_a_prefix() {
+    fn a_later_flush_of_a_prefix_or_a_shorter_one_takes_its_place() {
         let table = FlushedPrefixes::default();
         for (prefix, number, count) in
             [(&b"ab"[..], 1, 1), (b"ab", 2, 1), (b"abc", 3, 2), (b"abd", 4, 3), (b"ab", 5, 1)]
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_while_the_table_changes_gets_the_answer_of_one_state() {
+    fn an_answer_during_a_change_of_the_table_is_of_one_state() {
         let table = FlushedPrefixes::default();
         add(&table, b"always", 10).expect("room");
         let done = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! What the hot zone has to be told about its items: see [`hot::CacheHooks`].
+//! The cache as the hot zone sees it: see [`hot::CacheHooks`].
 
 use std::sync::atomic::Ordering;
 
@@ -36,7 +36,7 @@ impl CacheHooks for Cache {
         Cache::is_gone(self, item)
     }
 
-    /// A store evicts what the background did not come to, with or without a tier below.
+    /// A store evicts items that the background did not come to, with or without a lower tier.
     fn evicted(&self, item: ItemRef<'_>, class: ClassId) {
         if let Some(compressed) = &self.compressed {
             compressed.counters.throttled.fetch_add(1, Ordering::Relaxed);

@@ -1,16 +1,16 @@
-//! Writing what is in memory as an image, for a process that comes later: what a clean stop does
-//! where there is no flash tier to move it to ([`codec::image`] has the format, [`crate::restore`]
-//! the way back).
+//! Writing the items in memory as an image, for a later process: what a clean stop does where there
+//! is no flash tier to move them to ([`codec::image`] has the format, [`crate::restore`] the way
+//! back).
 //!
 //! ```text
 //!   hot zone   read since the hand came by | read at all | the rest ---> blocks
 //!   compressed zone                leaf by leaf --------------------------^
 //! ```
 //!
-//! The most valuable items come first, as far as the hot zone's policy tells: what a time limit
-//! cuts off is the least that can be lost. For that the hot zone is walked three times, which costs
-//! a look at each mark. Nothing moves and nothing is changed: whoever saves wants no more of this
-//! memory than that.
+//! The most valuable items come first, as far as the hot zone's policy tells: a time limit cuts off
+//! the least that can be lost. For that the hot zone is walked three times, which costs a look at
+//! each mark. Nothing moves and nothing is changed: a process that saves needs this memory for
+//! nothing else.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -32,15 +32,15 @@ use crate::cache::Cache;
 use crate::compressed_tier::CompressedTier;
 use crate::snapshot::row_fields;
 
-/// How blocks are compressed, and the level.
+/// The method and level of compression of blocks.
 const METHOD: (Method, i32) = (Method::Zstd, 1);
 /// Chunks of the hot zone, and leaves of the compressed one, that are written under one guard.
 const CHUNKS_A_STEP: usize = 4096;
 const LEAVES_A_STEP: usize = 16;
-/// After so many bytes it is asked whether saving goes on, and with each step.
+/// Bytes after which `goes_on` is asked, as with each step.
 const LOOK_BYTES: u64 = 256 << 10;
 
-/// What saving came to.
+/// The outcome of saving.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImageSaved {
     /// Items that were written.
@@ -49,26 +49,30 @@ pub struct ImageSaved {
     pub bytes: u64,
     /// Bytes that were written.
     pub image_bytes: u64,
-    /// Whether the caller had enough before all was written.
+    /// Whether the caller stopped it before all was written.
     pub is_interrupted: bool,
 }
 
-/// Saving that is under way.
+/// Saving under way.
 struct Saving<'c, W: Write, F> {
     cache: &'c Cache,
     writer: Writer<W>,
     goes_on: F,
-    /// Bytes when it was last asked whether to go on.
+    /// Bytes when `goes_on` was last asked.
     looked_bytes: u64,
 }
 
-/// Whether to go on: not if the caller had enough, or what is written to fails.
+/// Whether to go on: not if the caller stops it, or the target fails.
 type Flow = ControlFlow<io::Result<()>>;
 
 impl Cache {
     /// Writes all items in memory as an image, the most valuable first, as long as `goes_on` says
-    /// so. Whatever it ends with is whole: `target` has to be flushed, and then it can be read. For
-    /// a clean stop: nobody stores anything meanwhile.
+    /// so. The image is whole wherever it ends: `target` has to be flushed, and then it can be
+    /// read. For a clean stop: no thread stores anything meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The target could not be written.
     pub fn save_image<W: Write>(
         &self,
         target: W,
@@ -127,7 +131,7 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
                     met.push((cache.hash(item.key()), place));
                 }
             });
-            // What the index does not lead to may be overwritten by now.
+            // An item that the index does not lead to may be overwritten by now.
             let found = met.into_iter().filter_map(|(hash, at)| cache.find_at(&guard, hash, at));
             for found in found {
                 self.look()?;
@@ -163,7 +167,7 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
         let (mut cursor, mut reader) = (compressed::Cursor::default(), compressed::Reader::new());
         let mut more = true;
         while more {
-            // What is flushed is not written.
+            // Flushed items are not written.
             self.ask()?;
             let guard = cache.epochs.pin();
             let mut result = Ok(());
@@ -186,7 +190,7 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
         Flow::Continue(())
     }
 
-    /// Looks now and then whether to go on.
+    /// Asks now and then whether to go on.
     fn look(&mut self) -> Flow {
         let bytes = self.writer.totals().bytes;
         if bytes >= self.looked_bytes + LOOK_BYTES {
@@ -201,20 +205,20 @@ impl<W: Write, F: FnMut() -> bool> Saving<'_, W, F> {
     }
 }
 
-/// What the wall clock says when it is `now` by the clock that expiries go by. Where it is ahead by
-/// less than a second, it is not taken to be ahead; the other way round it is taken to be a second
-/// behind, so that nothing is served too long.
+/// Returns what the wall clock says when it is `now` by the clock that expiries go by. Where it is
+/// ahead by less than a second, it is not taken to be ahead; the other way round it is taken to be
+/// a second behind, so that no item is served too long.
 fn wall_at(clock: &dyn Clock, now: u32) -> u32 {
-    // In this order, which is that of a clock that nobody has set: it is no moment behind itself.
+    // In this order, in which a clock that was never set is not behind itself by a moment.
     let (unix_ms, wall_ms) = (clock.unix_ms(), clock.wall_ms());
     let ahead_s = (wall_ms as i64 - unix_ms as i64).div_euclid(1000);
     (i64::from(now) + ahead_s).clamp(0, u32::MAX.into()) as u32
 }
 
-/// How many ranks there are, from the most valuable.
+/// The number of ranks, from the most valuable.
 const RANKS: usize = 3;
 
-/// The rank of an item of the hot zone with this mark.
+/// Returns the rank of an item of the hot zone with this mark.
 fn rank_of(mark: u8) -> usize {
     match mark {
         _ if mark & RECENT != 0 => 0,

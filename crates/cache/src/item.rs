@@ -21,7 +21,7 @@ pub struct Item<'s> {
 enum Body<'s> {
     /// In the hot zone.
     Hot(Found<'s>),
-    /// In a tier below; this is the session's copy.
+    /// In a lower tier; this is the session's copy.
     Row(&'s Row<'s>),
 }
 
@@ -34,7 +34,7 @@ impl<'s> Item<'s> {
         Self { cache, body: Body::Row(row), mark: row.mark | fresh_mark(cache.now()) }
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &'s [u8] {
         match self.body {
             Body::Hot(found) => found.item.key(),
@@ -42,7 +42,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// Client flags.
+    /// Returns the client flags.
     #[inline]
     pub fn flags(&self) -> u32 {
         match self.body {
@@ -51,7 +51,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// When the item stops being there.
+    /// Returns when the item expires.
     pub fn expiry(&self) -> Expiry {
         match self.body {
             Body::Hot(found) => expiry_of(found.item),
@@ -59,7 +59,8 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// Microseconds that it takes to make the value again, as it was stored; 0 if nobody knows.
+    /// Returns the microseconds that it takes to make the value again, as it was stored; 0 if
+    /// unknown.
     pub fn cost_us(&self) -> u32 {
         match self.body {
             Body::Hot(found) => found.item.cost().us(),
@@ -67,8 +68,8 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// The CAS unique: differs from that of every other item the key had or will have. An item in
-    /// a tier below has none but its client's own, and this is 0:
+    /// Returns the CAS unique, which differs from that of every other item the key had or will
+    /// have. An item in a lower tier has none but a client's own, and this is 0:
     /// [`Session::get_with_cas`](crate::Session::get_with_cas) gives it one.
     pub fn cas(&self) -> u64 {
         match self.body {
@@ -77,7 +78,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// Bytes of the value.
+    /// Returns the bytes of the value.
     #[inline]
     pub fn value_bytes(&self) -> usize {
         match self.body {
@@ -86,7 +87,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// The value, unless it is so large that it lies in pieces: see [`Item::pieces`].
+    /// Returns the value, unless it is so large that it lies in pieces: see [`Item::pieces`].
     #[inline]
     pub fn contiguous(&self) -> Option<&'s [u8]> {
         match self.body {
@@ -95,8 +96,8 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// The value, piece by piece: one piece, except for values beyond 16 to
-    /// 128 KiB, a sixteenth of a slab.
+    /// Returns the value, piece by piece: one piece, except for values beyond 16 to 128 KiB, a
+    /// sixteenth of a slab.
     pub fn pieces(&self) -> impl Iterator<Item = &'s [u8]> + use<'s> {
         let hot = &self.cache.hot;
         let chained = match self.body {
@@ -109,7 +110,8 @@ impl<'s> Item<'s> {
         self.contiguous().into_iter().chain(pieces)
     }
 
-    /// `take` bytes of the value from behind the first `skip`, or as many as there are, in order.
+    /// Returns `take` bytes of the value from behind the first `skip`, or as many as there are, in
+    /// order.
     pub fn part(&self, mut skip: usize, mut take: usize) -> impl Iterator<Item = &'s [u8]> {
         self.pieces().filter_map(move |piece| {
             let part = &piece[skip.min(piece.len())..];
@@ -120,20 +122,20 @@ impl<'s> Item<'s> {
         })
     }
 
-    /// A copy of the value.
+    /// Returns a copy of the value.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(self.value_bytes());
         self.pieces().for_each(|piece| value.extend_from_slice(piece));
         value
     }
 
-    /// Whether anybody had read it before this access.
+    /// Whether it had been read before this access.
     pub fn fetched(&self) -> bool {
         self.mark & FETCHED != 0
     }
 
-    /// Seconds since the access before this one: to a minute for the last quarter of an hour, and
-    /// at least so many beyond. Not known of an item in a tier below: 0.
+    /// Returns the seconds since the access before this one: to a minute for the last quarter of an
+    /// hour, and a lower bound beyond. Not known of an item in a lower tier: 0.
     pub fn idle_seconds(&self) -> u32 {
         idle_seconds(self.mark, self.cache.now())
     }
@@ -143,7 +145,7 @@ impl<'s> Item<'s> {
         self.mark & STALE != 0
     }
 
-    /// Whether somebody is, or shall be, recomputing it.
+    /// Whether a client is, or is to be, recomputing it.
     pub(crate) fn is_in_recache(&self) -> bool {
         self.mark & TOKENS != 0
     }
@@ -156,12 +158,12 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// Whether it was read from a tier below, the compressed zone or flash.
+    /// Whether it was read from a lower tier, the compressed zone or flash.
     pub fn is_compressed(&self) -> bool {
         matches!(self.body, Body::Row(_))
     }
 
-    /// The number of its size class, from 1; 0 if it is in a tier below.
+    /// Returns the number of its size class, from 1; 0 if it is in a lower tier.
     pub fn class(&self) -> u32 {
         match self.body {
             Body::Hot(found) => u32::from(self.cache.hot.class_at(found.place()).0) + 1,
@@ -178,8 +180,8 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// Bytes of memory it takes: of its chunk, or of all its chunks' content; in the compressed
-    /// zone, of its key and value before compression.
+    /// Returns the bytes of memory it takes: of its chunk, or of all its chunks' content; in a
+    /// lower tier, of its key and value before compression.
     pub fn chunk_bytes(&self) -> usize {
         let found = match self.body {
             Body::Hot(found) => found,

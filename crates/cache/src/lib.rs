@@ -15,8 +15,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The memory limit bounds items, index and their metadata together; what was read from flash for
-//! those who wait, and what the compressed zone works with, lies beside it. Nothing runs in the
+//! The memory limit bounds items, index and their metadata together; values read from flash for
+//! waiting requests, and the compressed zone's working memory, lie beside it. Nothing runs in the
 //! background unless the owner lets it: call [`Cache::maintain`] from a thread of yours, as the
 //! server does, to keep evictions and slab moves off the path of stores, and [`Cache::train`] from
 //! another one, if dictionaries are to be trained beside that work rather than between it.
@@ -24,42 +24,46 @@
 //! # How it holds together
 //!
 //! A key's word in the index is the truth: a store publishes a new item and swings the word, and a
-//! reader who found the old word has the old value for as long as its session lives. Every change
-//! of a key happens under the lock of its index table, so that changes of one key are ordered, and
-//! a change that was prepared outside the lock (append, incr, touch without room for the expiry)
-//! is entered only if what it was prepared from is still there, unchanged; otherwise it is prepared
-//! anew. Eviction removes a word only if it still points at the very place it evicts.
+//! reader that found the old word has the old value for as long as its session lives. Every change
+//! of a key happens under the lock of its index table, so that changes of one key are ordered. A
+//! change that was prepared outside the lock (append, incr, touch without room for the expiry) is
+//! entered only if the item that it was prepared from is still there, unchanged; otherwise it is
+//! prepared anew. Eviction removes a word only if it still points at the very place that is
+//! evicted.
 //!
-//! A key's item is in one of three tiers. The hot zone (`hot`) has it as it is. What leaves that is
-//! packed into the compressed zone (`compressed`), and what leaves that goes on to the device
-//! (`flash`), if there is one. The tiers do not know each other: only this crate moves an item, and
-//! where it is found in two, the upper one counts. What is below comes up when it is read again, or
-//! when somebody wants to change it.
+//! A key's item is in one of three tiers. The hot zone (`hot`) has it uncompressed. Items that
+//! leave the hot zone are packed into the compressed zone (`compressed`), and items that leave that
+//! one move to the device (`flash`), if there is one. The tiers do not know each other: only this
+//! crate moves an item, and where it is found in two, the upper one counts. An item in a lower tier
+//! is promoted when it is read again, or when a request is to change it.
 //!
 //! # The rooms, in reading order
 //!
 //! ```text
-//!   a request    types, builder, cache, session       what can be asked, and the parts
-//!                prefetch                             memory asked for before it is needed
-//!                store, amend, observe, meta_get      changes; meta's get
-//!                item, simple                         what a reader gets; copies of it
-//!                places, hooks                        the index and the hot zone; unsafe code
-//!                flush, flush_prefix, flushed_prefixes, quotas
+//!   a request    types, builder, cache, session          what can be asked, and the parts
+//!                prefetch                                memory asked for before it is needed
+//!                store, amend, observe, meta_get         changes; meta's get
+//!                item, simple                            an item as readers see it; copies of it
+//!                places                                  the index and the hot zone; unsafe code
+//!                hooks                                   what the hot zone asks of the cache
+//!                flush, flush_prefix, flushed_prefixes   flushes of everything, and of a prefix
+//!                quotas                                  limits of namespaces
 //!
-//!   tiers        compressed_tier, snapshot            the compressed zone: down, up, reads
-//!                flash_tier, spill                    flash: the protocol, down
-//!                pending_reads, flash_reads           flash: reads
-//!                spare_rows                           rows that stay on flash of promoted items
-//!                compressed_admission                 which items move down,
-//!                flash_admission, read_costs          and what that is worth
-//!                flash_fit                            whether a device fits beside the memory
+//!   tiers        compressed_tier, snapshot               the compressed zone: down, up, reads
+//!                flash_tier, spill                       flash: the protocol, demotion
+//!                pending_reads, flash_reads              flash: reads that requests wait for
+//!                spare_rows                              rows on flash of items in memory
+//!                compressed_admission, flash_admission   which items are demoted
+//!                read_costs                              what a read from flash costs
+//!                flash_fit                               whether a device fits beside the memory
 //!
-//!   background   maintain, time_slice, cpu_budget     what is done, and how much time it may take
-//!                demote, expire, repartition, adapt   moves down, sweeps, columns, the split
-//!                train                                dictionaries
+//!   background   maintain                                the chores, in order
+//!                time_slice, cpu_budget                  how much time they may take
+//!                demote, expire, repartition, adapt      demotion, sweeps, columns, the split
+//!                train                                   dictionaries
 //!
-//!   a restart    image, restore, save                 a memory file; memory to flash
-//!   beside it    measure, stats, dump                 costs, numbers, listings
+//!   a restart    image, restore, save                    a memory file; memory to flash
+//!   beside it    measure, stats, dump                    costs, numbers, listings
 //! ```
 
 #![deny(unsafe_code)]

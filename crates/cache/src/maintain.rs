@@ -1,7 +1,26 @@
-//! The background's work: reserves, slabs from class to class, the index's tables, the walk after
-//! a flush, a memory limit that was lowered. It keeps that work off the path of stores. Where
-//! nobody does it, stores make room themselves, and changes renumber what is old before numbers
-//! come round; but what was flushed keeps its memory until it is evicted, and no flush ends.
+//! The background's work, which keeps it off the path of stores. A turn does these chores in order
+//! ([`Cache::do_chores`]), and yields the CPU between the longer ones:
+//!
+//! ```text
+//!   tick, flush_if_due        the clock; a planned flush that is due            flush
+//!   write_full                full flash segments, for which stores may wait    spill
+//!   walk                      removes flushed items, renumbers old ones         here
+//!   sweep_expired             expired items, for room without an eviction       expire
+//!   train_between             dictionaries, without a thread for them           train
+//!   maintain_compressed       the compressed zone's budget and upkeep           demote
+//!   make_room                 reserves, quotas, slabs that others need, a       here, hot
+//!                             lowered limit: demotes or evicts
+//!   maintain_flash            the flash tier's upkeep                           spill
+//!   repartition               hot items to their columns, if no walk is on      repartition
+//!   move_some, maintain_some  tables of the index                               index
+//!   prepare, sweep            the arena's next slab; limbo                      memory, hot
+//! ```
+//!
+//! The sweep comes before room is made, since then nothing else need leave if it finds plenty, and
+//! the compressed zone's budget is set before the hot zone gives up slabs for it.
+//!
+//! Without a background, stores make room themselves, and changes renumber old items before numbers
+//! come round; but flushed items keep their memory until they are evicted, and no flush ends.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,49 +44,50 @@ use crate::train::Calm;
 
 /// Chunks that the walk after a flush looks at in one turn.
 const WALK_CHUNKS: usize = 16 << 10;
-/// Of these, so many while it is pinned, and while it holds the lock of a class, for which stores
-/// wait: some tens of microseconds.
+/// Of these, as many as are looked at while it is pinned, and while it holds the lock of a class,
+/// for which stores wait: some tens of microseconds.
 pub(crate) const PINNED_CHUNKS: usize = 1 << 8;
 /// Tables of the index that are looked at in one turn: some microseconds' worth.
 const TABLES_PER_TURN: usize = 64;
-/// Slabs of the hot zone that an index that is full gets at once.
+/// Slabs of the hot zone that a full index gets at once.
 const INDEX_SLABS: usize = 2;
 /// Slabs taken from the hot zone in one turn, for the index or for a lowered limit.
 const SLABS_PER_TURN_MAX: usize = 8;
-/// Every so many mutations somebody looks whether the background does its work.
+/// Mutations after which a store looks once more whether the background does its work.
 const OVERDUE_LOOK_MUTATIONS: u64 = 1 << 22;
-/// How often a thread that needs memory looks whether pinned readers have left,
+/// Times that a thread that needs memory looks whether pinned readers have left,
 const WAIT_LOOKS: usize = 1000;
-/// and how often it pauses then before it goes on regardless: who is pinned may have lost its core,
+/// and pauses it then makes before it goes on regardless: a pinned thread may have lost its core,
 /// or wait for a lock.
 const WAIT_PAUSES: usize = 8;
-/// See [`WAIT_PAUSES`].
+/// The length of one of the [`WAIT_PAUSES`].
 const WAIT_PAUSE: Duration = Duration::from_millis(1);
 
-/// Where the background's work stands.
+/// The state of the background's work.
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
-    /// For what moves below.
+    /// For items that are demoted.
     pub(crate) mover: Mover,
     walk: Option<Walk>,
-    /// Of the index, of what leads to flash.
+    /// The purge of the index of words that lead to flash.
     pub(crate) purging: Option<Purge>,
     expiry: HotSweep,
     calm: Calm,
     repartitioning: Repartitioning,
     /// The table of the index that is looked at next, if not the first,
     table: Option<Hash>,
-    /// and from which on one is sought that is to move.
+    /// and the one from which on a table that is to move is sought.
     moving: Option<Hash>,
-    /// The era in which what is old was last renumbered.
+    /// The era in which old items were last renumbered.
     renumbered_era: u64,
-    /// Nobody has renumbered for too long, and whoever was open at this time, and may move items to
-    /// where a walk has been, is to be over.
+    /// Old items have not been renumbered for too long; sessions open at this time, which may move
+    /// items to where a walk has been, have to end first.
     overdue: Option<Tag>,
 }
 
 impl Chores {
-    /// For a cache of so many bytes whose mutations are numbered from here on.
+    /// Returns the chores of a cache of `memory_bytes` whose mutations are numbered from `sequence`
+    /// on.
     pub(crate) fn filling(sequence: u64, memory_bytes: usize) -> Self {
         Self { mover: Mover::filling(memory_bytes), ..Self::beginning_at(sequence) }
     }
@@ -76,7 +96,7 @@ impl Chores {
         Self { renumbered_era: sequence / RENUMBER_MUTATIONS, ..Self::default() }
     }
 
-    /// For a cache whose items are those of an image.
+    /// Returns the chores of a cache whose items are those of an image.
     pub(crate) fn restoring(head: &codec::image::Head) -> Self {
         // The walk of its last era may not have come to its end.
         let renumbered = head.sequence.saturating_sub(RENUMBER_MUTATIONS);
@@ -84,32 +104,32 @@ impl Chores {
     }
 }
 
-/// A walk over the whole zone, a part in each turn.
+/// A walk over the whole hot zone, a part in each turn.
 #[derive(Debug, Clone, Copy)]
 struct Walk {
     purpose: Purpose,
-    /// The next step waits until the sessions that were open at this time are over.
+    /// The next step waits until the sessions that were open at this time have ended.
     tag: Tag,
     cursor: Cursor,
     /// Where the walk over the compressed zone goes on.
     compressed: compressed::Cursor,
-    /// The whole hot zone was walked, and all.
+    /// The whole hot zone was walked, and then all that is to be walked.
     is_hot_walked: bool,
     is_walked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// To remove what was flushed, for the flushes up to this number.
+    /// Removes flushed items, for the flushes up to this number.
     Flush(u64),
-    /// To renumber what is old, in this era.
+    /// Renumbers old items, in this era.
     Renumber(u64),
 }
 
 impl Purpose {
     /// Whether a walk that was begun for this purpose goes on though there is another by now. A
-    /// flush that comes meanwhile, or an era that begins, has a walk of its own behind it: or
-    /// nothing would ever be over where they come sooner than a walk ends, and what lies last in
+    /// flush that comes meanwhile, or an era that begins, has its own walk after it: otherwise,
+    /// where they come sooner than a walk ends, no walk would ever end, and items that lie last in
     /// memory would never be renumbered.
     fn goes_on_for(self, now: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&now)
@@ -117,9 +137,9 @@ impl Purpose {
 }
 
 impl Cache {
-    /// One turn of the background's work. Returns whether there is more to do at once. Call it
+    /// Does one turn of the background's work. Returns whether there is more to do at once. Call it
     /// from one thread in a loop with [`Cache::wait_for_work`]; a second thread's call returns at
-    /// once. It yields the core every hundred microseconds, so that requests on it need not wait.
+    /// once. It yields the CPU every hundred microseconds, so that requests on it need not wait.
     pub fn maintain(&self) -> bool {
         self.sync_between();
         let Ok(mut chores) = self.chores.try_lock() else {
@@ -128,7 +148,7 @@ impl Cache {
         self.do_chores(&mut chores)
     }
 
-    /// One turn of the background's work, by whoever holds its lock.
+    /// Does one turn of the background's work, for the thread that holds its lock.
     pub(crate) fn do_chores(&self, chores: &mut Chores) -> bool {
         self.tick();
         self.flush_if_due();
@@ -149,23 +169,23 @@ impl Cache {
         chores.mover.turn.end_if_long(&*self.clock);
         more |= self.maintain_flash(&mut chores.purging, &mut chores.mover.turn);
         chores.mover.turn.end_if_long(&*self.clock);
-        // What moves while a walk is under way could come to where the walk has been.
+        // During a walk, items could move to where it has been.
         if chores.walk.is_none() {
             self.repartition(&mut chores.repartitioning);
         }
         if !chores.mover.is_hurried {
-            // Otherwise what tables of the index have too much is for items that are yet to come.
+            // While items are restored, room to spare in tables of the index is for those to come.
             chores.moving = self.index.move_some(chores.moving.unwrap_or(Hash(0)));
             let begin = chores.table.unwrap_or(Hash(0));
             (_, chores.table) = self.index.maintain_some(begin, TABLES_PER_TURN);
         }
         self.arena.prepare();
-        // Without readers the epoch moves on only when somebody asks.
+        // Without readers the epoch moves on only when asked to.
         self.hot.sweep();
         more
     }
 
-    /// Blocks until a request calls for the background, or the time is over.
+    /// Blocks until a request calls for the background, or `timeout` has passed.
     pub fn wait_for_work(&self, timeout: Duration) {
         let (called, condition) = &self.work;
         let waiting = lock(called);
@@ -175,7 +195,7 @@ impl Cache {
         *called = false;
     }
 
-    /// Wakes whoever waits in [`Cache::wait_for_work`].
+    /// Wakes the thread that waits in [`Cache::wait_for_work`].
     pub fn call_for_work(&self) {
         let (called, condition) = &self.work;
         let mut called = lock(called);
@@ -185,18 +205,22 @@ impl Cache {
         }
     }
 
-    /// The memory limit, in bytes.
+    /// Returns the memory limit, in bytes.
     pub fn limit_bytes(&self) -> usize {
         self.arena.limit_slabs() * self.arena.slab_bytes() + self.tier_bytes
     }
 
-    /// The most that the memory limit can be, in bytes: what there are addresses for.
+    /// Returns the highest possible memory limit, in bytes: as far as there are addresses.
     pub fn memory_bytes_max(&self) -> usize {
         self.arena.reserved_slabs() * self.arena.slab_bytes() + self.tier_bytes
     }
 
     /// Changes the memory limit, in bytes. A lower one takes effect over the next turns of
     /// [`Cache::maintain`].
+    ///
+    /// # Errors
+    ///
+    /// The limit is above [`Cache::memory_bytes_max`].
     pub fn set_memory_bytes(&self, bytes: usize) -> Result<(), MemoryLimitError> {
         let slab_bytes = self.arena.slab_bytes();
         let slabs = (bytes.saturating_sub(self.tier_bytes) / slab_bytes).max(SLABS_MIN);
@@ -240,25 +264,25 @@ impl Cache {
         comes
     }
 
-    /// Gives an index that is full slabs of the hot zone, and waits for readers to leave them. The
-    /// caller must have no session open, and be pinned by nothing else.
+    /// Gives a full index slabs of the hot zone, and waits for readers to leave them. The caller
+    /// must have no session open, and be pinned by nothing else.
     pub(crate) fn give_slabs_to_index(&self) {
         self.hot.give_up_slabs(INDEX_SLABS, self);
         self.wait_for_memory();
         self.hot.sweep();
     }
 
-    /// Keeps reserves in the hot zone, and quotas, and takes slabs from it when the limit was
-    /// lowered, the index has none to grow into, or the tier below has fewer than it shall have.
-    /// Where there are expired items in plenty, nothing else goes that need not go at once. Returns
-    /// whether there is more to do at once.
+    /// Keeps reserves and quotas in the hot zone, and takes slabs from it when the limit was
+    /// lowered, the index has none to grow into, or the compressed zone has fewer than its budget.
+    /// While there are plenty of expired items, only what has to go at once goes. Returns whether
+    /// there is more to do at once.
     fn make_room(&self, room_comes: bool, hooks: &dyn CacheHooks) -> bool {
         let excess = self.arena.excess_slabs();
         let starved = usize::from(self.tables.take_starved());
         let wanted = excess.max(starved).max(self.slabs_wanted_by_compressed());
         let comes = self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), hooks);
         self.hot.sweep();
-        // Where nothing comes, nothing would come of the next turn either.
+        // If no slab comes, the next turn would get none either.
         self.hot.maintain(room_comes, hooks)
             | self.hot.keep_quotas(hooks)
             | (comes && excess > SLABS_PER_TURN_MAX)
@@ -270,7 +294,7 @@ impl Cache {
         let era = self.era();
         let purpose = match flushed {
             0 if era == chores.renumbered_era => {
-                // A walk to renumber may have been overtaken.
+                // A store may have ended a walk to renumber already.
                 chores.walk = None;
                 self.is_walked.store(false, Ordering::Relaxed);
                 return false;
@@ -301,21 +325,21 @@ impl Cache {
         }
         match walk.purpose {
             Purpose::Flush(flushed) => self.moment.flush.end(flushed),
-            // A store may have done it for a later one.
+            // A store may have renumbered for a later era.
             Purpose::Renumber(era) => chores.renumbered_era = era.max(chores.renumbered_era),
         }
         self.is_walked.store(false, Ordering::Relaxed);
-        // What came meanwhile has its own walk, which is due now.
+        // A later flush or era has its own walk, which is due now.
         self.moment.flush.sequence() != 0 || self.era() != chores.renumbered_era
     }
 
-    /// In each, what is old is renumbered once.
+    /// Returns the present era; old items are renumbered once in each.
     fn era(&self) -> u64 {
         self.sequence.load(Ordering::Relaxed) / RENUMBER_MUTATIONS
     }
 
-    /// Goes on with a walk, over the hot zone and then the compressed one, if there is anything to
-    /// be removed there. Returns whether it goes on.
+    /// Goes on with a walk, over the hot zone and then, for what may have to be removed there, the
+    /// compressed one. Returns whether it goes on.
     fn walk_on(&self, walk: &mut Walk, turn: &mut TimeSlice) -> bool {
         if !walk.is_hot_walked {
             walk.is_hot_walked = !self.walk_some(&mut walk.cursor, turn);
@@ -325,7 +349,7 @@ impl Cache {
         is_for_prefixes && self.walk_compressed(&mut walk.compressed, turn)
     }
 
-    /// Removes what is expired or flushed in the next part of the zone, and renumbers what is old.
+    /// Removes expired and flushed items of the next part of the zone, and renumbers old ones.
     fn walk_some(&self, cursor: &mut Cursor, turn: &mut TimeSlice) -> bool {
         (0..WALK_CHUNKS / PINNED_CHUNKS).all(|_| {
             let more = self.walk_few(cursor);
@@ -334,13 +358,13 @@ impl Cache {
         })
     }
 
-    /// The same of a few chunks, for who may be pinned.
+    /// [`Self::walk_some`] for a few chunks, for a caller that may be pinned.
     fn walk_few(&self, cursor: &mut Cursor) -> bool {
         let guard = self.epochs.pin();
         let flushes = self.moment.flush.settled_count();
         let mut met: Vec<(Hash, Place)> = Vec::new();
-        // A class's lock is held there, for which stores wait: nothing is looked up before it is
-        // open.
+        // A class's lock is held there, for which stores wait: items are looked up after it has
+        // opened.
         let more = self.hot.walk(&guard, cursor, PINNED_CHUNKS, |item, place| {
             if self.is_gone(item) || self.is_old(item) {
                 met.push((self.hash(item.key()), place));
@@ -353,8 +377,8 @@ impl Cache {
     }
 
     /// Removes an item that the walk has met at this place, or renumbers it, unless a flush has
-    /// begun after `flushes`. What it is to be is judged anew: an item that had left the index may
-    /// have been met still, and since then its chunk is open to others.
+    /// begun after `flushes`. Which of the two is decided anew: the item may have left the index
+    /// before the walk met it, and its chunk may have been reused since.
     fn settle(&self, guard: &Guard<'_>, (hash, place): (Hash, Place), flushes: u64) {
         let found = self.find_at(guard, hash, place);
         // The index may not tell another item there from it.
@@ -378,20 +402,20 @@ impl Cache {
         self.age(item) > RENUMBER_MUTATIONS
     }
 
-    /// How many mutations there were since the item's.
+    /// Returns the number of mutations since the item's.
     pub(crate) fn age(&self, item: ItemRef<'_>) -> u64 {
         let latest = self.sequence.load(Ordering::Relaxed);
         latest.saturating_sub(self.full_sequence(item.sequence()))
     }
 
-    /// Renumbers what is old at once if the background has not done so for two eras: nobody runs
-    /// it, and numbers must not come round.
+    /// Renumbers old items at once if the background has not done so for two eras: there may be
+    /// none, and numbers must not come round.
     pub(crate) fn renumber_if_overdue(&self, sequence: u64) {
         if !sequence.is_multiple_of(OVERDUE_LOOK_MUTATIONS) {
             return;
         }
         let era = sequence / RENUMBER_MUTATIONS;
-        // Whoever holds it does the work.
+        // The thread that holds it does the work.
         let Ok(mut chores) = self.chores.try_lock() else {
             return;
         };
@@ -419,19 +443,19 @@ mod tests {
     use super::*;
     use crate::types::Expiry;
 
-    /// Whenever it is read it looks how many items the cache has: between two looks the background
-    /// does not let others have the core.
+    /// A clock that looks how many items the cache has whenever it is read: between two looks the
+    /// background does not yield the CPU.
     #[derive(Default)]
     struct Watching {
         cache: OnceLock<Weak<Cache>>,
         looks: AtomicU64,
-        /// Items at the last look, and the most that were gone from one to the next.
+        /// Items at the last look, and the most that left between two looks.
         items: AtomicU64,
         most: AtomicU64,
     }
 
     impl Watching {
-        /// A cache that goes by it.
+        /// Returns a cache that goes by it.
         fn cache(self: &Arc<Self>, compress: bool) -> Arc<Cache> {
             let builder = Cache::builder().memory_bytes(16 << 20).compress(compress);
             let cache = Arc::new(builder.clock(self.clone()).build().expect("a small cache"));
@@ -455,9 +479,10 @@ mod tests {
         }
     }
 
-    /// All that was flushed was removed in one go, some milliseconds of it, turn after turn.
+    /// Regression: all flushed items were removed in one go, some milliseconds of it, turn after
+    /// turn.
     #[test]
-    fn the_walk_after_a_flush_lets_others_have_the_core_between_its_pieces() {
+    fn the_walk_after_a_flush_yields_the_cpu_between_its_pieces() {
         let clock = Arc::new(Watching::default());
         let cache = clock.cache(false);
         for number in 0..10_000_u32 {
@@ -471,9 +496,9 @@ mod tests {
         assert!((1..=PINNED_CHUNKS as u64).contains(&most), "{most}");
     }
 
-    /// The same of the compressed zone, of which each leaf takes tens of microseconds.
+    /// Regression: as above in the compressed zone, of which each leaf takes tens of microseconds.
     #[test]
-    fn the_walk_below_lets_others_have_the_core_between_leaves() {
+    fn the_walk_of_the_zone_yields_the_cpu_between_leaves() {
         let clock = Arc::new(Watching::default());
         let cache = clock.cache(true);
         for number in 0..40_000_u32 {
@@ -491,10 +516,10 @@ mod tests {
         assert!(looks() - before >= 8, "{}", looks() - before);
     }
 
-    /// Each era began it anew, so that where one takes longer than an era none ever ended, and what
-    /// lies last in memory was never renumbered.
+    /// Regression: each era began the walk anew, so that where one takes longer than an era none
+    /// ever ended, and items that lie last in memory were never renumbered.
     #[test]
-    fn a_walk_that_renumbers_comes_to_its_end_though_it_takes_longer_than_an_era() {
+    fn a_walk_to_renumber_ends_though_it_takes_longer_than_an_era() {
         const ITEMS: u32 = 100_000;
         let builder = Cache::builder().memory_bytes(16 << 20).compress(false);
         let cache = builder.build().expect("a small cache");
@@ -519,10 +544,9 @@ mod tests {
         assert!(lock(&cache.chores).renumbered_era > 0, "a walk has ended");
     }
 
-    /// Where something lay that the walk has met, something else may lie before it looks there
-    /// again.
+    /// At a place that the walk has met, another item may lie before it looks there again.
     #[test]
-    fn the_walk_leaves_alone_what_is_neither_gone_nor_old() {
+    fn the_walk_leaves_items_alone_that_are_neither_gone_nor_old() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
         cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
         let (guard, hash) = (cache.epochs.pin(), cache.hash(b"k"));
@@ -563,7 +587,7 @@ mod tests {
         assert!(cache.moment.flush.sequence() == 0 && cache.may_move(), "over");
     }
 
-    /// The turn that ended the first walk used to say that there was nothing more to do.
+    /// Regression: the turn that ended the first walk returned that there was nothing more to do.
     #[test]
     fn a_flush_that_comes_while_another_is_walked_has_its_walk_at_once() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");

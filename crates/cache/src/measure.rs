@@ -10,28 +10,30 @@
 //! ```
 //!
 //! A store is timed when its memory is reserved: for a value that arrives in parts this is when its
-//! first bytes do. What the key's present item costs is seen when the draft takes its place, where
+//! first bytes do. The cost of the key's present item is seen when the draft takes its place, where
 //! the store looks for that item anyway, and the cost is written into the draft then. What the
 //! store teaches is entered when it succeeded, and then the note is gone.
 //!
 //! - **A cost that the client states** is taken as it is. It adds to the sums of misses, and
 //!   teaches the prefix nothing: clients may count in other units.
 //! - **A store after a miss** costs the time between, 1 µs to [`COST_US_MAX`]. If that is beyond
-//!   what is usual for the key's prefix it is drawn to the edge of it, and if it is known what the
-//!   key had cost before, it counts a quarter beside that ([`model`]).
-//! - **A store without one** keeps what the key's present item costs, and otherwise gets what is
-//!   typical for its prefix, if that is known.
-//! - **Of many who miss a key together**, the first is noted and the first store uses the note up:
-//!   that long the value was not there. The others' stores come without a note and keep the cost.
-//! - **Who is handed a win token** makes the value, so the note is replaced by one of that moment.
+//!   what is usual for the key's prefix it is drawn to the edge of it, and if the key's earlier
+//!   cost is known, it counts a quarter beside that ([`model`]).
+//! - **A store without a miss** keeps the cost of the key's present item, and otherwise gets the
+//!   typical cost of its prefix, if that is known.
+//! - **Of many clients that miss a key together**, the first miss is noted and the first store uses
+//!   the note up: that long the value was not there. The others' stores come without a note and
+//!   keep the cost.
+//! - **A client that is handed a win token** makes the value, so the note is replaced by one of
+//!   that moment.
 //! - **A note is used up or forgotten**: after a minute it counts no more.
 //!
-//! What the key had cost before is known if its item is still in memory (in the hot zone also if it
-//! is expired and not yet removed), or if the miss found the item expired there and noted the cost.
-//! Of an evicted item it is not, nor of one that is on flash only, of which a store reads nothing:
-//! then only the prefix helps.
+//! The key's earlier cost is known if its item is still in memory (in the hot zone also if it is
+//! expired and not yet removed), or if the miss found the item expired there and noted the cost. It
+//! is not known of an evicted item, nor of one that is on flash only, of which a store reads
+//! nothing: then only the prefix helps.
 //!
-//! Nothing here waits, and sessions may be open. Hits come by nowhere.
+//! Nothing here waits, and sessions may be open. Hits do not come here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,15 +50,16 @@ mod misses;
 mod model;
 mod prefixes;
 
-/// The highest cost that is measured, in microseconds. Clients rarely wait longer for a value; what
-/// takes longer was most likely interrupted.
+/// The highest cost that is measured, in microseconds. Clients rarely wait longer for a value; a
+/// longer time was most likely an interruption.
 const COST_US_MAX: u64 = 10_000_000;
-/// Fewer costs have no mean worth the name.
+/// The fewest costs that have a meaningful mean.
 const MEAN_OF_MIN: u64 = 100;
-/// Threads that count at the same time mostly do so on different cache lines.
+/// Sets of counters, so that threads that count at the same time mostly do so on different cache
+/// lines.
 const STRIPES: usize = 8;
 
-/// What measuring needs: about 600 KiB, whatever the memory limit.
+/// The state of measuring: about 600 KiB, whatever the memory limit.
 #[derive(Debug)]
 pub(crate) struct Measure {
     misses: Misses,
@@ -64,12 +67,12 @@ pub(crate) struct Measure {
     counters: [CachePadded<Counters>; STRIPES],
 }
 
-/// What measuring costs came to.
+/// Statistics of measuring costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CostStats {
     /// Misses and win tokens that were noted.
     pub misses_noted: u64,
-    /// Misses of a key that others had missed already.
+    /// Misses of a key that other clients had missed already.
     pub misses_again: u64,
     /// Notes that gave way to other keys' while they were still of use.
     pub notes_lost: u64,
@@ -77,7 +80,7 @@ pub struct CostStats {
     pub notes_late: u64,
     /// Stores whose cost was measured.
     pub measured: u64,
-    /// Of these, the ones whose time was beyond what is usual for the prefix, and was bounded.
+    /// Of `measured`, those whose time was beyond what is usual for the prefix, and was bounded.
     pub outliers: u64,
     /// Stores after a miss whose cost the client stated.
     pub stated: u64,
@@ -85,7 +88,7 @@ pub struct CostStats {
     pub kept: u64,
     /// Stores without a miss that got the typical cost of their prefix.
     pub presumed: u64,
-    /// What the measured and stated misses cost together, in microseconds.
+    /// The total cost of the measured and stated misses, in microseconds.
     pub miss_cost_us: u64,
 }
 
@@ -103,22 +106,22 @@ struct Counters {
     miss_cost_us: AtomicU64,
 }
 
-/// What a draft shall cost and where that comes from, for when it is stored.
+/// The cost that a draft is to have and its origin, for when it is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     kind: Kind,
-    /// What the item shall cost, as far as that is known without the key's present item.
+    /// The cost of the item, as far as it is known without the key's present item.
     pub(crate) cost: Cost,
-    /// What the miss cost, bounded, before it is mixed with what the key had cost.
+    /// The cost of the miss, bounded, before it is mixed with the key's earlier cost.
     us: u32,
-    /// The same before it was bounded.
+    /// The cost of the miss before it was bounded.
     elapsed_us: u32,
-    /// The hash of the key's prefix, for the kinds that have to do with it.
+    /// The hash of the key's prefix, for the kinds that depend on it.
     prefix: u32,
     /// The key had a note, of use or not.
     has_note: bool,
-    /// How many notes had been made when the key's was looked for, modulo 2^32: of the keys that
-    /// are counted together with it.
+    /// Notes that had been made when the key's was looked for, modulo 2^32: of the keys that are
+    /// counted together with it.
     notes: u32,
 }
 
@@ -127,7 +130,7 @@ enum Kind {
     /// Costs are not measured, or not of this draft.
     #[default]
     None,
-    /// The client stated a cost, and nobody had missed the key.
+    /// The client stated a cost, and the key had not been missed.
     Told,
     Stated,
     Measured,
@@ -139,25 +142,25 @@ enum Kind {
 }
 
 impl Origin {
-    /// Of a draft of this cost that nothing is measured of.
+    /// Returns the origin of a draft of this cost of which nothing is measured.
     pub(crate) fn unmeasured(cost: Cost) -> Self {
         Self { cost, ..Self::default() }
     }
 
-    /// Whether what the key's present item costs has a say in what the draft shall cost.
+    /// Whether the cost of the key's present item affects that of the draft.
     #[inline]
     pub(crate) fn asks_present(self) -> bool {
         !matches!(self.kind, Kind::None | Kind::Told | Kind::Stated)
     }
 
-    /// Without a cost, and without asking.
+    /// Returns the origin without a cost, and without asking for the present item's.
     pub(crate) fn unknown(self) -> Self {
         Self { kind: Kind::Told, cost: Cost::UNKNOWN, ..self }
     }
 }
 
 impl CostStats {
-    /// What a miss cost on average, in microseconds, if enough of them are known.
+    /// Returns the mean cost of a miss, in microseconds, if enough are known.
     pub(crate) fn mean_miss_us(&self) -> Option<u64> {
         let known = self.measured + self.stated;
         (known >= MEAN_OF_MIN).then(|| self.miss_cost_us / known)
@@ -165,7 +168,7 @@ impl CostStats {
 }
 
 impl Measure {
-    /// Nothing is known yet.
+    /// Returns a measurement that knows nothing yet.
     pub(crate) fn new() -> Self {
         Self {
             misses: Misses::new(),
@@ -178,13 +181,13 @@ impl Measure {
         &self.counters[(hash.0 >> 16) as usize % STRIPES].0
     }
 
-    /// How many notes were made so far, modulo 2^32, of the keys that are counted together.
+    /// Returns the notes made so far, modulo 2^32, of the keys that are counted together.
     #[inline]
     fn notes(&self, hash: Hash) -> u32 {
         self.counters(hash).misses_noted.load(Ordering::Relaxed) as u32
     }
 
-    /// Asks for what a store of the key will look at.
+    /// Prefetches what a store of the key will look at.
     #[inline]
     pub(crate) fn prefetch(&self, hash: Hash) {
         self.misses.prefetch(hash.0);
@@ -203,7 +206,8 @@ impl Measure {
         }
     }
 
-    /// What a store costs that comes so long after its key's miss, and how usual that is.
+    /// Returns the cost of a store that comes `elapsed_us` after its key's miss, and whether that
+    /// is usual.
     fn measured(&self, prefix: u32, elapsed_us: u32, key_us: u32) -> Origin {
         let us = self.prefixes.model(prefix).bound(elapsed_us, key_us);
         let kind = if us == elapsed_us { Kind::Measured } else { Kind::Outlier };
@@ -211,12 +215,12 @@ impl Measure {
         Origin { kind, cost, us, elapsed_us, prefix, ..Origin::default() }
     }
 
-    /// Whether there may be something to go by where nobody missed the key.
+    /// Whether a cost may be known without a miss of the key.
     fn knows_without_miss(&self) -> bool {
         self.prefixes.is_any_settled()
     }
 
-    /// What is typical of the key's prefix, if that is known.
+    /// Returns the typical cost of the key's prefix, if that is known.
     fn typical(&self, prefix: &[u8], hash_of: impl FnOnce(&[u8]) -> u32) -> Origin {
         let prefix = hash_of(prefix);
         match self.prefixes.model(prefix).typical_us() {
@@ -228,7 +232,7 @@ impl Measure {
         }
     }
 
-    /// Where the cost of a draft comes from that takes the place of an item with this cost.
+    /// Returns the origin of the cost of a draft that takes the place of an item with this cost.
     #[cold]
     #[inline(never)]
     pub(crate) fn beside(&self, origin: Origin, present: Cost) -> Origin {
@@ -283,7 +287,7 @@ impl Measure {
         }
     }
 
-    /// The sums of all counters.
+    /// Returns the sums of all counters.
     pub(crate) fn stats(&self) -> CostStats {
         let mut stats = CostStats::default();
         for counters in &self.counters {
@@ -306,7 +310,7 @@ impl Measure {
         stats
     }
 
-    /// Begins all sums anew. What is known of costs stays.
+    /// Resets all sums. What is known of costs stays.
     pub(crate) fn reset(&self) {
         for counters in &self.counters {
             let Counters {
@@ -331,8 +335,7 @@ impl Measure {
 }
 
 impl Cache {
-    /// Takes note that a reader did not find a key. `key_us` is what the key had cost before, 0 if
-    /// nobody knows.
+    /// Notes that a reader did not find a key. `key_us` is the key's earlier cost, 0 if unknown.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_miss(&self, hash: Hash, key_us: u32) {
@@ -341,7 +344,7 @@ impl Cache {
         }
     }
 
-    /// Takes note that a reader was told to make a key's value.
+    /// Notes that a reader was told to make a key's value.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_win(&self, hash: Hash, key_us: u32) {
@@ -350,9 +353,9 @@ impl Cache {
         }
     }
 
-    /// What a store of this key shall cost, and where that comes from. A cost that the client
-    /// states is 0 if it states none.
-    // Always, as [`Session::reserve`](crate::Session::reserve), whose part it is.
+    /// Returns the cost that a store of this key is to have, and its origin. `stated_us` is the
+    /// cost that the client states, 0 if none.
+    // Always inlined, as [`Session::reserve`](crate::Session::reserve), whose part it is.
     #[inline(always)]
     pub(crate) fn origin(
         &self,
@@ -370,7 +373,7 @@ impl Cache {
         Origin { notes, has_note, ..self.origin_of_known(measure, key, stated_us, note) }
     }
 
-    /// The same where there is something to go by.
+    /// [`Self::origin`] where something is known of costs.
     #[inline(never)]
     fn origin_of_known(
         &self,
@@ -402,7 +405,7 @@ impl Cache {
         }
     }
 
-    /// Enters what a draft that was stored says of costs, if something is measured of it.
+    /// Enters what a stored draft has taught of costs, if it was measured.
     #[inline]
     pub(crate) fn settle_cost(&self, hash: Hash, origin: Origin) {
         if let Some(measure) = &self.measure
@@ -412,8 +415,8 @@ impl Cache {
         }
     }
 
-    /// What misses cost, for each prefix of keys that there is room for, the costliest first: see
-    /// [`CostPrefix`]. Empty if costs are not measured.
+    /// Returns what misses cost, for each prefix of keys that there is room for, the costliest
+    /// first: see [`CostPrefix`]. Empty if costs are not measured.
     pub fn cost_prefixes(&self) -> Vec<CostPrefix> {
         self.measure.as_deref().map_or_else(Vec::new, |measure| measure.prefixes.list())
     }

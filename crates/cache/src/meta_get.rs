@@ -1,5 +1,5 @@
 //! Get with meta's additions: touch, vivify, and win tokens, by which one client of many is chosen
-//! to recompute what is missing, stale or about to expire.
+//! to recompute an item that is missing, stale or about to expire.
 
 use std::sync::atomic::Ordering;
 
@@ -14,18 +14,22 @@ use crate::session::Session;
 use crate::store::Entered;
 use crate::types::{Condition, Expiry, Fetch, Lookup, Refusal, Tokens, expiry_of};
 
-/// What a look for an item below came to.
+/// The outcome of looking a key up in the lower tiers.
 enum Fetched<'s> {
-    /// This, and nothing is to be told beside it.
+    /// The item, with nothing to be told beside it.
     Compressed(Item<'s>),
-    /// It is nowhere, and that is noted.
+    /// No tier has it, and the miss is noted.
     Nothing,
-    /// It is in the hot zone, or belongs there for what is asked.
+    /// It is in the hot zone, or has to be for this request.
     Unsaid,
 }
 
 impl Session<'_> {
-    /// The key's item, if it is there, with what `fetch` asks for beside it.
+    /// Returns the key's item, if it is there, with the additions that `fetch` asks for.
+    ///
+    /// # Errors
+    ///
+    /// The item could not be promoted, changed or created, or has to be read from flash first.
     pub fn fetch(
         &self,
         key: &[u8],
@@ -57,7 +61,7 @@ impl Session<'_> {
                 self.mark_hit(found)
             };
             let expiry_before = expiry_of(found.item);
-            // First, for it may be refused, and what was won before would be nobody's.
+            // First, since it may be refused: a token won before would be lost.
             let found = match fetch.touch {
                 None => found,
                 Some(expiry) => match self.touch_found(key, hash, expiry)? {
@@ -70,7 +74,7 @@ impl Session<'_> {
         }
     }
 
-    /// The key's item, if it is below and nothing else is asked than to read it.
+    /// Returns the key's item if it is in a lower tier and the request only reads it.
     fn fetch_compressed(
         &self,
         key: &[u8],
@@ -88,7 +92,8 @@ impl Session<'_> {
             Ok(_) => return Ok(Fetched::Unsaid),
             Err(gone_us) => gone_us,
         };
-        // Whoever comes to a stale item may win it: that is decided above, and counted there.
+        // A client that meets a stale item may win it: that is decided in the hot zone, and counted
+        // there.
         let compressed = match self.get_compressed(key, hash, TOKENS) {
             Some(item) => Lookup::Hit(item),
             None => self.get_on_flash(key, hash, TOKENS),
@@ -97,7 +102,7 @@ impl Session<'_> {
             Lookup::Hit(item) if item.is_in_recache() => Ok(Fetched::Unsaid),
             Lookup::Hit(item) => Ok(Fetched::Compressed(item)),
             Lookup::Pending => Err(Refusal::Pending),
-            // It may have come up since the index was looked at, as in [`Session::look_up`].
+            // It may have been promoted since the index was looked at, as in [`Session::look_up`].
             Lookup::Miss
                 if self.cache.flash.is_some() && self.find_present(key, hash).is_some() =>
             {
@@ -110,8 +115,12 @@ impl Session<'_> {
         }
     }
 
-    /// The key's item, if it is there, with another expiry. If that has passed, nobody finds the
-    /// item from then on.
+    /// Gives the key's item another expiry and returns it, if it is there. If that expiry has
+    /// passed, the item is no longer found.
+    ///
+    /// # Errors
+    ///
+    /// The item could not be promoted or moved, or has to be read from flash first.
     pub fn get_and_touch(
         &self,
         key: &[u8],
@@ -121,14 +130,14 @@ impl Session<'_> {
         if self.find_wanted(key, hash, OnReadFailure::Goes)?.is_none() {
             return Ok(None);
         }
-        // Gone by now, if somebody was faster.
+        // Gone by now, if another client was faster.
         let found = self.touch_found(key, hash, expiry)?;
         Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 
-    /// What this reader is told beside an item that had this expiry; the first who may be is told
-    /// to recompute it. That is decided under the key's lock, under which the mark goes along with
-    /// an item that moves: or a second reader would win the copy.
+    /// Returns the tokens for this reader of an item that had this expiry; the first reader that
+    /// may be is told to recompute it. That is decided under the key's lock, under which the mark
+    /// goes along with an item that moves: otherwise a second reader would win the copy.
     fn tokens<'s>(
         &'s self,
         key: &[u8],
@@ -161,7 +170,8 @@ impl Session<'_> {
             let sequence = found.item.sequence();
             match self.cache.find(&self.guard, key, hash) {
                 Some(moved) if moved.item.sequence() == sequence => found = moved,
-                // It is another by now, or moved down: who asks for that may win it.
+                // It is another item by now, or was demoted: a client that asks for that may win
+                // it.
                 _ => return tokens,
             }
         }
@@ -204,7 +214,7 @@ mod tests {
     use crate::cache::Cache;
     use crate::types::Remove;
 
-    /// A cache whose item `k` is to be made again.
+    /// Returns a cache whose item `k` is to be recomputed.
     fn with_a_stale_item() -> Cache {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
         cache.set(b"k", b"v", Expiry::NEVER).expect("an empty cache has room");
@@ -213,9 +223,10 @@ mod tests {
         cache
     }
 
-    /// Who had found the item before it moved won where it had been, and another won the copy.
+    /// Regression: a reader that had found the item before it moved won it at its old place, and
+    /// another won the copy.
     #[test]
-    fn of_an_item_that_moves_one_reader_wins_the_token() {
+    fn one_reader_wins_the_token_of_an_item_that_moves() {
         let cache = with_a_stale_item();
         let (session, hash) = (cache.session(), cache.hash(b"k"));
         let found = cache.find(&session.guard, b"k", hash).expect("it is there");

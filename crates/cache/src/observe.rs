@@ -1,5 +1,5 @@
-//! Changes that a caller makes up from what is there: look at an item, prepare what shall take its
-//! place, and enter that only if nobody was faster.
+//! Changes that a caller makes up from the present item: observe it, prepare its successor, and
+//! enter that only if no other client was faster.
 //!
 //! ```text
 //! observe --> draft_over, fill --> replace --+
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A CAS unique would not do: it tells a value from the next, but an item that is given another
-//! expiry keeps its unique, if that is not very old. What was observed is the value and the expiry.
-//! Who finds it changed has lost to somebody who has made progress, so whoever tries again waits
-//! for nobody.
+//! expiry keeps its unique, if that is not very old. The value and the expiry are what is observed.
+//! A client that finds them changed has lost to one that made progress, so a retry waits for
+//! nobody.
 
 use hot::Fields;
 use index::Hash;
@@ -31,26 +31,30 @@ pub struct Observed<'s> {
 }
 
 impl<'s> Observed<'s> {
-    /// The item.
+    /// Returns the item.
     pub fn item(&self) -> &Item<'s> {
         &self.item
     }
 }
 
-/// What a draft that is to take an observed item's place has of its own.
+/// The fields of its own of a draft that is to take an observed item's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Successor {
-    /// Client flags; none keeps those of the item.
+    /// Client flags; `None` keeps those of the item.
     pub flags: Option<u32>,
-    /// When it stops being there.
+    /// When it expires.
     pub expiry: Expiry,
-    /// Microseconds that it takes to make the value again; none keeps what the item says.
+    /// Microseconds that it takes to make the value again; `None` keeps the item's.
     pub cost_us: Option<u32>,
 }
 
 impl<'c> Session<'c> {
-    /// The key's item, if it is there, to be changed: in the hot zone, where it is brought if it is
-    /// below. Counts as an access; a miss is not noted.
+    /// Finds the key's item, if it is there, to be changed; it is promoted if it is in a lower
+    /// tier. Counts as an access; a miss is not noted.
+    ///
+    /// # Errors
+    ///
+    /// The item could not be promoted, or has to be read from flash first.
     pub fn observe(&self, key: &[u8], hash: Hash) -> Result<Option<Observed<'_>>, Refusal> {
         let Some(seen) = self.see(key, hash)? else {
             return Ok(None);
@@ -60,7 +64,11 @@ impl<'c> Session<'c> {
         Ok(Some(Observed { seen, item, hash }))
     }
 
-    /// Reserves memory for what shall take an observed item's place.
+    /// Reserves memory for the successor of an observed item.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Session::reserve`].
     pub fn draft_over(
         &self,
         observed: &Observed<'_>,
@@ -78,19 +86,23 @@ impl<'c> Session<'c> {
         self.cache.reserve_fields(old.key(), observed.hash, &fields, value_bytes)
     }
 
-    /// Enters a filled draft in the place of the item. False, and nothing done, if that has changed
-    /// meanwhile.
+    /// Enters a filled draft in the place of the item. `false`, and nothing done, if that has
+    /// changed meanwhile.
     pub fn replace(&self, observed: &Observed<'_>, draft: Draft<'c>) -> bool {
         self.amend(&observed.seen, draft, Numbering::Next, Marks::NEW).is_some()
     }
 
-    /// Gives the item another expiry; one in the past removes it. False, and nothing done, if the
+    /// Gives the item another expiry; one in the past removes it. `false`, and nothing done, if the
     /// item has changed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for an item that has to move for its expiry.
     pub fn touch_observed(&self, observed: &Observed<'_>, expiry: Expiry) -> Result<bool, Refusal> {
         Ok(self.touch_seen(&observed.seen, observed.hash, expiry)?.is_some())
     }
 
-    /// Removes the item. False, and nothing done, if it has changed meanwhile.
+    /// Removes the item. `false`, and nothing done, if it has changed meanwhile.
     pub fn remove_observed(&self, observed: &Observed<'_>) -> bool {
         let seen = &observed.seen;
         let removed = self.cache.update_found(&self.guard, observed.hash, &seen.found, || {

@@ -20,31 +20,31 @@ use crate::item::Item;
 use crate::session::Session;
 use crate::types::{Lookup, Refusal, row_expiry};
 
-/// Reads that one session asks for at most: what more it needs it asks for when these have come.
+/// Reads that one session asks for at most: it asks for more when these have come.
 const WANTED_MAX: usize = 64;
 
-/// Something that has to be read from flash.
+/// A read of flash that a request waits for.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadRequest {
     page: u64,
     pages: usize,
-    /// What the pages are for; nothing for those of a dump.
+    /// The item that the pages are for; `None` for those of a dump.
     ticket: Option<Ticket>,
 }
 
-/// Something that was read from flash. It takes memory that others may wait for, so whoever waits
-/// for anything drops it.
+/// A read that was done. It takes memory that others may wait for, so a thread drops it before it
+/// waits for anything.
 #[derive(Debug)]
 pub struct ReadResult {
     wanted: ReadRequest,
     /// When it was asked for, by the monotonic clock.
     asked_us: u64,
-    /// Nothing, if the device failed.
+    /// `None` if the device failed.
     pages: Option<Pages>,
     _held: Option<Held>,
 }
 
-/// What a session knows of flash: nothing, until it looks there.
+/// A session's view of flash: empty until it looks there.
 #[derive(Debug, Default)]
 pub(crate) struct FlashView(OnceCell<Box<View>>);
 
@@ -59,19 +59,19 @@ struct View {
 #[derive(Debug, Clone, Copy)]
 struct Source {
     place: Place,
-    /// What that stood for when it was read.
+    /// The life of the place's content when it was read.
     life: Option<Life>,
 }
 
-/// What became of a look for an item on flash.
+/// The outcome of looking for an item on flash.
 enum Seen<'s> {
     /// A copy of it, and where it is.
     Here(&'s Row<'s>, Source),
     /// The place holds another key's item, or a damaged one.
     NotThis(Place),
-    /// It holds the key's own, whose time is over.
+    /// It holds the key's own item, which has expired.
     Over(Source),
-    /// The device did not say what the place holds.
+    /// The device failed to read the place.
     OnReadFailure(Place),
     /// It has to be read first.
     Pending,
@@ -79,14 +79,14 @@ enum Seen<'s> {
     Nowhere,
 }
 
-/// Who looks for an item on flash.
+/// Why an item on flash is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadIntent {
-    /// Who wants it, which counts as a use of it.
+    /// For a client that wants it, which counts as a use of it.
     Reader,
-    /// Who wants to know of it: it is read for that, without a trace.
+    /// For a client that wants to know of it: it is read for that, without a trace.
     Asker,
-    /// Who watches others: nothing is read for that.
+    /// For a client that watches others: nothing is read for that.
     Watcher,
 }
 
@@ -96,34 +96,34 @@ impl ReadIntent {
     }
 }
 
-/// What becomes of an item on flash that the device does not give.
+/// The fate of an item on flash that the device fails to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnReadFailure {
-    /// It stays: who only reads is told of a miss, and may find it when the device works again.
+    /// It stays: a reader is told of a miss, and may find it when the device works again.
     Stays,
-    /// It goes. Who is told that there was nothing to change must not find it afterwards, as it was
-    /// before; and who stores something else would come by it again and again.
+    /// It goes. A client that is told that there was nothing to change must not find it afterwards,
+    /// as it was before; and one that stores something else would meet it again and again.
     Goes,
 }
 
 impl Cache {
-    /// Starts what reads from flash, which otherwise starts with the first read. Returns how it
-    /// reads; nothing without a flash tier, or if the system does not give what is needed. The
-    /// process must not fork afterwards.
+    /// Starts the threads or the ring that read from flash, which otherwise start with the first
+    /// read. Returns how they read; `None` without a flash tier, or if the system does not give
+    /// what is needed. The process must not fork afterwards.
     pub fn start_flash_reads(&self) -> Option<ReadMethod> {
         self.flash.as_ref().and_then(|tier| tier.fetches.method())
     }
 
-    /// A ring through which the calling thread alone has flash read, for
+    /// Returns a ring through which the calling thread alone has flash read, for
     /// [`Cache::read_all_wanted`], so that its reads wake no other thread; it has to answer them.
-    /// Nothing where reads do not go through io_uring, or by a kernel that does not give such a
-    /// ring (Linux before 6.0): then other threads read. The process must not fork afterwards.
+    /// `None` where reads do not go through io_uring, or the kernel does not give such a ring
+    /// (Linux before 6.0): then other threads read. The process must not fork afterwards.
     pub fn read_ring(&self) -> Option<ReadRing> {
         self.flash.as_ref().and_then(|tier| tier.fetches.ring())
     }
 
-    /// Reads from flash what a session waits for, in other threads, and hands each read to `done`
-    /// there, as soon as there is room for all of them.
+    /// Does the reads that a session waits for, in other threads, and hands each to `done` there,
+    /// as soon as there is room for all of them.
     pub fn read_wanted(
         &self,
         wanted: Vec<ReadRequest>,
@@ -132,9 +132,10 @@ impl Cache {
         self.read_all_wanted([(wanted, done)], None);
     }
 
-    /// The same for several sessions at once, each of which waits for room on its own. Whoever
-    /// reads is woken only once, or nobody where the calling thread has a `ring`: `done` is then
-    /// called when it answers that, though for what had to wait for room still in another thread.
+    /// [`Self::read_wanted`] for several sessions at once, each of which waits for room on its own.
+    /// The reading threads are woken only once, or not at all where the calling thread has a
+    /// `ring`: `done` is then called when it answers that, but in another thread for reads that had
+    /// to wait for room.
     pub fn read_all_wanted<D>(
         &self,
         batches: impl IntoIterator<Item = (Vec<ReadRequest>, D)>,
@@ -160,18 +161,18 @@ impl Cache {
         tier.fetches.submit(batches.into_iter().map(batch).collect(), ring);
     }
 
-    /// The same, while the caller waits. He must have no session open, and nothing that arrived
-    /// before.
+    /// [`Self::read_wanted`], waiting for the results. The caller must have no session open, and
+    /// none of the results that arrived before.
     pub fn read_wanted_now(&self, wanted: Vec<ReadRequest>) -> Vec<ReadResult> {
         let (sender, receiver) = std::sync::mpsc::channel();
-        // Who receives waits for all of them.
+        // The receiver waits for all of them.
         self.read_wanted(wanted, move |arrived| _ = sender.send(arrived));
         receiver.into_iter().collect()
     }
 }
 
 impl ReadRequest {
-    /// The read that brings it.
+    /// Returns the read that brings it.
     fn read(self, asked_us: u64, done: Arc<impl Fn(ReadResult) + Send + Sync + 'static>) -> Fetch {
         let done = move |pages: Option<Pages>, held: Held| {
             done(ReadResult { wanted: self, asked_us, pages, _held: Some(held) });
@@ -181,9 +182,10 @@ impl ReadRequest {
 }
 
 impl Session<'_> {
-    /// What the requests of this session wait for, as far as there may be room for it at a time;
-    /// only the first of it while very many others wait. Read it, by [`Cache::read_wanted`], end
-    /// the session, and ask again in another one to which it is delivered.
+    /// Returns the reads that the requests of this session wait for, as far as there may be room
+    /// for them at a time; only the first while very many others wait. Do them, by
+    /// [`Cache::read_wanted`], end the session, and ask again in another one to which the results
+    /// are delivered.
     pub fn take_wanted(&self) -> Vec<ReadRequest> {
         let wanted = self.flash.0.get().map(|view| view.wanted.take());
         let mut wanted = wanted.unwrap_or_default();
@@ -196,13 +198,13 @@ impl Session<'_> {
             bytes += wanted.pages * PAGE_BYTES;
             bytes <= bytes_max
         };
-        // The first is what was asked for first.
+        // The first is the one that was asked for first.
         let count = wanted.iter().take_while(fits).count().max(1);
         wanted.truncate(count);
         wanted
     }
 
-    /// Hands over what was read for requests that waited.
+    /// Hands over the results of reads that requests waited for.
     pub fn deliver(&self, arrived: impl IntoIterator<Item = ReadResult>) {
         let mut arrived = arrived.into_iter().peekable();
         if arrived.peek().is_none() {
@@ -211,19 +213,19 @@ impl Session<'_> {
         let mut all = self.flash.view().arrived.borrow_mut();
         let before = all.len();
         all.extend(arrived);
-        // Here, where each read comes by once, however many look at it.
+        // Here, where each read comes by once, however many requests look at it.
         let failed = all[before..].iter().filter(|arrived| arrived.pages.is_none()).count();
         if let Some(tier) = self.cache.flash.as_ref().filter(|_| failed > 0) {
             tier.counters.reads_failed.fetch_add(failed as u64, Ordering::Relaxed);
         }
     }
 
-    /// Asks for the key's item to be read if only that is missing. For requests that will be asked
-    /// for later: it decodes nothing, and is no access.
+    /// Asks for the key's item to be read if it has to be. For later requests: it decodes nothing,
+    /// and is no access.
     pub fn want(&self, key: &[u8], hash: Hash) {
         let Some(tier) = &self.cache.flash else { return };
         // An item whose row is spare is in the compressed zone, if not in the hot one; or the zone
-        // has lost it, and it is read when it is asked for.
+        // has lost it, and it is read when a request asks for it.
         if self.cache.find(&self.guard, key, hash).is_some()
             || self.cache.has_spare(&self.guard, hash)
         {
@@ -238,7 +240,7 @@ impl Session<'_> {
         }
     }
 
-    /// The key's item on flash, for a reader whom the other tiers did not help; as
+    /// Returns the key's item on flash, for a reader that did not find it in the other tiers; as
     /// [`Session::get_compressed`].
     #[inline(never)]
     pub(crate) fn get_on_flash(&self, key: &[u8], hash: Hash, elsewhere: u8) -> Lookup<'_> {
@@ -254,8 +256,8 @@ impl Session<'_> {
                 let place = source.place;
                 tier.counters.hits.fetch_add(1, Ordering::Relaxed);
                 if place.accesses() > 0 && !self.cache.hot.is_memory_pressed() {
-                    // What finds no memory stays where it is; so does what would push out another
-                    // item before the background can move that down.
+                    // An item that finds no memory stays where it is; so does one that would push
+                    // out another before the background can demote that.
                     let _ = self.promote_flash_row(row, source, hash, flushes);
                 } else {
                     self.cache.update_on_flash(&self.guard, hash, place, |found| {
@@ -265,7 +267,7 @@ impl Session<'_> {
                 Lookup::Hit(Item::compressed(self.cache, row))
             }
             Seen::Pending => Lookup::Pending,
-            // Who looks next need not read it.
+            // The next look-up need not read it.
             Seen::Over(source) => {
                 self.forget_over(source, hash);
                 Lookup::Miss
@@ -274,7 +276,7 @@ impl Session<'_> {
         }
     }
 
-    /// The key's item on flash, for one who is no reader.
+    /// Returns the key's item on flash, without counting a read.
     pub(crate) fn peek_on_flash(&self, key: &[u8], hash: Hash, looker: ReadIntent) -> Lookup<'_> {
         match self.look_on_flash(key, hash, looker) {
             Seen::Here(row, _) => Lookup::Hit(Item::compressed(self.cache, row)),
@@ -318,7 +320,7 @@ impl Session<'_> {
         }
     }
 
-    /// Brings the key's item up from flash. Returns whether there was one that could be read.
+    /// Promotes the key's item from flash. Returns whether there was one that could be read.
     pub(crate) fn promote_from_flash(
         &self,
         key: &[u8],
@@ -336,7 +338,7 @@ impl Session<'_> {
                 promoted => promoted.map(|()| true),
             },
             Seen::OnReadFailure(_) if unread == OnReadFailure::Stays => Ok(false),
-            // It is in the way of whoever asks what is there.
+            // It is in the way of requests that ask what is there.
             Seen::NotThis(place) | Seen::OnReadFailure(place) => {
                 self.cache.update_on_flash(&self.guard, hash, place, |found| {
                     self.cache.forget_on_flash(found, hash);
@@ -378,7 +380,7 @@ impl Session<'_> {
         }
     }
 
-    /// What the tier has at a place.
+    /// Looks a key up at a place of the tier.
     fn read_place(
         &self,
         tier: &FlashTier,
@@ -426,8 +428,7 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on with what was read, after it was asked for at this time, and of some reads takes the
-    /// times.
+    /// Goes on with the pages of a read that was asked for at `asked_us`; times some reads.
     fn finish(
         &self,
         tier: &FlashTier,
@@ -452,9 +453,8 @@ impl Session<'_> {
         look
     }
 
-    /// Takes a row that is over, and stays so, out of the index, and counts it for whoever asked
-    /// for it. If it is spare, the item in memory had the same expiry, and was counted if it was
-    /// met.
+    /// Takes an expired row out of the index, and counts it for the request. If it is spare, the
+    /// item in memory had the same expiry, and was counted if it was met.
     fn forget_over(&self, source: Source, hash: Hash) {
         let is_spare = self.cache.is_spare(&self.guard, hash, source.place);
         if self.forget_read(source, hash) && !is_spare {
@@ -462,8 +462,8 @@ impl Session<'_> {
         }
     }
 
-    /// Takes a row that was read out of the index, if that still leads to it: it is over, or the
-    /// hot zone cannot take it. Returns whether it did.
+    /// Takes a row that was read out of the index, if that still leads to it: it has expired, or is
+    /// too large for the hot zone. Returns whether it did.
     fn forget_read(&self, source: Source, hash: Hash) -> bool {
         let cache = self.cache;
         let forgotten = cache.update_on_flash(&self.guard, hash, source.place, |found| {
@@ -477,13 +477,13 @@ impl Session<'_> {
         forgotten == Some(true)
     }
 
-    /// Whether what was read for it is what lies there now. Under the key's lock.
+    /// Whether the row that was read is the one that lies there now. Under the key's lock.
     fn is_current(&self, source: Source) -> bool {
         let tier = self.cache.flash.as_deref();
         tier.zip(source.life).is_some_and(|(tier, life)| tier.flash.is_alive(life))
     }
 
-    /// Moves a row up if the index still leads to its place, and if nothing was flushed since
+    /// Promotes a row if the index still leads to its place, and if nothing was flushed since
     /// before it was read.
     fn promote_flash_row(
         &self,
@@ -529,8 +529,8 @@ impl FlashView {
 }
 
 impl View {
-    /// What has arrived of a unit: the latest, since a long one is asked for twice, the second time
-    /// as a whole.
+    /// Returns what has arrived of a unit: the latest, since a long one is asked for twice, the
+    /// second time as a whole.
     fn arrived_for(&self, ticket: &Ticket) -> Option<Ref<'_, ReadResult>> {
         let of_unit =
             |one: &ReadResult| one.wanted.ticket.is_some_and(|its| its.is_for_unit_of(ticket));

@@ -14,7 +14,7 @@ use memory::{Guard, Place};
 use crate::cache::Cache;
 use crate::spare_rows::has_tokens;
 
-// What the index keeps of a place is all of it.
+// The index keeps every bit of a place.
 const _: () = assert!(memory::arena::PLACE_BITS == index::PLACE_BITS);
 const _: () = assert!(flash::PLACE_BITS == index::PLACE_BITS);
 
@@ -22,7 +22,7 @@ const _: () = assert!(flash::PLACE_BITS == index::PLACE_BITS);
 const HOT: u8 = 1;
 /// The tier of items on flash.
 const FLASH: u8 = 2;
-/// The same, of an item that is in memory as well: its row is spare (`spare`).
+/// The tier of items on flash that are in memory as well: their rows are spare (`spare_rows`).
 const SPARE: u8 = 3;
 
 /// An item and where the index found it, readable while the guard is pinned.
@@ -39,38 +39,39 @@ impl Found<'_> {
     }
 }
 
-/// What the index says of a key.
+/// A key's items in the index.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Present<'g> {
     /// Its item in the hot zone, gone or not.
     pub(crate) hot: Option<Found<'g>>,
-    /// Where on flash the key's item is, alone or beside the hot one, or one whose hash is too much
-    /// like the key's to be told from it. What is published or removed takes this one's place.
+    /// The place on flash of the key's item, alone or beside the hot one, or of an item whose hash
+    /// is too much like the key's to tell it apart. An item that is published or a removal takes
+    /// its place.
     pub(crate) flash: Option<flash::Place>,
 }
 
-/// What becomes of a key.
+/// The effect of a change on a key.
 pub(crate) enum Fate<'c> {
-    /// It stays as it is.
+    /// The key stays as it is.
     Keep,
-    /// Its hot item stays where it is, and was changed there: what flash has of it is older.
+    /// Its hot item stays where it is, and was changed there: its row on flash is older.
     Alter,
-    /// It is no longer there.
+    /// The key is removed.
     Remove,
-    /// It is this item from now on.
+    /// This item takes the key's place.
     Publish {
         /// The new item.
         draft: Draft<'c>,
         /// Its number in the sequence of mutations.
         sequence: u32,
-        /// Bits of its mark beside the fresh ones.
+        /// Bits of its mark beside those of a new item.
         mark_bits: u8,
     },
 }
 
 impl Cache {
-    /// Where the key's item is, gone or not.
-    // Always, as `Session::look_up`, whose heart it is.
+    /// Finds the key's item in the hot zone, gone or not.
+    // Always inlined, as `Session::look_up`, of which it is the main part.
     #[inline(always)]
     pub(crate) fn find<'g>(
         &self,
@@ -83,8 +84,8 @@ impl Cache {
         Some(Found { location, item: self.item_at(guard, location) })
     }
 
-    /// Asks for the cache lines of the item that the hash most likely leads to: all of them if it
-    /// is to be read, and otherwise those that say whose it is.
+    /// Prefetches the cache lines of the item that the hash most likely leads to: all of them if it
+    /// is to be read, and otherwise those of its header and key.
     #[inline]
     pub(crate) fn prefetch_candidate(&self, guard: &Guard<'_>, hash: Hash, reads: bool) {
         if let Some(location) = self.index.candidate(guard, hash, is_hot) {
@@ -96,7 +97,7 @@ impl Cache {
         }
     }
 
-    /// Where on flash the key's item may be.
+    /// Returns the place on flash where the key's item may be.
     pub(crate) fn find_on_flash(&self, guard: &Guard<'_>, hash: Hash) -> Option<flash::Place> {
         self.index.find(guard, hash, self.companion(hash)?).map(flash_place)
     }
@@ -106,29 +107,30 @@ impl Cache {
         self.index.find(guard, hash, |found| is_at(found, place)).is_some()
     }
 
-    /// Whether the index leads to the key's item, or to one like it, on flash, where it is spare.
+    /// Whether the index leads to a spare row on flash of the key's item, or of one that it cannot
+    /// tell from it.
     pub(crate) fn has_spare(&self, guard: &Guard<'_>, hash: Hash) -> bool {
         let Some(may_be) = self.companion(hash) else { return false };
         let is_it = |location| is_spare(location) && may_be(location);
         self.index.find(guard, hash, is_it).is_some()
     }
 
-    /// Whether the index leads to this place on flash, and the item is in memory as well.
+    /// Whether the index leads to this place on flash, as a spare row.
     pub(crate) fn is_spare(&self, guard: &Guard<'_>, hash: Hash, place: flash::Place) -> bool {
         let is_it = |location| is_spare(location) && is_at(location, place);
         self.index.find(guard, hash, is_it).is_some()
     }
 
-    /// Takes a row on flash out of the index if its item is in memory as well, under the lock of
-    /// its index table. Returns whether it did.
+    /// Takes a spare row on flash out of the index, under the lock of its index table. Returns
+    /// whether it did.
     pub(crate) fn remove_spare(&self, guard: &Guard<'_>, hash: Hash, place: flash::Place) -> bool {
         let is_it = |location| is_spare(location) && is_at(location, place);
         let remove = |found| (self.count_spare(Some(found), Change::Remove), ());
         self.index.update_present(guard, hash, is_it, remove).is_some()
     }
 
-    /// Decides whether a place on flash is to be another from now on, or none, under the lock of
-    /// its index table. `None` if the index does not lead there any more.
+    /// Decides whether a place on flash is to become another one, or none, under the lock of its
+    /// index table. `None` if the index does not lead there any more.
     pub(crate) fn update_on_flash<R>(
         &self,
         guard: &Guard<'_>,
@@ -145,8 +147,8 @@ impl Cache {
         })
     }
 
-    /// Lets a row on flash be all there is of its item, if it was spare and `agrees` says so, under
-    /// the lock of its index table. Returns whether it is.
+    /// Makes a spare row on flash the only copy of its item, if `agrees` says so under the lock of
+    /// its index table. Returns whether it did.
     pub(crate) fn rest(
         &self,
         guard: &Guard<'_>,
@@ -162,8 +164,7 @@ impl Cache {
         rested == Some(true)
     }
 
-    /// Forgets a row on flash that is spare, if `agrees` says so, under the lock of its index
-    /// table.
+    /// Forgets a spare row on flash, if `agrees` says so under the lock of its index table.
     pub(crate) fn forget_spare(
         &self,
         guard: &Guard<'_>,
@@ -181,8 +182,7 @@ impl Cache {
         });
     }
 
-    /// The same as [`Self::rest`] when an item of the hot zone is to leave, whose memory is handed
-    /// back.
+    /// As [`Self::rest`] for an item that is to leave the hot zone, whose memory is handed back.
     pub(crate) fn exchange_for_spare(
         &self,
         guard: &Guard<'_>,
@@ -202,9 +202,9 @@ impl Cache {
         exchanged
     }
 
-    /// Takes the item of the hot zone at this place out of the index. If its row on flash is spare,
-    /// that one goes with it if the item is gone or has what the row has not, and otherwise is all
-    /// there is of it from now on.
+    /// Takes the item of the hot zone at this place out of the index. If it has a spare row on
+    /// flash, that leaves with it if the item is gone or has marks that the row has not, and
+    /// otherwise becomes its only copy.
     pub(crate) fn unlink_at(&self, guard: &Guard<'_>, hash: Hash, hot: Place) -> Unlinked {
         let mut rests = false;
         let is_unlinked = self.update_at(guard, hash, hot, |item, companion| {
@@ -221,10 +221,10 @@ impl Cache {
         if self.count_rested(rests) { Unlinked::Rests } else { is_unlinked.into() }
     }
 
-    /// Decides about the item of the hot zone at this place, and about what the index knows of it
-    /// on flash, under the lock of its index table. Returns whether the item is there no more. No
-    /// change is noted: while items of an earlier process are still being found, one that is here
-    /// was stored by this process, and noted then, or came up from the only row of its key.
+    /// Decides about the item of the hot zone at this place, and about its row on flash, under the
+    /// lock of its index table. Returns whether the index no longer leads there. No change is
+    /// noted: while items of an earlier process are still being found, an item that is here was
+    /// stored by this process, and noted then, or was promoted from the only row of its key.
     fn update_at(
         &self,
         guard: &Guard<'_>,
@@ -244,9 +244,9 @@ impl Cache {
         updated.expect("no room is asked for")
     }
 
-    /// Publishes an item of the hot zone that comes up from below, as [`Self::update`] does, but
-    /// leaves it its row on flash, spare from now on: that at `from`, or one that was spare before.
-    /// Only where the index has no room for both, the row is forgotten, on the device as well: then
+    /// Publishes an item of the hot zone that is promoted, as [`Self::update`] does, but leaves it
+    /// its row on flash, spare from now on: the one at `from`, or one that was spare before. Only
+    /// where the index has no room for both words is the row forgotten, on the device as well: then
     /// the next process does not find the item.
     pub(crate) fn promote<'c, 'g, R>(
         &self,
@@ -275,8 +275,8 @@ impl Cache {
     }
 
     /// Leads a key to a place on flash, under the lock of its index table, if it has no item in the
-    /// hot zone and `agrees` says so there. Returns whether it did; the error, that the index has
-    /// no room for another key.
+    /// hot zone and `agrees` says so there. Returns whether it did; fails if the index has no room
+    /// for another key.
     pub(crate) fn lead_to_flash<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -295,7 +295,7 @@ impl Cache {
     }
 
     /// Leads to a place on flash where the index led to an item of the hot zone, and hands that
-    /// one's memory back, if `agrees` says so of it, under the lock of its index table. Returns
+    /// one's memory back, if `agrees` says so of it under the lock of its index table. Returns
     /// whether it did.
     pub(crate) fn exchange_for_flash(
         &self,
@@ -307,7 +307,7 @@ impl Cache {
     ) -> bool {
         let exchanged = self.update_at(guard, hash, hot, |item, _| {
             if agrees(item) {
-                // Two that cannot be told apart may not both be on flash.
+                // Two rows that cannot be told apart may not both be on flash.
                 (Change::Set(flash_location(place)), Change::Remove)
             } else {
                 (Change::Keep, Change::Keep)
@@ -319,9 +319,9 @@ impl Cache {
         exchanged
     }
 
-    /// Removes the places on flash that `is_gone` knows from one table of the index, the one that
-    /// holds `hash`, and counts them. Returns a hash that the next one holds; nothing behind the
-    /// last.
+    /// Removes the places on flash of which `is_gone` is true from one table of the index, the one
+    /// that holds `hash`, and adds their number to `count`. Returns a hash that the next table
+    /// holds; `None` behind the last.
     pub(crate) fn purge_flash(
         &self,
         guard: &Guard<'_>,
@@ -339,8 +339,8 @@ impl Cache {
         })
     }
 
-    /// What says of a location whether it is the key's on flash, for all that its word tells; none
-    /// where there is no tier.
+    /// Returns a test whether a location may be the key's on flash, as far as its word tells;
+    /// `None` without a flash tier.
     #[inline]
     fn companion(&self, hash: Hash) -> Option<impl Fn(Location) -> bool> {
         let tier = self.flash.as_deref()?;
@@ -353,9 +353,8 @@ impl Cache {
         Present { hot: pair.own.map(found), flash: pair.companion.map(flash_place) }
     }
 
-    /// Decides what becomes of a key, under the lock of its index table: `decide` sees the item
-    /// that `is_key` knows by its key, gone or not. `decide` runs once, or not at all if the index
-    /// is full.
+    /// Decides what becomes of a key, under the lock of its index table: `decide` sees the item for
+    /// which `is_key` is true, gone or not. It runs once, or not at all if the index is full.
     #[inline]
     pub(crate) fn update<'c, 'g, R>(
         &self,
@@ -377,7 +376,7 @@ impl Cache {
         })
     }
 
-    /// The same where there is no tier on flash, so that no key has more than one word.
+    /// [`Self::update`] without a flash tier, where no key has more than one word.
     #[inline]
     fn update_alone<'c, 'g, R>(
         &self,
@@ -399,7 +398,7 @@ impl Cache {
         Ok(result)
     }
 
-    /// The same without making room: a key that has no item gets none.
+    /// [`Self::update`] without making room: a key that has no item gets none.
     pub(crate) fn update_or_note<'c, 'g, R>(
         &self,
         guard: &'g Guard<'_>,
@@ -416,8 +415,8 @@ impl Cache {
         updated.expect("no room is asked for")
     }
 
-    /// Whether the hot zone has the key's item when whoever decides about the key at this moment
-    /// has done so: it is asked under the lock of its index table.
+    /// Whether the hot zone has the key's item once the change of the key that is under way, if
+    /// any, is done: asked under the lock of its index table.
     pub(crate) fn is_hot_decided<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -454,8 +453,8 @@ impl Cache {
     }
 
     /// Publishes a draft in the place of one particular item, with the number and the bits of its
-    /// mark that `decide` says under the lock of its index table, if it says any. Returns it where
-    /// it is from then on, and its CAS unique. `None`, and nothing changed, also if the item is no
+    /// mark that `decide` returns under the lock of its index table. Returns it with its new place,
+    /// and its CAS unique. `None`, and nothing changed, if `decide` returns none or the item is no
     /// longer in the index.
     pub(crate) fn replace_found<'g>(
         &self,
@@ -465,8 +464,8 @@ impl Cache {
         draft: Draft<'_>,
         decide: impl FnOnce() -> Option<(u64, u8)>,
     ) -> Option<(Found<'g>, u64)> {
-        // Taken only to be published: dropping it takes a class's lock, which comes before those
-        // of the index.
+        // Taken only to be published: dropping it takes a class's lock, which comes before those of
+        // the index.
         let mut pending = Some(draft);
         let mut replaced = None;
         let changed = self.update_at(guard, hash, found.place(), |_, _| {
@@ -490,8 +489,8 @@ impl Cache {
         Some((Found { location, item: self.item_at(guard, location) }, cas))
     }
 
-    /// Decides about both words of a key, under the lock of its index table, where it lets go of
-    /// what the one for flash leads to; of what the other led to, when the lock is open.
+    /// Decides about both words of a key, under the lock of its index table. A row on flash is let
+    /// go of under that lock; the memory of a hot item after the lock has opened.
     #[inline(never)]
     fn update_in<'g, R>(
         &self,
@@ -518,7 +517,7 @@ impl Cache {
     }
 
     /// Removes an item from the index and hands its memory back, if the index leads to one at this
-    /// place and `agrees` says so of it, under the lock of its index table. Returns whether it did.
+    /// place and `agrees` says so of it under the lock of its index table. Returns whether it did.
     pub(crate) fn retire_if(
         &self,
         guard: &Guard<'_>,
@@ -537,9 +536,9 @@ impl Cache {
         unlinked == Some(true)
     }
 
-    /// Leads to a copy of an item, if the index still leads to the one at this place, and lets the
-    /// copy have what the item has by then, under the lock of its index table. Returns whether it
-    /// did: then the old place is the caller's to retire. The key does not change by it.
+    /// Leads to a copy of an item, if the index still leads to the one at this place, and gives the
+    /// copy what the item has by then, under the lock of its index table. Returns whether it did:
+    /// then the old place is the caller's to retire. The key's content does not change.
     pub(crate) fn relocate(
         &self,
         guard: &Guard<'_>,
@@ -548,7 +547,7 @@ impl Cache {
         copy: Draft<'_>,
     ) -> bool {
         let is_it = |location| location == location_of(place);
-        // Dropped after the lock has opened, if nothing becomes of it.
+        // If it is not published, dropped after the lock has opened.
         let mut copy = Some(copy);
         let moved = self.index.update_present(guard, hash, is_it, |location| {
             let item = self.item_at(guard, location);
@@ -558,7 +557,7 @@ impl Cache {
         moved.is_some()
     }
 
-    /// Takes note of a hit that was sampled.
+    /// Notes a hit that was sampled.
     pub(crate) fn heat(&self, guard: &Guard<'_>, found: &Found<'_>) {
         // SAFETY: a `Found` is made only here, of what the index said under this guard.
         unsafe { self.hot.heat(guard, found.place()) };
@@ -569,9 +568,9 @@ impl Cache {
         self.index.contains_exact(guard, hash, location_of(place))
     }
 
-    /// The item at a place where the hot zone's walk has met one with this hash, if the index leads
-    /// there: that one, if the lock of its class is held still, and else perhaps another with the
-    /// same hash, as far as the index keeps that.
+    /// Finds an item at a place where the hot zone's walk has met one with this hash, if the index
+    /// leads there. It is that item if the lock of its class is still held, and otherwise perhaps
+    /// another with the same hash, as far as the index keeps that.
     pub(crate) fn find_at<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -583,10 +582,10 @@ impl Cache {
         is_there.then(|| Found { location, item: self.item_at(guard, location) })
     }
 
-    /// Does what comes before such a change of a key's word on flash, and returns the change: what
-    /// the word leads to is dead on the device before the word goes. Under the lock of its index
-    /// table, so that whoever sees the key without the word, and is told so, is told what outlasts
-    /// a kill.
+    /// Does what has to precede a change of a key's word on flash, and returns the change: the row
+    /// that the word leads to is dead on the device before the word goes. Under the lock of its
+    /// index table, so that a client that is told that the key is gone is told what outlasts a
+    /// kill.
     #[inline]
     fn prepare_companion(&self, hash: Hash, word: Option<Location>, change: Change) -> Change {
         if let Some(location) = word.filter(|_| change == Change::Remove) {
@@ -595,8 +594,8 @@ impl Cache {
         self.count_spare(word, change)
     }
 
-    /// Keeps the number of spare rows right where such a change is made to a word on flash, and
-    /// returns the change. Under the lock of its index table.
+    /// Counts spare rows for a change of a word on flash, and returns the change. Under the lock of
+    /// its index table.
     #[inline]
     fn count_spare(&self, word: Option<Location>, change: Change) -> Change {
         if let (Some(word), Some(tier)) = (word, &self.flash) {
@@ -611,7 +610,7 @@ impl Cache {
         change
     }
 
-    /// Takes note of a change of a key: what is found of it on flash later is older. Under the lock
+    /// Notes a change of a key: rows of it that are found on flash later are older. Under the lock
     /// of its index table.
     #[inline]
     fn note_change(&self, hash: Hash) {
@@ -627,7 +626,7 @@ impl Cache {
         }
     }
 
-    /// What becomes of a key's word and of its companion.
+    /// Returns the changes of a key's word and of its companion.
     #[inline]
     fn changes(&self, fate: Fate<'_>) -> (Change, Change) {
         match fate {
@@ -636,7 +635,7 @@ impl Cache {
         }
     }
 
-    /// Publishes what is to be published.
+    /// Returns the change of a key's word, having published its draft, if it has one.
     #[inline]
     fn change(&self, fate: Fate<'_>) -> Change {
         match fate {
@@ -664,12 +663,12 @@ impl Cache {
 
     /// Hands an unlinked item's memory back, for a request.
     fn retire(&self, guard: &Guard<'_>, location: Location) {
-        // SAFETY: called once for each location, by whoever's update or removal took it out of the
+        // SAFETY: called once for each location, by the update or removal that took it out of the
         // index, under the guard under which that happened.
         unsafe { self.hot.retire(guard, place_of(location)) };
     }
 
-    /// The same for who makes room, which others wait for.
+    /// Hands an unlinked item's memory back, for a thread that makes room, which others wait for.
     fn retire_at_once(&self, guard: &Guard<'_>, location: Location) {
         // SAFETY: as above.
         unsafe { self.hot.retire_at_once(guard, place_of(location)) };
@@ -686,7 +685,7 @@ fn is_hot(location: Location) -> bool {
     location.tier() == HOT
 }
 
-/// Whether a location is this place on flash, whatever its accesses.
+/// Whether a location is this place on flash, with whatever count of accesses.
 fn is_at(location: Location, place: flash::Place) -> bool {
     !is_hot(location) && flash_place(location).is_same(place)
 }
@@ -704,17 +703,18 @@ fn is_spare(location: Location) -> bool {
     location.tier() == SPARE
 }
 
-/// The word of an item on flash is to say that it is in memory as well.
+/// Returns the change that says of a row on flash that its item is in memory as well.
 fn spare(location: Location) -> Change {
     Change::Set(Location::new(SPARE, read_place(location).0))
 }
 
-/// The word of an item on flash is to say that it is nowhere else.
+/// Returns the change that says of a row on flash that its item is nowhere else.
 fn only_on_flash(location: Location) -> Change {
     Change::Set(flash_location(read_place(location)))
 }
 
-/// A place whose item was read since it was stored: collection does not let go of it for nothing.
+/// Returns the place of an item that was read since it was stored, so that collection does not drop
+/// it at once.
 fn read_place(location: Location) -> flash::Place {
     let place = flash_place(location);
     place.with_accesses(place.accesses().max(1))

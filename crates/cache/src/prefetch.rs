@@ -1,6 +1,6 @@
-//! Memory that requests will need, asked for a little ahead of them and in stages: the lines of the
-//! index, and a group of keys later the items that these most likely lead to, with their values if
-//! they are to be read.
+//! Memory that requests will need, prefetched a little ahead of them and in stages: the lines of
+//! the index, and a group of keys later the items that these most likely lead to, with their values
+//! if they are to be read.
 //!
 //! ```text
 //!   keys      | group    | group + 1 | group + 2 |
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Cavast hands a batch from a thread that reads keys to one that reads values; here one thread
-//! asks for both, and goes on with what has come. It has no third stage for the values: a chunk's
-//! length is known from its slab before the key has come. Larger groups ask for more than the
-//! processor fetches at once, and what came early leaves its cache before its turn: `larder-bench
-//! paper cavast staged` has the figures.
+//! prefetches both, and goes on with what has come. There is no third stage for the values: a
+//! chunk's length is known from its slab before the key has come. Larger groups ask for more than
+//! the processor fetches at once, and lines that came early leave its cache before their turn:
+//! `larder-bench paper cavast staged` has the figures.
 
 use std::ops::Range;
 
@@ -20,32 +20,32 @@ use index::Hash;
 
 use crate::session::Session;
 
-/// Keys whose memory is asked for together.
+/// Keys whose memory is prefetched together.
 const GROUP: usize = 8;
 
 /// The keys of a batch of requests, by their hashes, in the order of the requests.
 #[derive(Debug)]
 pub struct Ahead<'h> {
     hashes: &'h [Hash],
-    /// The first key of the group that is asked for next.
+    /// The first key of the group that is prefetched next.
     next: usize,
 }
 
 impl<'h> Ahead<'h> {
-    /// Asks for nothing yet.
+    /// Prefetches nothing yet.
     pub fn new(hashes: &'h [Hash]) -> Self {
         // A single request would only wait for itself.
         let next = if hashes.len() < 2 { usize::MAX } else { 0 };
         Self { hashes, next }
     }
 
-    /// The hashes of all keys.
+    /// Returns the hashes of all keys.
     pub fn hashes(&self) -> &'h [Hash] {
         self.hashes
     }
 
-    /// To be called before the request for key `number`, and with what is to happen to it: whoever
-    /// does not read values does not have them fetched.
+    /// Prefetches what is due before the request for key `number`; to be called before each.
+    /// `reads` says whether the request reads the value, which is not fetched otherwise.
     #[inline]
     pub fn reach(&mut self, session: &Session<'_>, number: usize, reads: bool) {
         if number >= self.next {
@@ -61,8 +61,9 @@ impl<'h> Ahead<'h> {
     }
 }
 
-/// The keys whose index lines, and those whose items are asked for when the requests come to the
-/// group that begins at `group`, of `count` keys. The first group has nobody ahead of it.
+/// Returns the keys whose index lines, and those whose items are prefetched when the requests come
+/// to the group that begins at `group`, of `count` keys. Nothing was prefetched for the first
+/// group.
 fn asked_for(group: usize, count: usize) -> [Range<usize>; 2] {
     [2, 1].map(|ahead| {
         let start = if group == 0 { 0 } else { group + ahead * GROUP };

@@ -1,14 +1,15 @@
-//! Quotas by namespace: what begins with a prefix takes no more of the memory than so much.
+//! Quotas by namespace: items whose keys begin with a prefix take a limited part of the memory.
 //!
-//! The hot zone keeps them (`hot::quota`): each draft is charged before it gets a chunk, and what
-//! has to go for it is under the same quota. Here they are checked, shares of the memory become
-//! bytes, and the tiers below are told apart from memory:
+//! The hot zone keeps them (`hot::quota`): each draft is charged before it gets a chunk, and the
+//! items evicted for it are under the same quota. Here they are checked, shares of the memory
+//! become bytes, and the lower tiers are treated apart:
 //!
-//! - The compressed zone takes nothing that is under a quota. What a row of it takes there is not
+//! - The compressed zone takes no item under a quota. The bytes that a row takes there are not
 //!   known: it shares a frame with others, and it can be gone by a mark, or with its block, without
-//!   anybody decoding its key. So all of a quota's items in memory are in the hot zone, where every
-//!   byte is accounted for. What leaves it goes to flash, if there is one, or is gone.
-//! - Flash does not count. What comes up from there is charged as what is stored.
+//!   its key being decoded. So all of a quota's items in memory are in the hot zone, where every
+//!   byte is accounted for. An item that leaves it goes to flash, if there is one, or leaves the
+//!   cache.
+//! - Flash does not count. An item that is promoted from there is charged as a stored one.
 
 use std::fmt;
 
@@ -20,16 +21,16 @@ use crate::flushed_prefixes::PREFIX_BYTES_MAX;
 
 pub use hot::quota::QuotaStats;
 
-/// How much of the memory keys with a prefix may take.
+/// A limit of the memory that keys with a prefix may take.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quota {
-    /// What the keys begin with: 1 to [`PREFIX_BYTES_MAX`] bytes.
+    /// The prefix of the keys: 1 to [`PREFIX_BYTES_MAX`] bytes.
     pub prefix: Box<[u8]>,
-    /// How much that is.
+    /// The limit.
     pub size: QuotaSize,
 }
 
-/// How much of the memory a quota is.
+/// The size of a quota.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum QuotaSize {
     /// Bytes.
@@ -38,18 +39,18 @@ pub enum QuotaSize {
     Share(f64),
 }
 
-/// Why quotas are not those of any cache.
+/// Why quotas are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuotaRefused {
     /// There are more than [`QUOTAS_MAX`].
     TooMany,
     /// A prefix is empty, or longer than [`PREFIX_BYTES_MAX`].
     Length,
-    /// This prefix has two.
+    /// This prefix has two quotas.
     Twice(Box<[u8]>),
-    /// This prefix may take nothing.
+    /// This prefix has a quota of no bytes.
     Nothing(Box<[u8]>),
-    /// This prefix may take more than there is.
+    /// This prefix has a quota of more than the memory limit.
     BeyondMemory(Box<[u8]>),
     /// The prefixes are not those that the cache was built with.
     Prefixes,
@@ -74,7 +75,7 @@ impl fmt::Display for QuotaRefused {
 impl std::error::Error for QuotaRefused {}
 
 impl QuotaSize {
-    /// Bytes of a memory limit.
+    /// Returns the bytes of this size within a memory limit.
     fn bytes(self, limit_bytes: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -83,7 +84,7 @@ impl QuotaSize {
     }
 }
 
-/// What these quotas are to the hot zone of a cache with this memory limit.
+/// Returns the quotas for the hot zone of a cache with this memory limit.
 pub(crate) fn check(
     quotas: &[Quota],
     limit_bytes: u64,
@@ -112,27 +113,35 @@ pub(crate) fn check(
 }
 
 impl Quota {
-    /// Whether these are the quotas of a cache with this memory limit.
+    /// Checks that a cache with this memory limit can have these quotas.
+    ///
+    /// # Errors
+    ///
+    /// The first reason why it cannot.
     pub fn check_all(quotas: &[Self], limit_bytes: u64) -> Result<(), QuotaRefused> {
         check(quotas, limit_bytes).map(drop)
     }
 }
 
 impl Cache {
-    /// What every quota has and did, in the order in which they were given.
+    /// Returns the statistics of every quota, in the order in which they were given.
     pub fn quota_stats(&self) -> Vec<QuotaStats> {
         self.hot.quota_stats()
     }
 
-    /// Which quota a key's item is under, if any, by its place among those that were given, and its
-    /// limit in bytes.
+    /// Returns the quota of a key's item, if it is under one, by its place among those that were
+    /// given, and its limit in bytes.
     pub fn quota_of(&self, key: &[u8]) -> Option<(usize, usize)> {
         self.hot.quota_of(key)
     }
 
     /// Gives the quotas other sizes: the prefixes are those that the cache was built with, in the
-    /// same order. What is beyond a lower one goes over the next turns of [`Cache::maintain`], or
+    /// same order. Items beyond a lower one leave over the next turns of [`Cache::maintain`], or
     /// with the next store under it.
+    ///
+    /// # Errors
+    ///
+    /// The sizes are refused, or the prefixes are others.
     pub fn set_quotas(&self, quotas: &[Quota]) -> Result<(), QuotaRefused> {
         check(quotas, self.limit_bytes() as u64)?;
         let mut present = lock(&self.quotas);
@@ -146,7 +155,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The memory limit has changed, and with it what shares of it are.
+    /// Adapts quotas that are shares of the memory limit to a changed one.
     pub(crate) fn resize_quotas(&self) {
         self.limit_quotas(&lock(&self.quotas));
     }

@@ -1,8 +1,8 @@
-//! What a read from flash costs, as it is measured: by it the tier divides itself between what is
-//! compressed and what is not (`flash::Costs`).
+//! The measured cost of a read from flash, by which the tier divides itself between compressed and
+//! uncompressed items (`flash::Costs`).
 //!
-//! Of some reads two times are taken: how long whoever asked waited for the pages, and what finding
-//! the item in them took of a processor. The first is alike for both areas, so all reads of both
+//! Two times are taken of some reads: how long the request waited for the pages, and how much
+//! processor time it took to find the item in them. The first is alike for both areas, so all reads
 //! make one average of it; the second is kept apart. Older reads count less and less.
 
 use std::sync::Mutex;
@@ -10,16 +10,16 @@ use std::sync::Mutex;
 use ::flash::{Area, Costs};
 use stdx::sync::lock;
 
-/// Of so many reads, the times of one are taken.
+/// Of this many reads, one is timed.
 const TIMED_SHARE: u64 = 16;
-/// An average of fewer is not believed.
+/// An average of fewer reads is not believed.
 const COUNT_MIN: u32 = 16;
-/// Beyond so many, what came before counts half.
+/// Beyond this many reads, earlier ones count half.
 const COUNT_MAX: u32 = 1024;
-/// What finding an item among uncompressed rows takes, as long as nothing is known.
+/// Nanoseconds to find an item among uncompressed rows, as long as nothing is measured.
 const HOT_FIND_NS: u64 = 1000;
 
-/// Averages of the times that were taken.
+/// Averages of the measured times.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCosts(Mutex<Averages>);
 
@@ -44,7 +44,7 @@ impl Average {
         (self.sum_us, self.count) = (self.sum_us.saturating_add(us), self.count + 1);
     }
 
-    /// Nanoseconds; nothing if too few are known.
+    /// Returns nanoseconds; `None` if too few are known.
     fn ns(&self) -> Option<u64> {
         let is_known = self.count >= COUNT_MIN;
         is_known.then(|| self.sum_us.saturating_mul(1000) / u64::from(self.count))
@@ -52,24 +52,25 @@ impl Average {
 }
 
 impl ReadCosts {
-    /// Whether the times of the read of this number are taken.
+    /// Whether the read of this number is timed.
     pub(crate) fn is_timed(&self, number: u64) -> bool {
         number.is_multiple_of(TIMED_SHARE)
     }
 
-    /// Takes in a read: how long its pages were waited for, and what finding the item in them took.
+    /// Adds a read: how long its pages were waited for, and how long finding the item in them took.
     pub(crate) fn add(&self, area: Area, wait_us: u64, find_us: u64) {
         let mut averages = lock(&self.0);
         averages.wait.add(wait_us);
         averages.find[area as usize].add(find_us);
     }
 
-    /// Microseconds from when somebody asks for an item that is compressed until he has it.
+    /// Returns the microseconds from the request for a compressed item to its arrival.
     pub(crate) fn read_us(&self) -> f64 {
         self.costs(None).cold_read_ns as f64 / 1000.0
     }
 
-    /// What reads cost, with what a miss costs if that is known; the rest is as the tier assumes.
+    /// Returns the costs of reads, and of a miss if that is known; the others are as the tier
+    /// assumes.
     pub(crate) fn costs(&self, miss_ns: Option<u64>) -> Costs {
         let assumed = Costs::default();
         let averages = lock(&self.0);

@@ -1,9 +1,10 @@
-//! Re-partitioning as the cache has it: the hits from which the hot zone learns what is hot, and
-//! the time that the background may take to move it. `hot::repartition` has the rest.
+//! Re-partitioning as the cache has it: the hits from which the hot zone learns which items are
+//! hot, and the time that the background may take to move them. `hot::repartition` has the rest.
 //!
-//! One hit in so many counts. Each thread counts its hits down, and a session takes the countdown
-//! over while it lives, so that a hit that does not count touches no more than the session. How far
-//! it is to the next is drawn each time, so that no pattern of requests falls in with it.
+//! One hit in a number of them counts. Each thread counts its hits down, and a session takes the
+//! countdown over while it lives, so that a hit that does not count touches no more than the
+//! session. The distance to the next is drawn each time, so that no pattern of requests falls in
+//! with it.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, RandomState};
@@ -22,25 +23,25 @@ pub use policy::columns::Limits;
 
 /// The share of one processor that passes and swaps may take.
 const SHARE_MAX: f64 = 0.03;
-/// As much of it may be saved up as comes in so many microseconds.
+/// The time that may be saved up: what comes in this many microseconds.
 const SAVED_FOR_US: f64 = 1e6;
 /// Steps of one turn: a pass each, or eight swaps. Other work waits for them.
 const STEPS: usize = 64;
-/// A countdown from here on is that of a cache in which nothing moves.
+/// The least countdown of a cache in which nothing moves.
 const OFF: u32 = 1 << 31;
 
 thread_local! {
     /// Hits of this thread until the next one that counts.
     static LEFT: Cell<u32> = const { Cell::new(0) };
-    /// What is drawn from.
+    /// The source of drawn distances.
     static RANDOM: RefCell<Xorshift> =
         RefCell::new(Xorshift::seeded(RandomState::new().hash_one(0_u8)));
 }
 
-/// Where the geometry of the processor's cache is from.
+/// Where the geometry of the processor's cache comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GeometrySource {
-    /// Whoever built the cache chose it.
+    /// The builder's caller chose it.
     Given,
     /// The system told it.
     System,
@@ -49,7 +50,7 @@ pub enum GeometrySource {
 }
 
 impl GeometrySource {
-    /// Its name in statistics.
+    /// Returns its name in statistics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Given => "given",
@@ -62,7 +63,7 @@ impl GeometrySource {
 /// How items move to their columns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Repartition {
-    /// What the background goes by.
+    /// Settings of the hot zone's part.
     pub settings: hot::Repartition,
     /// The share of one processor that it may take.
     pub share_max: f64,
@@ -70,12 +71,13 @@ pub struct Repartition {
 }
 
 impl Repartition {
-    /// For a processor with this cache.
+    /// Returns the settings for a processor with this cache.
     pub fn given(geometry: CacheGeometry) -> Self {
         Self::new(geometry, GeometrySource::Given)
     }
 
-    /// For the processor that this runs on, as far as the system tells what cache it has.
+    /// Returns the settings for the processor that this runs on, as far as the system tells its
+    /// cache.
     pub fn for_this_processor() -> Self {
         let told = io::processor::last_level_cache();
         let told = told.and_then(|it| CacheGeometry::of_all_sets(it.line_bytes, it.ways, it.sets));
@@ -88,16 +90,16 @@ impl Repartition {
     }
 }
 
-/// What moving items to their columns came to.
+/// Statistics of moving items to their columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepartitionStats {
     /// The processor's cache that columns follow from.
     pub geometry: CacheGeometry,
-    /// Where that is from.
+    /// Where the geometry comes from.
     pub source: GeometrySource,
-    /// What it came to.
+    /// Counts of what was done.
     pub counts: RepartitionCounts,
-    /// What it saw of the frames that slabs lie in.
+    /// Counts of the frames that slabs lie in.
     pub frames: FrameCounts,
 }
 
@@ -106,13 +108,13 @@ pub struct RepartitionStats {
 pub(crate) struct Countdown(Cell<u32>);
 
 impl Countdown {
-    /// Where this thread's countdown stands.
+    /// Takes over this thread's countdown.
     #[inline]
     pub(crate) fn new(cache: &Cache) -> Self {
         Self(Cell::new(if cache.repartition.is_some() { LEFT.get() } else { u32::MAX }))
     }
 
-    /// Counts a hit; whether it is the one.
+    /// Counts a hit; returns whether it is the one that counts.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         let left = self.0.get();
@@ -150,14 +152,13 @@ pub(crate) struct Repartitioning {
 }
 
 impl Cache {
-    /// Moves some of what is hot to where it is to be, while there is time and nothing else
-    /// presses.
+    /// Moves some of the hot items to their columns, while there is time and no other work presses.
     pub(crate) fn repartition(&self, state: &mut Repartitioning) {
         let Repartitioning { passes, allowance } = state;
         let Some(repartition) = self.repartition.as_ref() else {
             return;
         };
-        // What was flushed is found by a walk that is about to begin.
+        // Flushed items are found by a walk that is about to begin.
         if self.moment.flush.sequence() != 0 {
             return;
         }

@@ -1,22 +1,22 @@
 //! Reading an image back into a cache that is still empty: what a start does before it serves
-//! anybody ([`crate::image`] wrote it).
+//! requests ([`crate::image`] wrote it).
 //!
-//! Blocks are taken from the end, so that the most valuable items come last: what they find no room
-//! beside has been the least of all. An item goes to the tier where it was. In the compressed zone
-//! it is packed directly, which is what moving it down would come to; if that has no room for it,
-//! it goes to the hot zone, and the background's turns, taken in between, move down what the hot
-//! zone has no room for. So the memory limit holds at every moment, as for stores. As much fits as
-//! did, because the zone begins with the dictionary and the share of the memory that it had, and
-//! the index with the tables that it will need.
+//! Blocks are taken from the end, so that the most valuable items come last: the items evicted for
+//! them were the least valuable of all. An item goes to the tier where it was. In the compressed
+//! zone it is packed directly, with the same result as a demotion; if that has no room for it, it
+//! goes to the hot zone, and the background's turns, taken in between, demote the items that the
+//! hot zone has no room for. So the memory limit holds at every moment, as for stores. As many
+//! items fit as did, because the zone begins with the dictionary and the share of the memory that
+//! it had, and the index with the tables that it will need.
 //!
-//! Where nothing may be evicted, blocks are taken from the beginning instead: what comes first
-//! stays, and so it has to be the most valuable. When a size class has refused some items, others
-//! for it are left out without a try: nothing leaves meanwhile, and each try looks through
-//! thousands of chunks for what is over. 40,000 items without room took 40 seconds otherwise.
+//! Where nothing may be evicted, blocks are taken from the beginning instead: the items that come
+//! first stay, and so they have to be the most valuable. When a size class has refused some items,
+//! others for it are left out without a try: no item leaves meanwhile, and each try looks through
+//! thousands of chunks for expired ones. 40,000 items without room took 40 seconds otherwise.
 //!
 //! Packing takes most of the time, and any number of threads do it. One fills the hot zone: of two,
-//! one evicts while the other moves items down to make room for both, which at 32 MiB lost up to
-//! 1.5 % of all items, where one thread loses 0.1 %.
+//! one evicts while the other demotes items to make room for both, which at 32 MiB lost up to 1.5 %
+//! of all items, where one thread loses 0.1 %.
 //!
 //! An item of the hot zone has its old number, and so its CAS unique: the sequence goes on from
 //! where the image was written ([`crate::Builder::image`]), and a number is told by its low half
@@ -25,17 +25,16 @@
 //! # Time
 //!
 //! Expiry is absolute, so time passes for items while there is no process. A process goes by the
-//! wall clock as it was when that process began, so what another one says of times is moved:
+//! wall clock as it was when that process began, so the times of another one are moved:
 //!
-//! - If the wall clock was put back while that one ran, its times are ahead of the clock by so
-//!   much, and become that much less. If it was put forward, or the machine slept, they stay: what
-//!   a client gave as a date is over at that date, and what was to live for some time no later than
+//! - If the wall clock was put back while that one ran, its times are ahead of the clock by that
+//!   much, and become that much less. If it was put forward, or the machine slept, they stay: an
+//!   item with a date from a client expires at that date, and one with a time to live no later than
 //!   it should.
 //! - If the wall clock is behind the moment of saving by a minute at most, as after it was set by a
-//!   better one, time stood still since: times become so much less.
-//! - If it is behind by more, it says nothing of how long that was: what has an expiry might be
-//!   over, and does not come back, and nothing does if a flush was planned. Flash has the same
-//!   rule.
+//!   better one, time stood still since: times become that much less.
+//! - If it is behind by more, it does not tell how long that was: items with an expiry might have
+//!   expired, and do not come back, and none does if a flush was planned. Flash has the same rule.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -57,28 +56,28 @@ use crate::types::Refusal;
 
 /// Bits of a mark that come back beside its stamp.
 const MARK_BITS: u8 = RECENT | FETCHED | SENT | STALE;
-/// The longest key of an item.
+/// The longest key of an item, in bytes.
 const KEY_BYTES_MAX: usize = 250;
-/// How often room is made for one item before it is left out.
+/// Attempts to make room for one item before it is left out.
 const ROOM_ATTEMPTS: u32 = 8;
-/// Turns of the background before an item at the most, as long as memory is short.
+/// The most turns of the background before an item, while memory is short.
 const TURNS_MAX: u32 = 8;
 /// Items that a size class, or the index, refuses where nothing may be evicted, before it counts as
-/// full. More than one, for a class may wait for a slab that the index gives up.
+/// full. More than one, since a class may wait for a slab that the index gives up.
 const REFUSALS_MAX: u8 = 8;
 
-/// What restoring came to.
+/// The outcome of restoring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Items that were stored.
     pub items: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
-    /// Items whose time is over, or may be, because the clock went backwards.
+    /// Items that have expired, or may have, because the clock went backwards.
     pub expired: u64,
     /// Seconds that the clock is behind the moment of saving.
     pub behind_s: u32,
-    /// Whether these are so many that what has an expiry, or all, counts as over.
+    /// Whether these are so many that items with an expiry, or all, count as expired.
     pub is_untimed: bool,
     /// Items that are too long now, or for which there was no memory.
     pub refused: u64,
@@ -88,10 +87,10 @@ pub struct Restored {
     pub is_whole: bool,
 }
 
-/// What came of one item.
+/// The outcome of restoring one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Came {
-    /// So many bytes of it are there.
+    /// It is there, with this many bytes.
     Back(u64),
     Expired,
     Refused,
@@ -107,7 +106,7 @@ impl Restored {
             }
             Came::Expired => self.expired += 1,
             Came::Refused => self.refused += 1,
-            // What neither came back nor had a reason not to is reckoned in the end.
+            // Items that neither came back nor had a reason not to are computed in the end.
             Came::Lost => {}
         }
     }
@@ -120,19 +119,19 @@ impl Restored {
     }
 }
 
-/// What the times in an image mean here.
+/// How times in an image are moved.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     /// Whether the clock says how much time has passed.
     are_known: bool,
-    /// They are so many seconds ahead.
+    /// The seconds by which they are ahead.
     ahead_s: u32,
-    /// The clock is so many seconds behind the moment of saving.
+    /// The seconds by which the clock is behind the moment of saving.
     behind_s: u32,
 }
 
 impl Times {
-    /// Those of an image with this head, for a process whose clock says `now`.
+    /// Returns the times of an image with this head, for a process whose clock says `now`.
     fn new(head: &Head, now: u32) -> Self {
         let wall_at = head.wall_at.unwrap_or(head.saved_at);
         let behind_s = wall_at.saturating_sub(now);
@@ -140,7 +139,7 @@ impl Times {
         Self { are_known: behind_s <= flash::STANDSTILL_MAX_S, ahead_s, behind_s }
     }
 
-    /// A time of the image, in seconds, as this process has it; 0 is none.
+    /// Returns a time of the image, in seconds, as this process has it; 0 is none.
     fn moved(self, second: u32) -> u32 {
         if second == 0 { 0 } else { second.saturating_sub(self.ahead_s).max(1) }
     }
@@ -151,15 +150,18 @@ struct Restoring<'c> {
     cache: &'c Cache,
     source: &'c dyn Source,
     table: Table,
-    /// Blocks of items that nobody has taken yet.
+    /// Blocks of items that no thread has taken yet.
     left: Mutex<Range<usize>>,
     times: Times,
 }
 
 impl Cache {
-    /// Stores the items of an image, with so many threads. For a start, before anybody else has the
-    /// cache, which was built with this head ([`crate::Builder::image`]). An error says that the
-    /// source cannot be read, after which nothing was stored.
+    /// Stores the items of an image, with this many threads. For a start, before other threads have
+    /// the cache, which was built with this head ([`crate::Builder::image`]).
+    ///
+    /// # Errors
+    ///
+    /// The source cannot be read; then nothing was stored.
     pub fn restore(
         &self,
         source: &dyn Source,
@@ -191,7 +193,7 @@ impl Cache {
         });
         lock(&self.chores).mover.is_hurried = false;
         io::heap::trim();
-        // Only now, so that what was read after a flush cannot have escaped it.
+        // Only now, so that an item read after a flush cannot have escaped it.
         self.moment.flush.plan(flush_at);
         let came = restored.items + restored.expired + restored.refused;
         restored.lost = items.saturating_sub(came);
@@ -200,7 +202,7 @@ impl Cache {
     }
 
     /// Gives the compressed zone the dictionary and the share of the memory that it had when it
-    /// held what comes.
+    /// held these items.
     fn begin_restoring(&self, dictionary: Option<Vec<u8>>, items: u64) {
         let mover = &mut lock(&self.chores).mover;
         if let Some(compressed) = self.compressed.as_deref() {
@@ -212,8 +214,8 @@ impl Cache {
         mover.is_hurried = true;
     }
 
-    /// Puts an item that was restored into the hot zone, where it has this number if it had one.
-    /// Its whole value is in the draft, or nothing is stored.
+    /// Enters a restored item into the hot zone, with this number if it had one there. Nothing is
+    /// stored unless its whole value is in the draft.
     fn enter_restored(
         &self,
         draft: Draft<'_>,
@@ -226,10 +228,10 @@ impl Cache {
         if draft.remaining() > 0 {
             return false;
         }
-        // Taken only to be published: dropping it takes a class's lock, which comes before those
-        // of the index.
+        // Taken only to be published: dropping it takes a class's lock, which comes before those of
+        // the index.
         let mut pending = Some(draft.hot);
-        // A table that is full may have a neighbour that is not.
+        // A full table may have a neighbour that is not.
         let attempts = if self.is_full(full.index) { 1 } else { ROOM_ATTEMPTS };
         for attempt in 0..attempts {
             let guard = self.epochs.pin();
@@ -255,7 +257,7 @@ impl Cache {
                 Err(index::Full::Unplaceable) => return false,
                 Err(index::Full::NoMemory) => {
                     drop(guard);
-                    // What the index takes the room of moves down, if that suffices.
+                    // Items whose room the index takes are demoted, if that suffices.
                     self.do_chores(&mut lock(&self.chores));
                     if attempt >= ROOM_ATTEMPTS / 2 {
                         self.make_room_for_index();
@@ -269,12 +271,12 @@ impl Cache {
         false
     }
 
-    /// Whether what has refused so many items will refuse the others.
+    /// Whether a class, or the index, that has refused this many items will refuse the others.
     fn is_full(&self, refusals: u8) -> bool {
         !self.may_evict && refusals >= REFUSALS_MAX
     }
 
-    /// Memory for an item that is restored.
+    /// Reserves memory for an item that is restored.
     fn reserve_restored(&self, row: &Row<'_>, full: &mut Full) -> Option<Draft<'_>> {
         if row.value_bytes > self.item_bytes_max {
             return None;
@@ -288,7 +290,7 @@ impl Cache {
         if self.is_full(*refusals) {
             return None;
         }
-        // What a store would evict moves down instead.
+        // Items that a store would evict are demoted instead.
         for _ in 0..TURNS_MAX {
             if self.compressed.is_none()
                 || !self.hot.is_memory_pressed()
@@ -312,7 +314,7 @@ impl Cache {
     }
 }
 
-/// How many items were refused, by what had no room for them.
+/// Counts of refused items, by what had no room for them.
 struct Full {
     classes: [u8; 1 << u8::BITS],
     /// Items of several chunks.
@@ -334,8 +336,7 @@ impl Restoring<'_> {
         };
         let mut restored = Restored::default();
         // Before the first item, for the compressed zone's share. Without that zone there is
-        // nowhere to move anything, and reserves for stores would only take room from what was
-        // there.
+        // nowhere to demote to, and reserves for stores would only take room from restored items.
         let moves = self.cache.compressed.is_some();
         let maintain = || moves && self.cache.maintain();
         maintain();
@@ -361,13 +362,13 @@ impl Restoring<'_> {
     }
 }
 
-/// What one thread restores with.
+/// The state of one restoring thread.
 struct Worker<'r> {
     restoring: &'r Restoring<'r>,
     reader: Reader,
     pieces: Reader,
     full: Full,
-    /// The compressed zone, what it is changed with, and a long value for it.
+    /// The compressed zone, its writer, and a buffer for a long value.
     packer: Option<(&'r CompressedTier, compressed::Writer<'static>, Vec<u8>)>,
 }
 
@@ -401,7 +402,7 @@ impl Worker<'_> {
     }
 }
 
-/// Where items go, and where the pieces of long ones come from.
+/// The target of restored items, and the source of the pieces of long ones.
 struct To<'w> {
     cache: &'w Cache,
     source: &'w dyn Source,
@@ -462,7 +463,7 @@ impl To<'_> {
         for _ in 0..ROOM_ATTEMPTS {
             let mut is_there = false;
             let inserted = compressed.zone.insert(hash.0, &record, cache.now(), writer, {
-                // No lock of the key: nobody else has it, and an image has it once.
+                // No lock of the key: no other thread has it, and an image has it once.
                 |guard, newcomer| {
                     if cache.find(guard, row.key, hash).is_none() {
                         newcomer.was_accessed(accesses.min(u8::MAX.into()) as u8);

@@ -1,5 +1,5 @@
-//! Saving what is in memory to flash: what a clean stop does before it closes the tier, so that the
-//! next process finds it.
+//! Saving the items in memory to flash: what a clean stop does before it closes the tier, so that
+//! the next process finds them.
 //!
 //! ```text
 //!   hot zone, slab by slab ----> staged --> segments      the most valuable first
@@ -7,15 +7,16 @@
 //! ```
 //!
 //! Items move one at a time, each as it would otherwise ([`crate::spill`]): under its key's lock,
-//! if it is still what was copied, and the index leads to its new place from then on. So saving
-//! may end anywhere, and the process too: what was not written by then is a miss for the next one.
+//! if it is unchanged since it was copied, and the index leads to its new place from then on. So
+//! saving may end anywhere, and the process too: an item that was not written by then is a miss for
+//! the next one.
 //!
-//! It ends by itself when everything was offered, or when so many segments were written that
+//! It ends by itself when every item was offered, or when so many segments were written that
 //! collection, which takes the oldest, would come to the first of them. Where the index may lead to
 //! no more items on flash, which small ones come to long before flash is full, segments are evicted
 //! for their words, as long as they are older than what is saved: it was used last.
 //!
-//! It does not wait until all is recovered that an earlier process has left: the close behind it
+//! It does not wait until all is recovered that an earlier process has left: the close that follows
 //! leaves that to the next process ([`Cache::close_flash`]).
 //!
 //! Items of the compressed zone have no word in the index until they are on flash. The room for
@@ -39,14 +40,14 @@ use crate::spill::{Spilled, Urgency};
 
 /// Chunks of the hot zone whose items are saved under one guard.
 const CHUNKS_A_STEP: usize = 4096;
-/// After so many bytes it is asked whether saving goes on.
+/// Bytes after which `goes_on` is asked.
 const LOOK_BYTES: u64 = 64 << 10;
-/// What an item counts for there beside its key and value, so that small ones count too.
+/// Bytes that an item counts there beside its key and value, so that small ones count too.
 const ITEM_BYTES: u64 = 64;
-/// How often in a row room is made, in the index or by writing, before an item is left out.
+/// Attempts in a row to make room, in the index or by writing, before an item is left out.
 const ROOM_ATTEMPTS: u32 = 4;
 
-/// What saving came to.
+/// The outcome of saving.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Saved {
     /// Items that moved to flash.
@@ -57,7 +58,7 @@ pub struct Saved {
     pub too_large: u64,
     /// Items that were left out because the index found no room for them.
     pub unindexed: u64,
-    /// Items that are in memory only, those just named and expired ones among them.
+    /// Items that are in memory only, including those just named and expired ones.
     pub left: u64,
     /// Why it ended.
     pub end: SaveEnd,
@@ -66,38 +67,38 @@ pub struct Saved {
 /// Why saving ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SaveEnd {
-    /// Everything was offered to flash.
+    /// Every item was offered to flash.
     #[default]
     Complete,
-    /// The caller had enough.
+    /// The caller stopped it.
     Interrupted,
-    /// Flash has no room for more, or the index for more that is there.
+    /// Flash has no room for more, or the index may lead to no more items on it.
     Full,
     /// The device does not take writes.
     Failing,
 }
 
-/// Saving that is under way.
+/// Saving under way.
 struct Saving<'c, F> {
     cache: &'c Cache,
     tier: &'c FlashTier,
     goes_on: F,
     saved: Saved,
-    /// Bytes since it was last asked whether to go on.
+    /// Bytes since `goes_on` was last asked.
     unlooked_bytes: u64,
-    /// What the tier may have written in the end.
+    /// Bytes that the tier may have written in the end.
     written_bytes_max: u64,
-    /// How many segments it may have collected before one more is evicted for its words.
+    /// Segments that it may have collected before one more is evicted for its words.
     collected_max: u64,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl Cache {
-    /// Moves what is in memory to flash, the hot zone first, as long as there is room for it and
-    /// `goes_on` says so, which is asked every few hundred microseconds. For a clean stop, before
-    /// [`Cache::close_flash`]; nothing to do without a flash tier. Items remain what they are to
-    /// other threads, but a store has the whole of memory to itself and should wait.
+    /// Moves the items in memory to flash, the hot zone's first, as long as there is room for them
+    /// and `goes_on`, which is asked every few hundred microseconds, returns true. For a clean
+    /// stop, before [`Cache::close_flash`]; does nothing without a flash tier. Items remain as they
+    /// are to other threads, but a store has the whole of memory to itself and should wait.
     pub fn save_to_flash(&self, goes_on: impl FnMut() -> bool) -> Saved {
         let Some(tier) = &self.flash else { return Saved::default() };
         let mut chores = lock(&self.chores);
@@ -128,14 +129,15 @@ type Flow = ControlFlow<SaveEnd>;
 
 impl<F: FnMut() -> bool> Saving<'_, F> {
     fn run(&mut self, chores: &mut Chores) -> Flow {
-        // What is not recovered is older than all else: where room is needed, it goes first.
+        // Items that are not recovered are older than all others: where room is needed, they go
+        // first.
         while !self.tier.is_purged() {
             if !(self.goes_on)() {
                 return Flow::Break(SaveEnd::Interrupted);
             }
             self.cache.maintain_flash(&mut chores.purging, &mut chores.mover.turn);
         }
-        // What is saved may come into the segment that is open, behind what was there.
+        // Saved items may come into the segment that is open, behind earlier ones.
         self.tier.flash.touch_open();
         let stats = self.tier.flash.stats();
         self.written_bytes_max = stats.bytes_written + self.tier.flash.turnover_bytes();
@@ -156,7 +158,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             more = cache.hot.walk(&guard, &mut cursor, CHUNKS_A_STEP, |item, place| {
                 met.push((cache.hash(item.key()), place));
             });
-            // What the index does not lead to may be overwritten by now.
+            // An item that the index does not lead to may be overwritten by now.
             let found = met.into_iter().filter_map(|(hash, at)| cache.find_at(&guard, hash, at));
             for found in found {
                 self.save_item(&guard, found.item, found.place())?;
@@ -235,7 +237,7 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
         }
     }
 
-    /// Offers an item to the tier by `spill`, and counts what comes of it.
+    /// Offers an item to the tier by `spill`, and counts the outcome.
     fn offer(
         &mut self,
         record: &::flash::Record<'_>,
@@ -269,16 +271,16 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
     }
 
     /// Evicts a segment for its words, if it is surely older than what is saved: of the cold area,
-    /// where that comes to, eviction takes the least recently used, and of those that were used
-    /// alike the oldest. So it takes each that was there before, but for the open one, before any
-    /// with what is saved. What else is collected meanwhile counts as if it were one of them.
+    /// where saved items go, eviction takes the least recently used, and of those used alike the
+    /// oldest. So it takes each earlier segment, except the open one, before any with saved items.
+    /// Other segments collected meanwhile count as if they were among these.
     fn frees_words(&self) -> bool {
         let Self { cache, tier, collected_max, .. } = *self;
         tier.flash.stats().collected < collected_max
             && tier.flash.evict(&FlashIndexAccess::new(cache))
     }
 
-    /// Looks now and then whether to go on.
+    /// Asks now and then whether to go on.
     fn look(&mut self, bytes: u64) -> Flow {
         self.unlooked_bytes += bytes;
         if self.unlooked_bytes < LOOK_BYTES {

@@ -1,4 +1,18 @@
-//! A session: one batch of requests under one pinned epoch.
+//! A session: one batch of requests under one pinned epoch. This file opens it and looks items up.
+//!
+//! The methods of [`Session`] stand beside their subject:
+//!
+//! ```text
+//!   session           look_up, get, get_with_cas, peek, peek_anywhere, peek_here, prefetch,
+//!                     prefetch_item, now, now_ms, flushes, take_copied_bytes
+//!   store             reserve, begin, store, store_costed
+//!   amend             concat, concat_sized, arithmetic, touch, remove
+//!   meta_get          fetch, get_and_touch
+//!   observe           observe, draft_over, replace, touch_observed, remove_observed
+//!   pending_reads     take_wanted, deliver, want; inside, reads of the flash tier
+//!   compressed_tier   is_long, lower_bytes; inside, reads of the compressed zone, and promotion
+//!   dump              dump, cursor_anywhere
+//! ```
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -15,8 +29,9 @@ use crate::places::Found;
 use crate::repartition::Countdown;
 use crate::types::{Lookup, Refusal};
 
-/// What the requests of one batch go through. Items it returns stay readable while it lives; their
-/// memory cannot be reused meanwhile, so keep it short, and never while blocked.
+/// The handle through which the requests of one batch go. Items that it returns stay readable while
+/// it lives; their memory cannot be reused meanwhile, so keep it short, and never open while
+/// blocked.
 #[derive(Debug)]
 pub struct Session<'c> {
     pub(crate) cache: &'c Cache,
@@ -50,44 +65,44 @@ impl Cache {
 }
 
 impl Session<'_> {
-    /// Unix seconds, as this cache's clock has them.
+    /// Returns Unix seconds, as this cache's clock has them.
     pub fn now(&self) -> u32 {
         self.cache.now()
     }
 
-    /// Milliseconds of Unix time, read from the clock: what an expiry between two seconds is
-    /// compared with. [`Session::now`] is no later, also where that stands still for a clock that
-    /// was put back over a restart.
+    /// Returns milliseconds of Unix time, read from the clock, to compare an expiry between two
+    /// seconds with. [`Session::now`] is never later, even where the clock was put back over a
+    /// restart and that value stands still.
     pub fn now_ms(&self) -> u64 {
         self.cache.clock.unix_ms().max(u64::from(self.now()) * 1000)
     }
 
-    /// Counts bytes of a value that a change writes anew.
+    /// Counts bytes of a value that a change copies.
     pub(crate) fn count_copied(&self, bytes: usize) {
         self.copied_bytes.set(self.copied_bytes.get() + bytes);
     }
 
-    /// Bytes of values that changes have written anew since this was last asked: work that neither
-    /// a request nor its answer tells.
+    /// Returns the bytes of values that changes have copied since the last call: work that neither
+    /// a request nor its answer shows.
     #[inline]
     pub fn take_copied_bytes(&self) -> usize {
         self.copied_bytes.take()
     }
 
-    /// How many flushes of everything there were so far, and have begun; modulo 2^32.
+    /// Returns how many flushes of everything have begun so far, modulo 2^32.
     pub fn flushes(&self) -> u32 {
         self.cache.moment.flush.wholes() as u32
     }
 
-    /// Asks for the index lines that a request for this hash will need. Does not wait for them.
+    /// Prefetches the index lines that a request for this hash will need. Does not wait for them.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {
         self.cache.index.prefetch(&self.guard, hash);
     }
 
-    /// Asks for the item that the hash most likely leads to, with its value if that is to be read,
-    /// and otherwise for what is noted of the key's miss. Does not wait for it, but for the index
-    /// lines, which should have come by now.
+    /// Prefetches the item that the hash most likely leads to, with its value if that is to be
+    /// read, and otherwise the note of the key's last miss. Waits for the index lines, which should
+    /// have come by now, but for nothing else.
     #[inline]
     pub fn prefetch_item(&self, hash: Hash, reads: bool) {
         if let Some(measure) = &self.cache.measure
@@ -98,8 +113,8 @@ impl Session<'_> {
         self.cache.prefetch_candidate(&self.guard, hash, reads);
     }
 
-    /// The key's item, if it is there. Leaves the mark of a hit. What is on flash and has not been
-    /// delivered counts as missing: [`Session::look_up`] tells it apart.
+    /// Returns the key's item, if it is there, and leaves the mark of a hit. An item on flash that
+    /// has not been delivered counts as missing: [`Session::look_up`] tells the two apart.
     #[inline]
     pub fn get(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
         match self.look_up(key, hash) {
@@ -108,9 +123,9 @@ impl Session<'_> {
         }
     }
 
-    /// The key's item, wherever it is. Leaves the mark of a hit.
-    // Always: text's get is the fastest path there is, and this or what it looks with would become
-    // a call when other protocols look items up, too.
+    /// Returns the key's item, in whichever tier, and leaves the mark of a hit.
+    // Always inlined: text's get is the fastest path there is, and since other protocols look items
+    // up, too, this or [`Self::look`] would otherwise become a call.
     #[inline(always)]
     pub fn look_up(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
         let gone_us = match self.look(key, hash) {
@@ -123,7 +138,8 @@ impl Session<'_> {
         self.look_lower(key, hash, gone_us)
     }
 
-    /// The key's item in the tiers below the hot zone, where the last one was cost `gone_us`.
+    /// Returns the key's item in the tiers below the hot zone; the hot zone's last one cost
+    /// `gone_us`.
     #[inline(never)]
     fn look_lower(&self, key: &[u8], hash: Hash, gone_us: u32) -> Lookup<'_> {
         if let Some(item) = self.get_compressed(key, hash, 0) {
@@ -131,7 +147,7 @@ impl Session<'_> {
         }
         let lookup = self.get_on_flash(key, hash, 0);
         if matches!(lookup, Lookup::Miss) {
-            // It may have come up since the index was looked at.
+            // It may have been promoted since the index was looked at.
             if self.cache.flash.is_some()
                 && let Some(found) = self.find_present(key, hash)
             {
@@ -142,14 +158,19 @@ impl Session<'_> {
         lookup
     }
 
-    /// As [`Self::get`], but an item whose CAS unique a client may compare later: it is in the hot
-    /// zone, where it has one.
+    /// As [`Self::get`], for an item whose CAS unique a client may compare later: it is promoted,
+    /// since only items in the hot zone have one.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Pending`] if the item has to be read from flash first, and [`Refusal::NoMemory`]
+    /// or [`Refusal::SessionTooLong`] if there is no memory to promote it.
     pub fn get_with_cas(&self, key: &[u8], hash: Hash) -> Result<Option<Item<'_>>, Refusal> {
         let found = self.find_wanted(key, hash, OnReadFailure::Stays)?;
         Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 
-    /// The key's item, if it is in memory. Leaves no trace. For diagnosis.
+    /// Returns the key's item, if it is in memory. Leaves no trace. For diagnosis.
     pub fn peek(&self, key: &[u8], hash: Hash) -> Option<Item<'_>> {
         let Some(found) = self.find_present(key, hash) else {
             return self.peek_compressed(key, hash);
@@ -157,13 +178,14 @@ impl Session<'_> {
         Some(Item::hot(self.cache, found, found.item.mark().load(Ordering::Relaxed)))
     }
 
-    /// The key's item, wherever it is. Leaves no trace, but what has to be read for it is.
+    /// Returns the key's item, in whichever tier. Leaves no trace, except that a row on flash is
+    /// read.
     pub fn peek_anywhere(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
         self.peek_for(key, hash, ReadIntent::Asker)
     }
 
-    /// The key's item, wherever it is, but for what would have to be read from flash, which is
-    /// pending and is not asked for. Leaves no trace: for whoever watches what others do.
+    /// Returns the key's item, in whichever tier; one that would have to be read from flash is
+    /// pending, and is not asked for. Leaves no trace: for a client that watches what others do.
     pub fn peek_here(&self, key: &[u8], hash: Hash) -> Lookup<'_> {
         self.peek_for(key, hash, ReadIntent::Watcher)
     }
@@ -173,14 +195,14 @@ impl Session<'_> {
             return Lookup::Hit(item);
         }
         match self.peek_on_flash(key, hash, looker) {
-            // It may have come up since memory was looked at.
+            // It may have been promoted since memory was looked at.
             Lookup::Miss => self.peek(key, hash).map_or(Lookup::Miss, Lookup::Hit),
             found => found,
         }
     }
 
-    /// The key's item in the hot zone, where it is brought if it is below; for a reader who wants
-    /// it: a hit counts where it was, and a miss is noted.
+    /// Returns the key's item in the hot zone, promoted if it was in a lower tier, to a reader that
+    /// wants it: a hit counts in the tier where it was, and a miss is noted.
     pub(crate) fn find_wanted(
         &self,
         key: &[u8],
@@ -208,9 +230,9 @@ impl Session<'_> {
         }
     }
 
-    /// The key's item in the hot zone, or else the cost of the one that was there until now, if
-    /// there was one.
-    // Always, as [`Self::look_up`].
+    /// Returns the key's item in the hot zone, or else the cost of the one that was there until
+    /// now; 0 if there was none.
+    // Always inlined, as [`Self::look_up`].
     #[inline(always)]
     pub(crate) fn look(&self, key: &[u8], hash: Hash) -> Result<Found<'_>, u32> {
         let found = self.cache.find(&self.guard, key, hash).ok_or(0_u32)?;
@@ -222,13 +244,14 @@ impl Session<'_> {
         Ok(found)
     }
 
-    /// The key's item in the hot zone unless it is gone; if it is, its memory is freed on the way.
+    /// Returns the key's item in the hot zone unless it is gone; then its memory is freed on the
+    /// way.
     #[inline]
     pub(crate) fn find_present(&self, key: &[u8], hash: Hash) -> Option<Found<'_>> {
         self.look(key, hash).ok()
     }
 
-    /// Counts and frees what a request found gone.
+    /// Counts and frees an item that a request found gone.
     #[cold]
     fn remove_gone(&self, hash: Hash, found: &Found<'_>) {
         self.cache.count_gone(found.item);

@@ -1,5 +1,5 @@
-//! The short way: single operations with copies, for programs that embed the cache. Each opens a
-//! session of its own.
+//! Single operations with copies, for programs that embed the cache. Each opens a session of its
+//! own.
 
 use crate::cache::Cache;
 use crate::session::Session;
@@ -7,12 +7,12 @@ use crate::types::{
     Attributes, Condition, Expiry, Lookup, Refusal, Remove, Removed, Store, Stored,
 };
 
-/// So often in a row something is tried in a fresh session, for memory that readers have to leave
-/// first, before it counts as out of memory. Each waits for them, for some milliseconds at most.
+/// Sessions in a row in which an operation is tried, for memory that readers have to leave first,
+/// before it counts as out of memory. Each waits for them, for some milliseconds at most.
 pub const SESSIONS_MAX: u32 = 64;
 
 impl Cache {
-    /// A copy of the key's value, if it is there.
+    /// Returns a copy of the key's value, if it is there.
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         let hash = self.hash(key);
         let found = self.with_memory(|session| match session.look_up(key, hash) {
@@ -23,14 +23,22 @@ impl Cache {
         found.unwrap_or_default()
     }
 
-    /// Stores a value for a key of 1 to 250 bytes, in place of what was there. While another
+    /// Stores a value for a key of 1 to 250 bytes, in place of the present one. While another
     /// session is open for long, the caller's own among them, there may be no memory for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::TooLarge`] or [`Refusal::NoMemory`].
     pub fn set(&self, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Refusal> {
         let attributes = Attributes { expiry, ..Attributes::default() };
         self.put(key, value, attributes, Condition::Always).map(|_| ())
     }
 
     /// Stores a value if the condition holds.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::set`].
     pub fn put(
         &self,
         key: &[u8],
@@ -56,10 +64,14 @@ impl Cache {
         removed == Ok(Removed::Removed)
     }
 
-    /// Runs something that needs memory in sessions of its own, again when the memory that was
-    /// freed for it was still visible to its session, or when it had to be read from flash first. A
-    /// session that stays open meanwhile, on whichever thread, keeps memory from coming free: after
-    /// some tries there is none.
+    /// Runs an operation that needs memory in a session of its own, and again in another one if the
+    /// memory that was freed for it was still visible to its session, or if an item had to be read
+    /// from flash first. A session that stays open meanwhile, on whichever thread, keeps memory
+    /// from coming free: after [`SESSIONS_MAX`] tries there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operation, but for [`Refusal::SessionTooLong`] and [`Refusal::Pending`].
     pub fn with_memory<'c, R>(
         &'c self,
         mut attempt: impl FnMut(&Session<'c>) -> Result<R, Refusal>,
@@ -70,7 +82,7 @@ impl Cache {
             session.deliver(arrived.drain(..));
             let outcome = attempt(&session);
             let wanted = session.take_wanted();
-            // Nobody waits with a session open.
+            // No thread waits with a session open.
             drop(session);
             match outcome {
                 Err(Refusal::SessionTooLong) if sessions == SESSIONS_MAX => {
@@ -91,9 +103,9 @@ impl Cache {
 mod tests {
     use super::*;
 
-    /// It came back when the session ended: never, on the same thread.
+    /// Regression: such a store returned only when the session ended: on the same thread, never.
     #[test]
-    fn who_stores_while_his_own_session_is_open_is_told_that_there_is_no_memory() {
+    fn a_store_beside_an_open_session_of_its_thread_runs_out_of_memory() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
         let set = |number: u32| cache.set(&number.to_be_bytes(), &[7; 1000], Expiry::NEVER);
         let session = cache.session();

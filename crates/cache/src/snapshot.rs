@@ -1,11 +1,11 @@
-//! What an item of the hot zone was when it was copied, so that it moves down only if it is still
-//! that.
+//! An item of the hot zone as it was when it was copied, so that it is demoted only if it is
+//! unchanged.
 
 use hot::{Fields, ItemRef, ItemVersion};
 
 use crate::cache::Cache;
 
-/// An item beside its key and value. Made before these are copied: whatever is copied is at least
+/// An item's fields, without key and value. Made before these are copied: the copies are at least
 /// as new.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Snapshot {
@@ -14,24 +14,24 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// What the item is now.
+    /// Returns the item as it is now.
     pub(crate) fn of(item: ItemRef<'_>) -> Self {
         Self { version: ItemVersion::of(item), fields: item.fields() }
     }
 
-    /// Whether the item is still that, and there.
+    /// Whether the item is unchanged, and not gone.
     pub(crate) fn is_same(&self, cache: &Cache, item: ItemRef<'_>) -> bool {
         ItemVersion::of(item) == self.version && !cache.is_gone(item)
     }
 
-    /// What goes down beside key and value.
+    /// Returns the fields that are demoted with key and value.
     pub(crate) fn fields(&self) -> compressed::Fields {
         let ItemVersion { expiry, mark, .. } = self.version;
         row_fields(&Fields { expiry, ..self.fields }, mark)
     }
 }
 
-/// What stands beside key and value of an item, as the tiers below have it.
+/// Returns an item's fields as lower tiers have them.
 pub(crate) fn row_fields(fields: &Fields, mark: u8) -> compressed::Fields {
     compressed::Fields {
         flags: fields.flags,
@@ -45,7 +45,8 @@ pub(crate) fn row_fields(fields: &Fields, mark: u8) -> compressed::Fields {
 }
 
 impl Cache {
-    /// Copies an item's key and value into these, which grow no further than to the longest.
+    /// Copies an item's key and value into these buffers, which grow no further than to the
+    /// longest.
     pub(crate) fn copy_bytes(&self, item: ItemRef<'_>, key: &mut Vec<u8>, value: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(item.key());
@@ -54,7 +55,7 @@ impl Cache {
         self.append_value(item, value);
     }
 
-    /// An item's value, wherever its pieces are.
+    /// Returns a copy of an item's value, wherever its pieces are.
     pub(crate) fn value_of(&self, item: ItemRef<'_>) -> Vec<u8> {
         let mut value = Vec::with_capacity(item.value_bytes());
         self.append_value(item, &mut value);
@@ -76,10 +77,10 @@ mod tests {
     use super::*;
     use crate::{Attributes, Condition, Expiry};
 
-    /// Who touched it in between was told so, and then the milliseconds went down that it had had
-    /// before.
+    /// Regression: a client that touched the item in between was told so, and then the item was
+    /// demoted with the milliseconds that it had had before.
     #[test]
-    fn an_item_that_is_back_in_its_place_with_other_milliseconds_is_not_the_same() {
+    fn an_item_back_in_its_place_with_other_milliseconds_has_changed() {
         let cache = Cache::builder().memory_bytes(4 << 20).build().expect("a small cache");
         let (key, second) = (b"k", cache.now() + 1000);
         let expiry = |early_ms| Expiry { second, early_ms };

@@ -1,33 +1,33 @@
-//! Spare rows: what stays on flash of an item that has come up into memory.
+//! Spare rows: the rows on flash of items that were promoted to memory.
 //!
 //! A row on flash takes its room until its segment is collected, whether anything leads to it or
-//! not. So it is not forgotten when its item comes up, as long as that one does not change:
+//! not. So it is not forgotten when its item is promoted, as long as that one does not change:
 //!
 //! ```text
 //!                        index                 memory               flash
 //!   read twice        flash -> row                                   row
-//!   comes up      hot -> item, spare -> row    hot item              row
-//!   goes down             spare -> row         compressed copy       row
+//!   promoted      hot -> item, spare -> row    hot item              row
+//!   demoted               spare -> row         compressed copy       row
 //!   leaves memory      flash -> row                                  row, not written again
 //! ```
 //!
 //! - A word of the index leads to a spare row as to any other row, beside the word of a hot item or
-//!   alone, while the item is in the compressed zone. Readers ask for it last, as always: what it
-//!   leads to is the same value.
-//! - Who changes a key takes both words in one step, and notes on the device that the row is dead
-//!   before anybody is answered, as for an item that is on flash only. A change in place, of an
+//!   alone, while the item is in the compressed zone. Readers look there last, as always: the row
+//!   has the same value.
+//! - A change of a key takes both words in one step, and notes on the device that the row is dead
+//!   before the client is answered, as for an item that is on flash only. A change in place, of an
 //!   expiry, is one, too ([`Fate::Alter`](crate::places::Fate)). So a row that the index leads to,
 //!   or that a restart finds, never is older than what was acknowledged.
 //! - An item that leaves memory while its row is spare *rests* there: its word says so, and nothing
-//!   is written. It was read since it was stored, so collection does not let go of it at once.
-//! - Collection drops a row that is spare: it would be written only to be forgotten at the next
-//!   change, and what is in memory can be written when it leaves.
-//! - Marks of win tokens are no part of a change. An item that has one goes down as one without a
-//!   row does, and if it is evicted, from whichever zone, its row goes with it: a reader who found
-//!   that would be told to make the value once more.
+//!   is written. It was read since it was stored, so collection does not drop it at once.
+//! - Collection drops a spare row: it would be written only to be forgotten at the next change, and
+//!   its item in memory can be written when it leaves.
+//! - Marks of win tokens are no part of a change. An item that has one is demoted as one without a
+//!   row is, and if it is evicted, from whichever zone, its row goes with it: a reader that found
+//!   the row would be told to recompute the value once more.
 //!
-//! It costs the word, nine bytes for each row that is spare. After a crash of the process what is
-//! in memory and has such a row is found again.
+//! It costs the word, nine bytes for each spare row. After a crash of the process, an item in
+//! memory that has such a row is found again.
 
 use std::sync::atomic::Ordering;
 
@@ -38,8 +38,8 @@ use memory::{Guard, Place};
 
 use crate::cache::Cache;
 
-/// Whether an item has marks that its row has not, and would have to have. Under the lock of its
-/// index table, under which they are given.
+/// Whether an item has marks that its row has not, and would need. Under the lock of its index
+/// table, under which they are set.
 pub(crate) fn has_tokens(item: ItemRef<'_>) -> bool {
     item.mark().load(Ordering::Relaxed) & TOKENS != 0
 }
@@ -58,7 +58,7 @@ impl Cache {
         self.count_rested(rests)
     }
 
-    /// The same for an item of the compressed zone, which the caller buries then.
+    /// [`Self::rest_hot`] for an item of the compressed zone, which the caller then buries.
     pub(crate) fn rest_row(
         &self,
         guard: &Guard<'_>,
@@ -93,7 +93,8 @@ mod tests {
 
     const NOW: u32 = 1_800_000_000;
 
-    /// A small cache with these items, which are in memory and on flash, and end in a minute.
+    /// Returns a small cache with these items, which are in memory and on flash, and expire in a
+    /// minute.
     fn with_spare_rows(builder: Builder, keys: &[&[u8]]) -> Cache {
         let device = FakeDevice::new((64 << 20) / PAGE_BYTES as u64, 1, Faults::default());
         let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
@@ -112,16 +113,17 @@ mod tests {
         cache
     }
 
-    /// Whether a client that asks early is told to make the value anew.
+    /// Whether a client that asks early is told to recompute the value.
     fn wins(cache: &Cache) -> Result<bool, Refusal> {
         let fetch = Fetch { recache_before: Some(Expiry::at(NOW + 3600)), ..Fetch::default() };
         let hash = cache.hash(b"won");
         cache.with_memory(|session| Ok(session.fetch(b"won", hash, &fetch)?.1.won))
     }
 
-    /// As below, of what the compressed zone evicts: flash takes nothing that ends so soon.
+    /// As the test after this one, for an item that the compressed zone evicts: flash takes none
+    /// that expires so soon.
     #[test]
-    fn a_win_token_is_not_given_twice_for_an_item_that_the_compressed_zone_evicts() {
+    fn a_win_token_is_not_given_twice_after_an_eviction_by_the_zone() {
         let clock = Arc::new(ManualClock::new(NOW));
         let cache =
             with_spare_rows(Cache::builder().compress(true).clock(clock.clone()), &[b"won"]);
@@ -148,10 +150,10 @@ mod tests {
         assert_eq!(wins(&cache), Ok(false));
     }
 
-    /// What a store evicted rested on its row, which knows nothing of the token: a second client
-    /// was told to make the value while the first one did.
+    /// Regression: an item that a store evicted rested on its row, which knows nothing of the
+    /// token, and a second client was told to recompute the value while the first one did.
     #[test]
-    fn a_win_token_is_not_given_twice_for_an_item_that_a_store_evicts() {
+    fn a_win_token_is_not_given_twice_after_an_eviction_by_a_store() {
         let clock = Arc::new(ManualClock::new(NOW));
         let keys = [&b"won"[..], b"read"];
         let cache = with_spare_rows(Cache::builder().clock(clock), &keys);

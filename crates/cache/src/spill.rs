@@ -1,4 +1,4 @@
-//! How items move down to flash, and the tier's upkeep: what the background does.
+//! How items are demoted to flash, and the tier's upkeep: what the background does.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -17,21 +17,22 @@ use crate::flash_tier::{FlashIndexAccess, FlashTier};
 use crate::snapshot::Snapshot;
 use crate::time_slice::TimeSlice;
 
-/// Of the memory limit, the index may take one part in so many for items on flash.
+/// One part in this of the memory limit is what the index may take for items on flash.
 pub(crate) const INDEX_SHARE: usize = 2;
-/// Of the words that the index may have for items on flash, one in so many is kept free: small
-/// items run out of words before they run out of flash, and what comes must find some.
+/// One in this many of the words that the index may have for items on flash is kept free: small
+/// items run out of words before they run out of flash, and items that come in must find some.
 pub(crate) const WORDS_FREE_SHARE: usize = 32;
 
-/// A longer value that lies in pieces, each of at most a sixteenth of a slab, does not move for a
-/// store: they are put together for that, in memory of their own.
+/// The longest value in pieces, in bytes, that is demoted for a store: the pieces, each of at most
+/// a sixteenth of a slab, are put together for that, in memory of their own.
 const PIECED_BYTES_MAX: usize = 256 << 10;
 
 /// The share of the time for which scrubbing reads the device while few prefixes are flushed,
 const SCRUB_SHARE: f64 = 0.125;
-/// and when there is hardly room for another one.
+/// and the share when there is hardly room for another one.
 const SCRUB_SHARE_MAX: f64 = 0.5;
-/// Of that so much may be saved up, in microseconds: what an idle background has after a pause.
+/// The time for scrubbing that may be saved up, in microseconds: what an idle background has after
+/// a pause.
 const SCRUB_SAVED_US: f64 = 60_000.0;
 
 /// Tables of the index that a purge goes through in one turn of the background: some tenths of a
@@ -41,32 +42,31 @@ const PURGE_TABLES: usize = 8;
 /// How far a purge of the index has come.
 #[derive(Debug)]
 pub(crate) struct Purge {
-    /// How often the tier was to be flushed when it began: what it is for.
+    /// The count of the tier's flushes when it began: the purge is for these.
     flushed: u64,
-    /// The table that comes next holds this.
+    /// A hash that the next table holds.
     next: Hash,
 }
 
-/// How much time whoever stages an item has.
+/// How much time there is to stage an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Urgency {
     /// Enough to compress well, unless the tier is [hurried](FlashTier::hurry).
     Usual,
-    /// Little: stores have to help.
+    /// Little: stores have to demote as well.
     Behind,
     /// None: a client waits.
     Store,
 }
 
-/// What became of an item that was offered to the tier.
+/// The outcome of offering an item to the tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spilled {
     /// It is on flash from now on.
     There,
-    /// It is no longer what was offered, or its time is over, or what has its prefix is being
-    /// flushed.
+    /// It has changed since it was offered, or has expired, or its prefix is being flushed.
     Gone,
-    /// Nothing comes in until what a flush has made void is out of the index.
+    /// No item comes in until the index is purged of words that a flush has made void.
     Purging,
     /// The index has no room for another key, for this reason.
     IndexFull(Full),
@@ -97,10 +97,10 @@ impl Cache {
         spilled
     }
 
-    /// The same for an item of the hot zone; `is_same` is asked of it under the key's lock. Unless
-    /// it is for a store it may wait for the device, and stores wait for who is pinned then: the
-    /// background is not, but who saves is. For a store it brings its guard: another pin, under the
-    /// tier's lock, might wait for those of stores that wait for that lock.
+    /// Offers an item of the hot zone to the tier; `is_same` is asked of it under the key's lock.
+    /// Unless it is for a store it may wait for the device, and stores wait for pinned threads
+    /// then: the background is not pinned, but a thread that saves is. A store brings its guard:
+    /// another pin, under the tier's lock, might wait for those of stores that wait for that lock.
     pub(crate) fn spill_hot(
         &self,
         guard: Option<&Guard<'_>>,
@@ -122,8 +122,8 @@ impl Cache {
         })
     }
 
-    /// Moves an item of the hot zone to flash for a store that needs its memory: any while most of
-    /// flash is free, and later those that are wanted. Returns whether it did.
+    /// Demotes an item of the hot zone to flash for a store that needs its memory: any while most
+    /// of flash is free, and later those that are wanted. Returns whether it did.
     pub(crate) fn demote_for_store(
         &self,
         guard: &Guard<'_>,
@@ -146,7 +146,7 @@ impl Cache {
         let together;
         let value = match item.contiguous() {
             Some(value) => value,
-            // In vain it would be put together for each of them.
+            // Its pieces would be put together in vain.
             None if item.value_bytes() > PIECED_BYTES_MAX || !tier.takes_at_once() => return false,
             None => {
                 together = self.value_of(item);
@@ -163,13 +163,14 @@ impl Cache {
         is_there
     }
 
-    /// Whether an item is let in; it is known to be wanted, or whether it was read is all there is.
+    /// Whether flash admits an item; `is_known` says that it is known to be wanted, otherwise only
+    /// whether it was read counts.
     pub(crate) fn takes_on_flash(&self, fields: &::flash::Fields, is_known: bool) -> bool {
         let takes = |tier: &FlashTier| tier.entrance.takes(fields, is_known, self.now());
         self.flash.as_deref().is_some_and(takes)
     }
 
-    /// Whether a segment has room for an item that the tier would let in; counts it if not. Asked
+    /// Whether a segment has room for an item that the tier would admit; counts it if not. Asked
     /// before anything is copied for it: that can be as long as the item limit allows.
     pub(crate) fn fits_on_flash(&self, item: ItemRef<'_>) -> bool {
         self.flash.as_deref().is_some_and(|tier| {
@@ -203,7 +204,7 @@ impl Cache {
         let counted = |place| {
             // Before the word can leave again.
             counters.items.fetch_add(1, Ordering::Relaxed);
-            // A flush since may be purged by now: what comes in then is never taken out.
+            // A flush since may be purged by now: an item that comes in then is never taken out.
             let led = if tier.is_purged() { lead(place) } else { Ok(false) };
             full.set(led.err());
             let led = led.unwrap_or(false);
@@ -221,8 +222,8 @@ impl Cache {
         };
         let mut staged = stage();
         if staged == Err(Refused::Busy) && haste != Urgency::Store {
-            // What is full is written here, rather than lost: a zone that shrinks lets go of much
-            // at once.
+            // Full segments are written here, rather than items lost: a zone that shrinks lets go
+            // of many at once.
             tier.flash.maintain(&access, self.now());
             staged = stage();
         }
@@ -238,20 +239,20 @@ impl Cache {
         spilled
     }
 
-    /// Counts an item that leaves memory, if flash takes nothing until the index is purged. Of what
-    /// stores need memory for these are those that are evicted: most is not offered then.
+    /// Counts an item that leaves memory, if flash takes nothing until the index is purged. For
+    /// stores, only items that are then evicted count: most are not offered.
     pub(crate) fn count_purging(&self) {
         if let Some(tier) = self.flash.as_deref().filter(|tier| !tier.is_purged()) {
             tier.counters.refused.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Items on flash to which the index may lead.
+    /// Returns how many items on flash the index may lead to.
     pub(crate) fn flash_items_max(&self) -> usize {
         self.limit_bytes() / INDEX_SHARE / self.index.kind().item_bytes()
     }
 
-    /// Whether fewer words are free than what comes shall find.
+    /// Whether fewer words are free than are kept for items that come in.
     pub(crate) fn is_short_of_words(&self) -> bool {
         let Words { used, max } = self.words();
         used > max - max / WORDS_FREE_SHARE
@@ -261,18 +262,18 @@ impl Cache {
         Words { used: self.flash_items() as usize, max: self.flash_items_max() }
     }
 
-    /// Whether what leaves the hot zone, and does not deserve the compressed one, may move to
-    /// flash.
+    /// Whether an item that leaves the hot zone, and does not deserve the compressed one, may move
+    /// to flash.
     pub(crate) fn flash_takes(&self, is_wanted: bool) -> bool {
         self.flash.as_ref().is_some_and(|tier| tier.entrance.takes_past_the_zone(is_wanted))
     }
 
-    /// Items on flash.
+    /// Returns the number of items on flash.
     pub(crate) fn flash_items(&self) -> u64 {
         self.flash.as_ref().map_or(0, |tier| tier.counters.items.load(Ordering::Relaxed))
     }
 
-    /// The tier's own work. Returns whether there is more to do at once.
+    /// Does the tier's own work. Returns whether there is more to do at once.
     pub(crate) fn maintain_flash(&self, purging: &mut Option<Purge>, turn: &mut TimeSlice) -> bool {
         let Some(tier) = &self.flash else { return false };
         if !tier.is_purged() {
@@ -297,9 +298,9 @@ impl Cache {
         more
     }
 
-    /// Goes on with what flushes of prefixes have left to be scrubbed, while its share of the time
-    /// lasts. Returns whether it does, and there is more. A flush is refused where the tier has no
-    /// room for its prefix, so that the share is the larger, the less room there is.
+    /// Goes on scrubbing what flushes of prefixes have left, while its share of the time lasts.
+    /// Returns whether it does, and there is more. A flush is refused where the tier has no room
+    /// for its prefix, so the share is the larger, the less room there is.
     fn scrub_flash(&self, tier: &FlashTier, access: &FlashIndexAccess<'_>) -> bool {
         let Some(used) = tier.flash.prefixes_share() else { return false };
         let share = SCRUB_SHARE + (SCRUB_SHARE_MAX - SCRUB_SHARE) * used;
@@ -314,20 +315,20 @@ impl Cache {
         more && allowance.has_any()
     }
 
-    /// Whether what leaves the hot zone moves to flash as it is, past the compressed zone: the
+    /// Whether items that leave the hot zone move straight to flash, past the compressed zone: the
     /// background is behind, and there is room.
     pub(crate) fn is_straight_to_flash(&self) -> bool {
         self.hot.is_behind() && self.flash_takes_all()
     }
 
-    /// Whether flash has room for all that leaves the hot zone.
+    /// Whether flash has room for all items that leave the hot zone.
     pub(crate) fn flash_takes_all(&self) -> bool {
         self.flash.as_deref().is_some_and(|tier| tier.entrance.takes_all())
     }
 
-    /// Writes the segments that are full, and collects one if there is none to open, so that what
-    /// is staged next need not wait for the device: it may have to do so while it is pinned. The
-    /// caller is not.
+    /// Writes the segments that are full, and collects one if there is none to open, so that the
+    /// item staged next need not wait for the device: it may have to do so while pinned. The caller
+    /// is not.
     pub(crate) fn make_ready_to_stage(&self) {
         if let Some(tier) = &self.flash {
             tier.make_ready(&FlashIndexAccess::new(self), self.now());
@@ -341,17 +342,17 @@ impl Cache {
         }
     }
 
-    /// Whether what the index leads to on flash may be there. Between a flush and its purge nothing
-    /// is, for nothing comes in.
+    /// Whether items that the index leads to on flash may be there. Between a flush and its purge
+    /// none is, since none comes in.
     pub(crate) fn is_flash_purged(&self) -> bool {
         self.flash.as_deref().is_none_or(FlashTier::is_purged)
     }
 
-    /// Takes what a flush has made void out of the next tables of the index: all that leads to
-    /// flash, for nothing comes in from the flush on until it is purged. Whatever becomes of tables
-    /// meanwhile, a word stays on its side of the hash that comes next. Another flush that comes
-    /// before the end has a purge of its own behind this one, or none would ever be over where they
-    /// come all the time. Returns whether there may be more to do.
+    /// Takes the words that a flush has made void out of the next tables of the index: all that
+    /// lead to flash, since nothing comes in from the flush on until it is purged. However tables
+    /// change meanwhile, a word stays on its side of the hash that comes next. Another flush that
+    /// comes before the end has a purge of its own after this one: otherwise none would ever end
+    /// where they come all the time. Returns whether there may be more to do.
     fn purge(&self, tier: &FlashTier, purging: &mut Option<Purge>, turn: &mut TimeSlice) -> bool {
         let Some(Purge { flushed, next }) = purging.take().or_else(|| self.begin_purge(tier))
         else {
@@ -374,29 +375,33 @@ impl Cache {
         true
     }
 
-    /// A purge for the flushes so far, if all that was to be is void by now.
+    /// Begins a purge for the flushes so far, if the tier is void by now.
     fn begin_purge(&self, tier: &FlashTier) -> Option<Purge> {
         let flushed = tier.flushed.load(Ordering::Relaxed);
-        // Who finds nothing of a key writes no note: all has to be void on the device before.
-        // Acquire: partner is the release in `FlashTier::end_flush`.
+        // A thread that finds nothing of a key writes no note: all has to be void on the device
+        // before. Acquire: partner is the release in `FlashTier::end_flush`.
         if tier.voided.load(Ordering::Acquire) < flushed {
             return None;
         }
-        // Whoever stages something looks whether this is over, and a store may have looked before.
+        // A thread that stages looks whether a purge is done, and a store may have looked before.
         tier.flash.wait_for_stagers();
         Some(Purge { flushed, next: Hash(0) })
     }
 
     /// Writes all that is staged, and closes the tier cleanly: the next process finds everything.
     /// Nothing moves to flash after it.
+    ///
+    /// # Errors
+    ///
+    /// The tier could not be written or closed.
     pub fn close_flash(&self) -> Result<(), CloseError> {
         self.tick();
         self.keep_reached(true);
         self.flash.as_ref().map_or(Ok(()), |tier| tier.flash.close(&FlashIndexAccess::new(self)))
     }
 
-    /// Keeps on flash what time it is, and what numbers were given, if that `is_needed` now or was
-    /// not done for a minute.
+    /// Keeps the time and the last sequence number on flash, if that `is_needed` now or was not
+    /// done for a minute.
     pub(crate) fn keep_reached(&self, is_needed: bool) {
         if let Some(tier) = &self.flash {
             let number = self.sequence.load(Ordering::Relaxed);
@@ -406,24 +411,24 @@ impl Cache {
 
     /// Whether the device of the flash tier does not know of all that was deleted or replaced,
     /// because it takes no notes. It is told again and again; if the process ends before, the next
-    /// one may find that in the same boot.
+    /// one may find such items in the same boot.
     pub fn is_flash_unsound(&self) -> bool {
         self.flash.as_ref().is_some_and(|tier| tier.flash.is_unsound())
     }
 
-    /// Whether items are still being found that an earlier process left on flash.
+    /// Whether items that an earlier process left on flash are still being found.
     pub fn is_flash_recovering(&self) -> bool {
         self.flash.as_ref().is_some_and(|tier| tier.flash.is_recovering())
     }
 
-    /// What was found on flash at the start was last in use so many seconds ago, as far as the
-    /// clock is to be believed: less than none if it has been put back. Nothing if nothing was.
+    /// Returns how many seconds ago the items found on flash at the start were last in use, as far
+    /// as the clock is to be believed: negative if it has been put back. `None` if there were none.
     pub fn flash_age_s(&self) -> Option<i64> {
         let last_used = self.flash.as_ref().and_then(|tier| tier.flash.last_used())?;
         Some(i64::from(self.now()) - i64::from(last_used))
     }
 
-    /// Why the flash tier began empty although there was one; nothing otherwise.
+    /// Returns why the flash tier began empty although there was one; `None` otherwise.
     pub fn flash_doubt(&self) -> Option<Doubt> {
         self.flash.as_ref().and_then(|tier| tier.flash.doubt())
     }

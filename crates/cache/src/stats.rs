@@ -1,4 +1,4 @@
-//! What the cache can say of itself.
+//! The cache's statistics.
 
 use std::sync::atomic::Ordering;
 
@@ -18,11 +18,10 @@ pub use hot::ClassStats;
 pub struct Stats {
     /// Items in the cache.
     pub items: u64,
-    /// Mutations: stores, and changes that gave an item a new CAS unique, a few that came to
-    /// nothing because somebody else was faster among them; flushes; and items that were
-    /// renumbered.
+    /// Mutations: stores, and changes that gave an item a new CAS unique, including a few that came
+    /// to nothing because another change was faster; flushes; and renumbered items.
     pub mutations: u64,
-    /// Bytes of the chunks that hold items, which is those of the hot zone alone.
+    /// Bytes of the chunks that hold items, which are those of the hot zone alone.
     pub item_bytes: u64,
     /// The memory limit, in bytes.
     pub limit_bytes: u64,
@@ -30,24 +29,24 @@ pub struct Stats {
     pub used_bytes: u64,
     /// Items evicted to make room.
     pub evicted: u64,
-    /// Of these, never read.
+    /// Of `evicted`, items of the hot zone that were never read.
     pub evicted_unfetched: u64,
-    /// Of these, read since the hand last came by.
+    /// Of `evicted`, items of the hot zone that were read since the hand last came by.
     pub evicted_recent: u64,
     /// Expired or flushed items whose memory was taken back by the hand or the sweep.
     pub expired: u64,
-    /// Of these, never read.
+    /// Of `expired`, items of the hot zone that were never read.
     pub expired_unfetched: u64,
-    /// Of the expired ones, found by the sweeps for them, of the hot and the compressed zone.
+    /// Of `expired`, items found by the sweeps of the hot and of the compressed zone.
     pub swept: u64,
-    /// Chunks that the one of the hot zone looked at.
+    /// Chunks that the hot zone's sweep looked at.
     pub swept_looks: u64,
-    /// Items whose time was over when a request asked for them.
+    /// Items that had expired when a request asked for them.
     pub found_expired: u64,
     /// Items that a flush had taken when a request asked for them.
     pub found_flushed: u64,
-    /// Prefixes that are being flushed in memory, and of those flushed on flash such that something
-    /// older is still there.
+    /// Prefixes that are being flushed in memory, and prefixes flushed on flash of which older
+    /// items are still there.
     pub prefixes_flushing: [u64; 2],
     /// Requests for memory that could not be met.
     pub out_of_memory: u64,
@@ -59,18 +58,18 @@ pub struct Stats {
     pub index_slots: u64,
     /// Bytes of the index's tables and directory.
     pub index_bytes: u64,
-    /// Bytes of the slabs that its tables and those of the compressed zone lie in: what they take
-    /// of the memory.
+    /// Bytes of the slabs that hold the tables of the index and of the compressed zone: what they
+    /// take of the memory.
     pub table_slab_bytes: u64,
     /// Tables of the index that moved so that such a slab could be given back.
     pub index_moves: u64,
-    /// Words the index has moved to make room for others.
+    /// Words that the index moved to make room for others.
     pub index_displacements: u64,
     /// Whether the arena is backed by huge pages, as far as the kernel has them.
     pub huge_pages: bool,
-    /// How items move to their columns; `None` if they do not.
+    /// Moves of items to their columns; `None` if they do not move.
     pub repartition: Option<RepartitionStats>,
-    /// How costs are measured; `None` if they are not.
+    /// The measurement of costs; `None` if they are not measured.
     pub costs: Option<CostStats>,
     /// The compressed zone; `None` if there is none.
     pub compressed: Option<CompressedStats>,
@@ -81,72 +80,72 @@ pub struct Stats {
 /// The flash tier, at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlashTierStats {
-    /// What its own work came to.
+    /// Counts of the tier's own work.
     pub tier: FlashStats,
-    /// Items that the index leads to.
+    /// Items on flash that the index leads to.
     pub items: u64,
-    /// Of these, in memory as well.
+    /// Of `items`, those in memory as well.
     pub spare: u64,
-    /// Items that left memory for a row that was still here, without being written.
+    /// Items that left memory for a row that was still on flash, without being written.
     pub rested: u64,
-    /// Bytes of memory that it takes beside the index.
+    /// Bytes of memory that the tier takes beside the index.
     pub memory_bytes: u64,
-    /// Bytes of the memory limit that are set apart for it, which no item can have.
+    /// Bytes of the memory limit that are set apart for the tier, which no item can have.
     pub reserved_bytes: u64,
-    /// Reads served from it.
+    /// Reads served from flash.
     pub hits: u64,
-    /// Items that moved to it.
+    /// Items that moved to flash.
     pub spilled: u64,
-    /// Of these, moved by stores that needed their memory.
+    /// Of `spilled`, items moved by stores that needed their memory.
     pub handed: u64,
-    /// Items for which it had no room.
+    /// Items for which flash had no room.
     pub refused: u64,
     /// Items that the budget of writes kept out.
     pub over_budget: u64,
-    /// Items that would have expired soon.
+    /// Items kept out because they would have expired soon.
     pub expiring: u64,
     /// Microseconds of processor time that moving items from the hot zone took.
     pub spill_us: u64,
-    /// Items that moved up into the hot zone.
+    /// Items that were promoted to the hot zone.
     pub promoted: u64,
     /// Reads of the device for requests.
     pub reads: u64,
-    /// Bytes of these: a long unit is read twice, its first page and the whole.
+    /// Bytes of `reads`: a long unit is read twice, its first page and the whole.
     pub bytes_read: u64,
-    /// Of these, failed.
+    /// Of `reads`, those that failed.
     pub reads_failed: u64,
-    /// Bytes that are being read, or were read for those who wait and are not dropped yet.
+    /// Bytes that are being read, or were read for waiting requests and are not dropped yet.
     pub fetch_bytes: u64,
-    /// The most that these ever were.
+    /// The most that `fetch_bytes` ever was.
     pub fetch_bytes_peak: u64,
-    /// The most that they may be.
+    /// The limit of `fetch_bytes`.
     pub fetch_bytes_max: u64,
     /// Batches of reads that wait for bytes to come free.
     pub fetches_waiting: u64,
     /// Whether items of an earlier process are still being found.
     pub recovering: bool,
-    /// How the device is read for requests; nothing before the first is to be read.
+    /// How the device is read for requests; `None` before the first read.
     pub reads_by: Option<ReadMethod>,
 }
 
 /// The compressed zone, at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompressedStats {
-    /// What is in it, and what its own work came to.
+    /// Its contents, and counts of its own work.
     pub zone: ZoneStats,
     /// Slabs that it may have.
     pub budget_slabs: usize,
-    /// Reads served from the hot zone, since there is a compressed one.
+    /// Reads served from the hot zone, since there is a compressed zone.
     pub hot_hits: u64,
-    /// Reads served from it.
+    /// Reads served from the compressed zone.
     pub hits: u64,
-    /// Misses of items that it had evicted a moment before.
+    /// Misses of items that it had evicted shortly before.
     pub ghost_hits: u64,
     /// Items that moved into it.
     pub demoted: u64,
     /// Items that moved back into the hot zone.
     pub promoted: u64,
-    /// Items that had changed when they were about to move into it, and stayed.
+    /// Items that had changed when they were about to move into it, and stayed in the hot zone.
     pub changed: u64,
     /// Items that it did not take.
     pub refused: u64,
@@ -154,55 +153,55 @@ pub struct CompressedStats {
     pub throttled: u64,
     /// Items that were evicted because they had never been read and the zone was full.
     pub passed_over: u64,
-    /// Of those that left it to make room, how many moved on to flash.
+    /// Items that left it to make room, and moved on to flash.
     pub spilled: u64,
-    /// And how many left the cache.
+    /// Items that left it to make room, and left the cache.
     pub left: u64,
-    /// And how many were gone by then, since their prefix was being flushed.
+    /// Items that were gone when they were to leave it, since their prefix was being flushed.
     pub flushed: u64,
     /// Microseconds that moving items into it took.
     pub demote_us: u64,
     /// Microseconds that reading items in it took.
     pub read_us: u64,
-    /// Looks into it, for reads and for stores of keys that are not in the hot zone.
+    /// Look-ups in it, for reads and for stores of keys that are not in the hot zone.
     pub lookups: u64,
-    /// Of these, without decoding anything to know that the key is not there.
+    /// Of `lookups`, those that found the key absent without decoding anything.
     pub filtered: u64,
     /// Times that something in it was found damaged, by readers or by writers.
     pub damaged: u64,
     /// Frames that were decoded.
     pub decoded: u64,
-    /// Of these, for keys that were not there.
+    /// Of `decoded`, frames decoded for keys that were not there.
     pub decoded_in_vain: u64,
-    /// How often it gave up a step of memory.
+    /// Times that it gave up a step of memory.
     pub shrunk: u64,
-    /// How often it got a step of memory.
+    /// Times that it got a step of memory.
     pub grown: u64,
 }
 
 impl Stats {
-    /// Expired or flushed items whose memory was taken back by others than the sweeps. What both
-    /// numbers are of goes on while they are read.
+    /// Returns the expired or flushed items whose memory was taken back otherwise than by the
+    /// sweeps. Both counters go on while they are read, so this is never below 0.
     pub fn reclaimed(&self) -> u64 {
         self.expired.saturating_sub(self.swept)
     }
 
-    /// Bytes of the memory limit that are taken by items, in chunks and in the compressed zone.
-    /// With what finds them and what lies free between them this is [`Self::used_bytes`].
+    /// Returns the bytes of the memory limit that items take, in chunks and in the compressed zone.
+    /// With the index, the zone's tables and free space between items this is [`Self::used_bytes`].
     pub fn held_bytes(&self) -> u64 {
         self.item_bytes + self.compressed.map_or(0, |it| it.bytes())
     }
 }
 
 impl CompressedStats {
-    /// Bytes of the zone's slabs: what it takes of the memory.
+    /// Returns the bytes of the zone's slabs: what it takes of the memory.
     pub fn bytes(&self) -> u64 {
         (self.zone.space.slabs * self.zone.space.slab_bytes) as u64
     }
 }
 
-/// What is counted and does not begin anew, since it numbers items or says what became of the
-/// compressed zone. [`Cache::reset_stats`] remembers it, to be subtracted.
+/// Counters that are never set to 0, since they number items or belong to the compressed zone.
+/// [`Cache::reset_stats`] keeps their values, to be subtracted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Lasting {
     mutations: u64,
@@ -218,14 +217,15 @@ impl Lasting {
         };
         Self {
             mutations,
-            // Not all that the zone has evicted but what moved on: that is on its way for a while.
+            // Not all that the zone has evicted less what moved on: an item is on its way there for
+            // a while.
             evicted: left + zone.evicted_untold,
             expired: zone.expired + flushed,
             swept: zone.expired_swept,
         }
     }
 
-    /// What came since `before`. What was read earlier may be less than that, which is nothing.
+    /// Returns the difference to `before`; 0 where a counter read earlier is ahead.
     fn since(self, before: Self) -> Self {
         Self {
             mutations: self.mutations.saturating_sub(before.mutations),
@@ -237,7 +237,7 @@ impl Lasting {
 }
 
 impl Cache {
-    /// The cache as a whole.
+    /// Returns the statistics of the cache as a whole.
     pub fn stats(&self) -> Stats {
         let index = self.index.stats();
         let mut stats = Stats {
@@ -287,42 +287,42 @@ impl Cache {
         stats
     }
 
-    /// Bytes of the memory limit that are in use. Like [`Cache::limit_bytes`], and other than all
-    /// of [`Cache::stats`], it is told without a look at the index.
+    /// Returns the bytes of the memory limit that are in use. Like [`Cache::limit_bytes`], and
+    /// unlike [`Cache::stats`], it does not look at the index.
     pub fn used_bytes(&self) -> usize {
         self.arena.used_slabs() * self.arena.slab_bytes()
     }
 
-    /// Bytes of the memory limit that items can take as they were stored: what the index and the
-    /// compressed zone do not have now. Likewise.
+    /// Returns the bytes of the memory limit that items can take uncompressed: what the index and
+    /// the compressed zone do not have now. Does not look at the index.
     pub fn items_bytes_max(&self) -> usize {
         let zone_slabs = self.compressed.as_ref().map_or(0, |compressed| compressed.zone.slabs());
         let others = self.tables.slabs() + zone_slabs;
         self.arena.limit_slabs().saturating_sub(others) * self.arena.slab_bytes()
     }
 
-    /// What was measured of costs; likewise.
+    /// Returns the measurement of costs. Does not look at the index.
     pub fn cost_stats(&self) -> Option<CostStats> {
         self.measure.as_deref().map(Measure::stats)
     }
 
-    /// The flash tier; likewise.
+    /// Returns the statistics of the flash tier. Does not look at the index.
     pub fn flash_stats(&self) -> Option<FlashTierStats> {
         self.flash.as_deref().map(|tier| tier.stats(self.tier_bytes as u64))
     }
 
-    /// Stores and other changes, since the cache was made.
+    /// Returns the stores and other changes since the cache was made.
     fn mutations_so_far(&self) -> u64 {
         self.sequence.load(Ordering::Relaxed) - self.first_sequence
     }
 
-    /// Every size class.
+    /// Returns the statistics of every size class.
     pub fn class_stats(&self) -> Vec<ClassStats> {
         self.hot.stats()
     }
 
-    /// Begins the counters of mutations, evictions, expiries, refusals, slab moves, moves of hot
-    /// items and costs anew, but not those that tell of a tier below alone or of what moved there.
+    /// Resets the counters of mutations, evictions, expiries, refusals, slab moves, moves of hot
+    /// items and costs, but not those of a lower tier alone or of moves to it.
     pub fn reset_stats(&self) {
         let compressed = self.compressed.as_ref().map(|compressed| compressed.stats());
         *lock(&self.before) = Lasting::of(self.mutations_so_far(), compressed.as_ref());
@@ -339,18 +339,18 @@ impl Cache {
 mod tests {
     use super::*;
 
-    /// `reclaimed` was nearly 2^64 where a sweep came in between.
+    /// Regression: `reclaimed` was nearly 2^64 where a sweep came in between.
     #[test]
-    fn a_sweep_between_two_looks_makes_no_number_negative() {
+    fn reclaimed_is_not_negative_after_a_sweep_between_two_looks() {
         let stats = Stats { expired: 5, swept: 7, ..Stats::default() };
         assert_eq!(stats.reclaimed(), 0);
         let (now, before) = (Lasting::default(), Lasting { evicted: 1, ..Lasting::default() });
         assert_eq!(now.since(before).evicted, 0);
     }
 
-    /// Evictions rose with each item that moved to flash, and fell when it was there.
+    /// Regression: evictions rose with each item that moved to flash, and fell when it was there.
     #[test]
-    fn what_is_on_its_way_to_flash_is_not_evicted() {
+    fn an_item_on_its_way_to_flash_is_not_evicted() {
         let mut compressed = CompressedStats { spilled: 3, left: 1, ..CompressedStats::default() };
         (compressed.zone.evicted, compressed.zone.evicted_untold) = (7, 2);
         assert_eq!(Lasting::of(0, Some(&compressed)).evicted, 3);

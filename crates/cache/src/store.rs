@@ -15,16 +15,16 @@ use crate::places::{Fate, Found, Present};
 use crate::session::Session;
 use crate::types::{Attributes, Condition, Expiry, Refusal, Store, Stored, expiry_in, expiry_of};
 
-/// How often a store makes room for a full index before it gives up.
+/// Rounds of making room for a full index after which a store gives up.
 const INDEX_ROOM_ATTEMPTS: usize = 4;
 
-/// The longest value that is copied, in bytes, when it turns out that its item needs a field for a
-/// cost. Longer ones have one from the beginning.
+/// The longest value, in bytes, that is copied when its item turns out to need a field for a cost.
+/// Items with longer ones have the field from the beginning.
 const COPIED_BYTES_MAX: usize = 1023;
 
-/// Memory reserved for an item, to be filled with its value. Nobody sees it until it is stored;
-/// dropped before, its memory goes back. Not tied to a session: a value may arrive over many reads
-/// of a socket.
+/// Memory reserved for an item, to be filled with its value. Readers do not see it until it is
+/// stored; dropped before, its memory goes back. Not tied to a session: a value may arrive over
+/// many reads of a socket.
 #[derive(Debug)]
 #[must_use = "a draft that is not stored is dropped"]
 pub struct Draft<'c> {
@@ -34,89 +34,94 @@ pub struct Draft<'c> {
 }
 
 impl Draft<'_> {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &[u8] {
         self.hot.item().key()
     }
 
-    /// Microseconds that it takes to make the value again: as the client says, or as was measured;
-    /// 0 if nobody knows. What the key's present item costs has its say when the draft is stored.
+    /// Returns the microseconds that it takes to make the value again, as the client says or as was
+    /// measured; 0 if unknown. Storing the draft takes the cost of the key's present item into
+    /// account.
     pub fn cost_us(&self) -> u32 {
         self.hot.item().cost().us()
     }
 
-    /// Bytes of the whole value.
+    /// Returns the bytes of the whole value.
     pub fn value_bytes(&self) -> usize {
         self.hot.layout().value_bytes()
     }
 
-    /// Bytes of the value that are still to be filled in.
+    /// Returns the bytes of the value that are still to be filled in.
     pub fn remaining(&self) -> usize {
         self.hot.remaining()
     }
 
-    /// Bytes of memory that it has by now: as much as comes with [`Cache::extend`] later is not
-    /// among them.
+    /// Returns the bytes of memory that the draft has so far, without those that [`Cache::extend`]
+    /// adds later.
     pub fn held_bytes(&self) -> usize {
         self.hot.held_bytes()
     }
 
-    /// Whether it needs more memory for the next bytes of the value: [`Cache::extend`].
+    /// Whether the next bytes of the value need more memory: [`Cache::extend`].
     pub fn lacks_memory(&self) -> bool {
         self.hot.lacks_piece()
     }
 
-    /// The next bytes of the value to fill in, as far as they are contiguous; empty when it is
-    /// full, or lacks memory for more.
+    /// Returns room for the next bytes of the value, as far as it is contiguous; empty when the
+    /// draft is full, or lacks memory for more.
     pub fn writable(&mut self) -> &mut [u8] {
         self.hot.writable()
     }
 
-    /// Says that `bytes` more of [`Draft::writable`] are filled in.
+    /// Counts `bytes` of [`Draft::writable`] as filled in.
     pub fn advance(&mut self, bytes: usize) {
         self.hot.advance(bytes);
     }
 
-    /// Copies as much of `value` as still fits; returns how much that was.
+    /// Copies as much of `value` as still fits; returns the number of bytes copied.
     pub fn write(&mut self, value: &[u8]) -> usize {
         self.hot.write(value)
     }
 }
 
-/// What entering a draft came to.
+/// The outcome of entering a draft.
 pub(crate) enum Entered<'c> {
-    /// It is in the index, with this CAS unique, and costs this.
+    /// The item is in the index, with this CAS unique and this cost.
     Stored(u64, Cost),
     /// The condition did not hold; the draft is still there.
     Refused(Stored, hot::Draft<'c>),
 }
 
-/// What was decided under the lock.
+/// A decision made under the lock.
 enum Decision<'c> {
-    /// To enter it, with this CAS unique and this number.
+    /// Enter the draft, with this CAS unique and this sequence number.
     Enter(u64, u64),
-    /// Not to.
+    /// Do not enter it.
     Refuse(Stored, hot::Draft<'c>),
-    /// A flush came between the look at what was there and the decision.
+    /// Decide once more: a flush came between the look at the present item and the decision.
     Again(hot::Draft<'c>),
-    /// The item whose unique matters is below, where it has none.
+    /// Promote the present item: its CAS unique matters, and it has none in a lower tier.
     Raise(hot::Draft<'c>),
-    /// The draft has no field for the cost that it shall have.
+    /// Copy the draft, which has no field for the cost that it is to have.
     Widen(hot::Draft<'c>, Cost),
 }
 
-/// What a draft is to be entered under.
+/// The terms on which a draft is to be entered.
 struct Terms {
     hash: Hash,
     condition: Condition,
-    /// Bits of its mark beside the fresh ones.
+    /// Bits of its mark beside those of a new item.
     mark_bits: u8,
-    /// The count of flushes before the key was looked at.
+    /// The count of flushes before the key was looked up.
     flushes: u64,
 }
 
 impl Cache {
     /// Reserves memory for an item. The key is 1 to 250 bytes.
+    ///
+    /// # Errors
+    ///
+    /// Any [`Refusal`] but [`Refusal::Pending`].
     pub fn reserve(
         &self,
         key: &[u8],
@@ -146,7 +151,7 @@ impl Cache {
         Ok(Draft { origin, ..draft })
     }
 
-    // Always, as [`Session::reserve`], whose heart it is.
+    // Always inlined, as [`Session::reserve`], of which it is the main part.
     #[inline(always)]
     pub(crate) fn reserve_fields(
         &self,
@@ -186,8 +191,12 @@ impl Cache {
         }
     }
 
-    /// Gets a draft that lacks memory some more ([`Session::begin`]). The caller may have a session
-    /// open, unless it was told to end it.
+    /// Gets more memory for a draft that lacks it ([`Session::begin`]). The caller may have a
+    /// session open, unless it was told to end it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::reserve`].
     pub fn extend(&self, draft: &mut Draft<'_>) -> Result<(), Refusal> {
         let extended = draft.hot.extend(self);
         if self.hot.is_pressed() {
@@ -197,15 +206,15 @@ impl Cache {
     }
 }
 
-/// The fields of an item whose cost was measured. A long one, which is not copied for a field more,
-/// has room for a cost that is known only when it is stored.
+/// Returns the fields of an item whose cost was measured. The item of a long value, which is not
+/// copied to add a field, has room for a cost that is known only when it is stored.
 #[inline(always)]
 fn costed(fields: Fields, origin: Origin, value_bytes: usize) -> Fields {
     let cost_reserved = origin.asks_present() && value_bytes > COPIED_BYTES_MAX;
     Fields { cost: origin.cost, cost_reserved, ..fields }
 }
 
-/// What a shortage is called outside.
+/// Returns the public error for a shortage.
 fn refusal_for(shortage: Shortage) -> Refusal {
     match shortage {
         Shortage::Pinned => Refusal::SessionTooLong,
@@ -215,9 +224,13 @@ fn refusal_for(shortage: Shortage) -> Refusal {
 }
 
 impl<'c> Session<'c> {
-    /// [`Cache::reserve`] for a key whose hash is known, while the index lines that storing it will
-    /// need are on their way. The draft may outlive the session.
-    // Always, as [`Self::look_up`]: each protocol has one caller.
+    /// [`Cache::reserve`] for a key whose hash is known; prefetches the index lines that storing it
+    /// will need. The draft may outlive the session.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::reserve`].
+    // Always inlined, as [`Self::look_up`]: each protocol has one caller.
     #[inline(always)]
     pub fn reserve(
         &self,
@@ -234,8 +247,12 @@ impl<'c> Session<'c> {
         self.cache.reserve_costed(key, hash, attributes.fields(), value_bytes, origin)
     }
 
-    /// [`Session::reserve`] for a value that has yet to come: if it is long, memory for it follows
-    /// as it comes ([`Draft::lacks_memory`]), so that to announce values takes nothing from others.
+    /// [`Session::reserve`] for a value that has yet to arrive: memory for a long one follows as it
+    /// arrives ([`Draft::lacks_memory`]), so that announcing a value takes no memory from others.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::reserve`].
     #[cold]
     #[inline(never)]
     pub fn begin(
@@ -260,15 +277,23 @@ impl<'c> Session<'c> {
         Ok(Draft { origin: origin.unwrap_or(draft.origin), ..draft })
     }
 
-    /// Stores a filled draft if the condition holds. The error gives the draft back.
+    /// Stores a filled draft if the condition holds.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`], with the draft, which may be stored later.
     #[inline]
     pub fn store(&self, draft: Draft<'c>, store: Store) -> Result<Stored, (Draft<'c>, Refusal)> {
         Ok(self.store_costed(draft, store)?.0)
     }
 
-    /// [`Session::store`] that also tells how many microseconds it takes to make the value again,
-    /// as the item has it from now on; 0 if nobody knows, or if nothing was stored.
-    // Always, as [`Self::reserve`].
+    /// As [`Session::store`]; also returns the microseconds that it takes to make the value again,
+    /// as the item has it from now on; 0 if unknown, or if nothing was stored.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Session::store`].
+    // Always inlined, as [`Self::reserve`].
     #[inline(always)]
     pub fn store_costed(
         &self,
@@ -353,7 +378,7 @@ impl<'c> Session<'c> {
                     }
                     pending.replace(Some(hot));
                 }
-                // Nothing that anybody could give up would help.
+                // No memory that could be freed would help.
                 Err(index::Full::Unplaceable) => break,
                 Err(index::Full::NoMemory) => {
                     room_attempts += 1;
@@ -370,8 +395,8 @@ impl<'c> Session<'c> {
         Err((Draft { hot, hash, origin }, refusal))
     }
 
-    /// The draft with a field for this cost. If there is no memory for that, as it was: it is
-    /// stored without the cost then.
+    /// Returns the draft with a field for this cost; without memory for that, the draft as it was,
+    /// which is then stored without the cost.
     #[cold]
     #[inline(never)]
     fn widen(&self, draft: Draft<'c>, cost: Cost) -> Draft<'c> {
@@ -381,8 +406,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// Gives a draft its cost beside that of the key's present item, gone or not. Returns the cost
-    /// if the draft has no field for it.
+    /// Gives a draft its cost, taking that of the key's present item, gone or not, into account.
+    /// Returns the cost if the draft has no field for it.
     #[cold]
     #[inline(never)]
     fn reprice(
@@ -395,9 +420,9 @@ impl<'c> Session<'c> {
         (!draft.set_cost(origin.cost)).then_some(origin.cost)
     }
 
-    /// What the key's present item costs, if that is known: the one in the hot zone, gone or not,
-    /// or else the one in the compressed zone, which is asked before it is forgotten there: for a
-    /// draft without a field for the cost it has to stay. Under the lock of its index table.
+    /// Returns the cost of the key's present item, if it is known: the one in the hot zone, gone or
+    /// not, or else the one in the compressed zone. That one is asked before it is forgotten, since
+    /// it has to stay if the draft has no field for the cost. Under the lock of its index table.
     #[cold]
     #[inline(never)]
     fn present_cost(&self, found: Option<Found<'_>>, key: &[u8], hash: Hash) -> Option<Cost> {
@@ -408,7 +433,7 @@ impl<'c> Session<'c> {
         cost.filter(|cost| cost.is_known())
     }
 
-    /// What becomes of the key: runs under the lock of its index table.
+    /// Decides what becomes of the key. Runs under the lock of its index table.
     fn decide(
         &self,
         mut draft: hot::Draft<'c>,
@@ -477,21 +502,22 @@ impl<'c> Session<'c> {
     }
 }
 
-/// What is late, as memcached has it: it replaces the value, keeps the expiry, and leaves the item
-/// to be recomputed. Only when nothing is in its way any more: a draft that is judged anew still
-/// has the expiry that its client asked for. Returns bits of its mark.
+/// Makes a late store inherit from the present item, as in memcached: it replaces the value, keeps
+/// the expiry, and leaves the item to be recomputed. Called only when nothing is in its way any
+/// more: a draft that is decided on once more still has the expiry that its client asked for.
+/// Returns bits of its mark.
 fn inherit(draft: &hot::Draft<'_>, present: ItemRef<'_>) -> u8 {
     let has_room = draft.item().set_expiry(whole_second(expiry_of(present)).second);
     debug_assert!(has_room, "room was made before");
     STALE | (present.mark().load(Ordering::Relaxed) & SENT)
 }
 
-/// The last whole second up to an expiry: what may get another's expiry in place ends there, a
-/// little early rather than late.
+/// Returns the last whole second up to an expiry: an item that may get another's expiry in place
+/// expires there, a little early rather than late.
 fn whole_second(expiry: Expiry) -> Expiry {
     match expiry.early_ms {
         0 => expiry,
-        // The first second of all has none before it but 0, which is never.
+        // Before the first second of all there is only 0, which is never.
         _ => Expiry::at((expiry.second - 1).max(1)),
     }
 }
@@ -513,7 +539,7 @@ mod tests {
 
     const NOW: u32 = 1_800_000_000;
 
-    /// What becomes of a late store of `k`.
+    /// Returns the decision on a late store of `k`.
     fn decided<'c>(session: &Session<'c>, draft: Draft<'c>) -> Decision<'c> {
         let Draft { hot, hash, mut origin } = draft;
         let condition = Condition::UniqueOrStale(0);
@@ -524,8 +550,8 @@ mod tests {
         session.cache.update(&session.guard, hash, is_key, decide).expect("it is there")
     }
 
-    /// The copy with a field for a cost had no room for the expiry that what is late inherits: it
-    /// stayed, stale, for ever.
+    /// Regression: the copy with a field for a cost had no room for the expiry that a late store
+    /// inherits, so that the item stayed, stale, for ever.
     #[test]
     fn a_late_store_that_is_widened_for_a_cost_still_inherits_the_expiry() {
         let clock = std::sync::Arc::new(io::ManualClock::new(NOW));
@@ -546,7 +572,7 @@ mod tests {
         let origin = Origin::unmeasured(Cost::UNKNOWN);
         let wide = session.widen(Draft { hot, hash, origin }, cost);
         assert_eq!(wide.cost_us(), 700);
-        // Meanwhile somebody gives the item an expiry.
+        // Meanwhile another client gives the item an expiry.
         assert_eq!(session.touch(b"k", hash, Expiry::at(NOW + 60)), Ok(true));
         let Decision::Enter(..) = decided(&session, wide) else { panic!("nothing is in its way") };
         let item = session.peek(b"k", hash).expect("it is there");
@@ -554,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_store_that_is_judged_anew_has_the_expiry_that_its_client_asked_for() {
+    fn a_late_store_decided_anew_keeps_the_expiry_that_its_client_asked_for() {
         let clock = std::sync::Arc::new(io::ManualClock::new(NOW));
         let builder = Cache::builder().memory_bytes(8 << 20).clock(clock);
         let cache = builder.measure_costs(true).build().expect("a small cache");

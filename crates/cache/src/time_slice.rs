@@ -1,30 +1,30 @@
-//! The background ends its turns of the core itself.
+//! The background yields the CPU of its own accord.
 //!
 //! A thread that is woken while the background runs may have to wait until the kernel's next tick,
-//! some milliseconds, even if it has asked for short turns: the kernel lets who was chosen last
-//! finish what it is entitled to, and looks at that again only when somebody else is woken. So who
-//! has to answer requests on the same core would answer late, a little in a hundred times. Whoever
-//! yields gives up the rest of its turn, so that it should have asked for short ones
+//! some milliseconds, even if it has asked for short turns: the kernel lets the running thread
+//! finish what it is entitled to, and looks at that again only when another thread is woken. So a
+//! thread that answers requests on the same core would answer late, a little in a hundred times. A
+//! thread that yields gives up the rest of its turn, so it should have asked for short ones
 //! (`io::thread::ask_for_short_turns`).
 
 use std::{mem, thread};
 
 use io::Clock;
 
-/// How long the background works, in microseconds, until others have the core if they want it.
+/// Microseconds that the background works before it yields the CPU.
 const TURN_US: u64 = 100;
 
 /// The turn that the background is in.
 #[derive(Debug, Default)]
 pub(crate) struct TimeSlice {
     began_us: u64,
-    /// How long it has waited for the next turn since somebody asked.
+    /// Microseconds it has waited for its next turn since that was last taken.
     waited_us: u64,
 }
 
 impl TimeSlice {
-    /// Lets others have the core if the turn was long. Called without any lock that they could
-    /// wait for, and by a thread that is not pinned.
+    /// Yields the CPU if the turn was long. Called without any lock that others could wait for, and
+    /// by a thread that is not pinned.
     pub(crate) fn end_if_long(&mut self, clock: &dyn Clock) {
         let now_us = clock.monotonic_us();
         if now_us.saturating_sub(self.began_us) >= TURN_US {
@@ -34,12 +34,12 @@ impl TimeSlice {
         }
     }
 
-    /// For how many microseconds others have had the core since that was last taken.
+    /// Returns the microseconds for which others have had the CPU since that was last taken.
     pub(crate) fn waited_us(&self) -> u64 {
         self.waited_us
     }
 
-    /// The same; counts from 0 again.
+    /// Returns [`Self::waited_us`], and counts from 0 again.
     pub(crate) fn take_waited_us(&mut self) -> u64 {
         mem::take(&mut self.waited_us)
     }
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// Moves on by 40 microseconds whenever it is read.
+    /// A clock that moves on by 40 microseconds whenever it is read.
     #[derive(Default)]
     struct Moving(AtomicU64);
 

@@ -1,19 +1,19 @@
-//! The words of the cache's API: what can be asked, and what the outcome can be.
+//! The words of the cache's API: the requests, and their outcomes.
 
 pub use hot::Policy;
 use hot::{Fields, ItemRef};
 
 use crate::item::Item;
 
-/// When an item stops being there: a millisecond of Unix time, or never.
+/// When an item expires: a millisecond of Unix time, or never.
 ///
-/// Whole seconds are what memcached's protocols speak of and what most items have; an item that
-/// ends between two takes four bytes more, and is stored anew when it gets another expiry.
+/// memcached's protocols speak of whole seconds, and most items have one. An item that expires
+/// between two takes four bytes more, and is stored anew when it gets another expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Expiry {
-    /// Unix seconds at which the item is over at the latest; 0 never.
+    /// The Unix second by which the item has expired; 0 is never.
     pub(crate) second: u32,
-    /// It is over so many milliseconds before, 999 at the most.
+    /// Milliseconds before that second at which it expires, 999 at most.
     pub(crate) early_ms: u16,
 }
 
@@ -26,18 +26,18 @@ impl Expiry {
     /// The item is gone the moment it is stored.
     pub const PAST: Self = Self::at(1);
 
-    /// The same in an item's fields.
+    /// Puts the expiry into an item's fields.
     pub(crate) fn put_in(self, fields: Fields) -> Fields {
         Fields { expiry: self.second, early_ms: self.early_ms, ..fields }
     }
 
-    /// At this Unix second; 0 never.
+    /// Returns the expiry at this Unix second; 0 is never.
     pub const fn at(second: u32) -> Self {
         Self { second, early_ms: 0 }
     }
 
-    /// At this Unix millisecond; 0 is in the past like any other, and what lies beyond the last
-    /// second in 32 bits (in 2106) is there.
+    /// Returns the expiry at this Unix millisecond. 0 is in the past like any other; a time beyond
+    /// the last second in 32 bits (in 2106) becomes that second.
     pub fn at_ms(unix_ms: u64) -> Self {
         let Ok(second @ 1..) = u32::try_from(unix_ms.div_ceil(MILLISECONDS)) else {
             return if unix_ms == 0 { Self::PAST } else { Self::at(u32::MAX) };
@@ -46,78 +46,78 @@ impl Expiry {
         Self { second, early_ms: early_ms as u16 }
     }
 
-    /// The Unix second at which the item is over at the latest; 0 never.
+    /// Returns the Unix second by which the item has expired; 0 is never.
     pub fn second(self) -> u32 {
         self.second
     }
 
-    /// The Unix millisecond at which the item is over; none if never.
+    /// Returns the Unix millisecond at which the item expires; none if never.
     pub fn unix_ms(self) -> Option<u64> {
         let ms = u64::from(self.second) * MILLISECONDS;
         (self != Self::NEVER).then(|| ms - u64::from(self.early_ms))
     }
 
-    /// Whether an item with this expiry is gone at `unix_ms`.
+    /// Whether an item with this expiry has expired at `unix_ms`.
     pub fn is_expired(self, unix_ms: u64) -> bool {
         self.unix_ms().is_some_and(|over_ms| over_ms <= unix_ms)
     }
 }
 
-/// When a hot item is over.
+/// Returns the expiry of an item in the hot zone.
 #[inline]
 pub(crate) fn expiry_of(item: ItemRef<'_>) -> Expiry {
     Expiry { second: item.expiry(), early_ms: item.early_ms() }
 }
 
-/// When an item with these fields is over.
+/// Returns the expiry in an item's fields.
 pub(crate) fn expiry_in(fields: &Fields) -> Expiry {
     Expiry { second: fields.expiry, early_ms: fields.early_ms }
 }
 
-/// When an item below is over.
+/// Returns the expiry of a row of the compressed zone or of flash.
 pub(crate) fn row_expiry(fields: &compressed::Fields) -> Expiry {
     Expiry { second: fields.expiry, early_ms: fields.early_ms }
 }
 
-/// What is kept with a value.
+/// The attributes stored with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attributes {
     /// Client flags, returned as they were stored.
     pub flags: u32,
-    /// When the item stops being there.
+    /// When the item expires.
     pub expiry: Expiry,
     /// The client sent the key in base64; dumps show it so.
     pub base64_key: bool,
-    /// Microseconds that it takes to make the value again; 0 if nobody knows. Kept to a quarter of
-    /// a thousandth.
+    /// Microseconds that it takes to make the value again; 0 if unknown. Kept to a quarter of a
+    /// thousandth.
     pub cost_us: u32,
 }
 
-/// Why something could not be stored.
+/// Why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// Larger than the item limit.
     TooLarge,
-    /// No memory, and nothing that may be evicted for it.
+    /// There is no memory, and nothing that may be evicted for it.
     NoMemory,
     /// The memory there is waits for the caller's own session to end. Drop the session, open
-    /// another and ask again: what was evicted meanwhile is then free.
+    /// another and ask again: memory that was evicted meanwhile is then free.
     SessionTooLong,
-    /// The key's item is on flash and has to be read first: [`Session::take_wanted`] says what.
-    /// Read that, drop the session, open another, deliver what was read, and ask again.
+    /// The key's item is on flash and has to be read first: [`Session::take_wanted`] returns the
+    /// reads. Do them, drop the session, open another, deliver the results, and ask again.
     ///
     /// [`Session::take_wanted`]: crate::Session::take_wanted
     Pending,
 }
 
-/// What a look for a key comes to.
+/// The outcome of looking a key up.
 #[derive(Clone, Copy)]
 pub enum Lookup<'s> {
     /// The item.
     Hit(Item<'s>),
     /// It is not there.
     Miss,
-    /// Perhaps it is on flash, which has to be read first: see [`Refusal::Pending`].
+    /// It may be on flash, which has to be read first: see [`Refusal::Pending`].
     Pending,
 }
 
@@ -134,18 +134,18 @@ impl std::fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Which value a draft may replace.
+/// Which item a draft may replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// Whatever is there, or nothing.
+    /// Any item, or none.
     Always,
-    /// Nothing may be there.
+    /// No item may be there.
     Absent,
-    /// Something must be there.
+    /// An item must be there.
     Present,
-    /// Exactly the item with this CAS unique.
+    /// Only the item with this CAS unique.
     Unique(u64),
-    /// Exactly the item with a CAS unique that none has: nothing is stored.
+    /// Only an item with a CAS unique that none has: nothing is stored.
     Never,
     /// meta `ms` with `C` and `I`: the item with this CAS unique; over one with a higher unique
     /// the draft is stored and marked stale; over one with a lower unique nothing is stored.
@@ -155,14 +155,14 @@ pub enum Condition {
 /// How a draft is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Store {
-    /// Which value it may replace.
+    /// Which item it may replace.
     pub condition: Condition,
-    /// A CAS unique of the client's choice instead of the next of the sequence (meta `E`).
+    /// A CAS unique of the client's choice instead of the sequence's next (meta `E`).
     pub new_cas: Option<u64>,
 }
 
 impl Store {
-    /// Stores under `condition`, with the next CAS unique.
+    /// Returns a store under `condition`, with the sequence's next CAS unique.
     pub fn when(condition: Condition) -> Self {
         Self { condition, new_cas: None }
     }
@@ -171,7 +171,7 @@ impl Store {
 /// Where `concat` puts the draft's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Behind the value that is there.
+    /// Behind the present value.
     Back,
     /// Before it.
     Front,
@@ -180,16 +180,16 @@ pub enum Side {
 /// The outcome of a store or concat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
-    /// It is there now, with this CAS unique.
+    /// The item is stored, with this CAS unique.
     Stored {
         /// The item's CAS unique.
         cas: u64,
     },
-    /// The condition did not hold: something was there, or nothing was.
+    /// The condition did not hold: an item was there, or none was.
     NotStored,
     /// The item there has another CAS unique.
     Exists,
-    /// `store` asked for a CAS unique and nothing was there.
+    /// `store` asked for a CAS unique and no item was there.
     NotFound,
 }
 
@@ -202,7 +202,7 @@ pub struct Fetch {
     pub vivify: Option<Expiry>,
     /// Hand out a win token if the item expires before this.
     pub recache_before: Option<Expiry>,
-    /// `recache_before` is compared with the expiry that `touch` gives, not with the one before.
+    /// `recache_before` is compared with the expiry that `touch` gives, not with the one before it.
     pub touch_first: bool,
     /// The CAS unique of an item that `vivify` creates.
     pub new_cas: Option<u64>,
@@ -210,15 +210,15 @@ pub struct Fetch {
     pub quiet: bool,
     /// The client sent the key in base64.
     pub base64_key: bool,
-    /// The CAS unique, whether the item was fetched, or how long it was idle will be asked of the
-    /// item: that is known in the hot zone only, and the item comes up for it.
+    /// The caller will ask for the item's CAS unique, whether it was fetched, or how long it was
+    /// idle. Only the hot zone knows these, so the item is promoted.
     pub with_history: bool,
 }
 
-/// What a fetch says beside the item.
+/// The tokens that a fetch returns beside the item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tokens {
-    /// `W`: this caller shall recompute the value.
+    /// `W`: this caller is to recompute the value.
     pub won: bool,
     /// `X`: the item is stale.
     pub stale: bool,
@@ -230,7 +230,7 @@ pub struct Tokens {
     pub expiry_before: Expiry,
 }
 
-/// How a removal is meant.
+/// The options of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Remove {
     /// Only the item with this CAS unique.
@@ -252,7 +252,7 @@ pub struct Remove {
 pub enum Removed {
     /// Removed, or changed as asked.
     Removed,
-    /// Nothing was there.
+    /// No item was there.
     NotFound,
     /// The item there has another CAS unique.
     Exists,
@@ -261,7 +261,7 @@ pub enum Removed {
 /// A change of a decimal number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arithmetic {
-    /// By how much.
+    /// The amount.
     pub delta: u64,
     /// Up (wrapping at 2^64) or down (stopping at 0).
     pub increment: bool,
@@ -271,7 +271,7 @@ pub struct Arithmetic {
     pub touch: Option<Expiry>,
     /// Only the item with this CAS unique.
     pub compare_cas: Option<u64>,
-    /// A CAS unique of the client's choice.
+    /// A CAS unique of the client's choice for the item.
     pub new_cas: Option<u64>,
     /// The client sent the key in base64 (for an item that is created).
     pub base64_key: bool,
@@ -293,7 +293,7 @@ impl Arithmetic {
 /// The outcome of arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
-    /// The number now, and what the reply may show of the item.
+    /// The number after the change, and what the reply may show of the item.
     Value {
         /// The number.
         value: u64,
@@ -306,11 +306,11 @@ pub enum Counted {
         /// The item was created by this request.
         created: bool,
     },
-    /// Nothing was there.
+    /// No item was there.
     NotFound,
     /// The item there has another CAS unique.
     Exists,
-    /// What is there does not begin with a decimal number of 64 bits.
+    /// The value does not begin with a decimal number of 64 bits.
     NotANumber,
 }
 
@@ -323,7 +323,7 @@ pub struct Evicted<'k> {
     pub value_bytes: usize,
     /// When it would have expired.
     pub expiry: Expiry,
-    /// Whether anybody ever read it.
+    /// Whether it was ever read.
     pub fetched: bool,
     /// Seconds since it was last read or stored, as [`crate::Item::idle_seconds`] counts.
     pub idle_seconds: u32,
@@ -331,12 +331,13 @@ pub struct Evicted<'k> {
     pub class: u32,
 }
 
-/// Somebody who wants to know of evictions.
+/// A receiver of evictions.
 pub trait Observer: Send + Sync {
-    /// Whether to tell at all, just now. Asked for every eviction: a load of a flag.
+    /// Whether it wants to be told at this moment. Asked for every eviction, so it should be no
+    /// more than the load of a flag.
     fn is_watching(&self) -> bool;
 
-    /// An item is on its way out. Must return quickly, and must not call the cache, which holds
-    /// locks meanwhile.
+    /// Tells of an item that is about to leave. Must return quickly, and must not call the cache,
+    /// which holds locks meanwhile.
     fn evicted(&self, evicted: &Evicted<'_>);
 }

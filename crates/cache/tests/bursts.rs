@@ -1,5 +1,5 @@
-//! More stores at once than the background follows: what leaves memory moves to flash all the same,
-//! as far as buffers go, and never an older value comes back.
+//! More stores at once than the background follows: items that leave memory move to flash all the
+//! same, as far as buffers go, and never an older value comes back.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -24,12 +24,12 @@ fn cache(compress: bool) -> Cache {
     cache_beside(128, compress)
 }
 
-/// A cache of 8 MiB beside so many MiB of flash.
+/// Returns a cache of 8 MiB beside `flash_mib` MiB of flash.
 fn cache_beside(flash_mib: usize, compress: bool) -> Cache {
     cache_by(Arc::new(ManualClock::new(NOW)), flash_mib, compress)
 }
 
-/// The same by this clock.
+/// Returns a cache of 8 MiB by this clock.
 fn cache_by(clock: Arc<dyn Clock>, flash_mib: usize, compress: bool) -> Cache {
     let device = FakeDevice::new(((flash_mib << 20) / PAGE_BYTES) as u64, 1, Faults::default());
     let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
@@ -48,7 +48,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("item-{number}").into_bytes()
 }
 
-/// What compresses by half.
+/// Returns a value that compresses by half.
 fn value(number: u32, version: u32) -> Vec<u8> {
     value_of(VALUE_BYTES, number, version)
 }
@@ -80,7 +80,7 @@ fn found(cache: &Cache, items: u32, version: u32) -> u64 {
 }
 
 #[test]
-fn what_stores_need_room_for_moves_to_flash_while_the_background_is_behind() {
+fn stores_demote_to_flash_while_the_background_is_behind() {
     for compress in [true, false] {
         let cache = cache(compress);
         for number in 0..ITEMS {
@@ -97,8 +97,8 @@ fn what_stores_need_room_for_moves_to_flash_while_the_background_is_behind() {
     }
 }
 
-/// The time of a background that has the slowest of processors: whatever it does takes ten
-/// milliseconds of it.
+/// The clock of a background on the slowest of processors: whatever it does takes ten milliseconds
+/// of it.
 #[derive(Default)]
 struct Slow(AtomicU64);
 
@@ -116,8 +116,8 @@ impl Clock for Slow {
     }
 }
 
-/// Beside other programs it had soon used up its share of the time, and evicted thousands of items
-/// in a row while flash was empty: nobody else was asked.
+/// Regression: beside other programs the background had soon used up its share of the time, and
+/// evicted thousands of items in a row while flash was empty: stores did not demote.
 #[test]
 fn what_the_background_has_no_time_for_moves_to_flash_while_most_of_that_is_free() {
     for compress in [true, false] {
@@ -134,7 +134,7 @@ fn what_the_background_has_no_time_for_moves_to_flash_while_most_of_that_is_free
     }
 }
 
-/// Values that lie in pieces were evicted while flash was empty.
+/// Regression: values in pieces were evicted while flash was empty.
 #[test]
 fn what_lies_in_pieces_moves_to_flash_as_well() {
     for bytes in [9000, 20_000, 100_000] {
@@ -163,8 +163,8 @@ fn what_lies_in_pieces_moves_to_flash_as_well() {
     }
 }
 
-/// Of values in many pieces, only those whose first piece was in a slab moved to flash when that
-/// left for another size. The others were evicted with it.
+/// Regression: of values in many pieces, only those whose first piece was in a slab moved to flash
+/// when that left for another size. The others were evicted with it.
 #[test]
 fn what_lies_in_pieces_moves_to_flash_with_a_slab_that_leaves() {
     const LONG: u32 = 60;
@@ -208,12 +208,12 @@ fn without_any_background_stores_fill_the_buffers_and_then_evict() {
     assert_eq!(found(&cache, ITEMS, 0), stats.items);
 }
 
-/// Flash that is half full no longer takes all that stores need room for in its full length, but
-/// what was read it does.
+/// Flash that is half full no longer takes in its full length all items that stores need room for,
+/// but it does take those that were read.
 #[test]
-fn when_flash_is_half_full_stores_move_what_was_read_and_evict_the_rest() {
+fn stores_demote_read_items_and_evict_others_when_flash_is_half_full() {
     const BURSTS: u32 = 40;
-    /// More than there are free chunks, of which what was read is one in four.
+    /// More items than there are free chunks; one in four is read.
     const BURST: u32 = 600;
     for compress in [true, false] {
         let cache = cache_beside(32, compress);
@@ -266,7 +266,7 @@ fn a_value_that_was_replaced_in_a_burst_stays_away() {
 }
 
 #[test]
-fn what_expires_soon_leaves_rather_than_moves() {
+fn an_item_expiring_soon_is_evicted_rather_than_demoted() {
     let cache = cache(true);
     let attributes = Attributes { expiry: Expiry::at(NOW + 30), ..Attributes::default() };
     for number in 0..ITEMS {
@@ -300,7 +300,7 @@ fn a_flush_among_bursts_takes_all_that_came_before() {
             })
             .collect();
         let ended: Vec<_> = storing.into_iter().map(|thread| thread.join()).collect();
-        // Also when one panicked: or the scope would wait for the background for ever.
+        // Also when one panicked: otherwise the scope would wait for the background for ever.
         is_over.store(true, Ordering::Relaxed);
         ended.into_iter().for_each(|ended| ended.unwrap());
     });

@@ -1,5 +1,5 @@
-//! The compressed zone as users of the cache see it: what leaves the hot zone is still there, and
-//! every command works on it as on any other item.
+//! The compressed zone as users of the cache see it: an item that leaves the hot zone is still
+//! there, and every command works on it as on any other item.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -13,7 +13,7 @@ use larder::{
 };
 
 const NOW: u32 = 1_800_000_000;
-/// Items that are stored behind an item until it is in the compressed zone.
+/// Items that are stored after an item until it is in the compressed zone.
 const FILLERS_MAX: u32 = 1_000_000;
 
 struct Fixture {
@@ -69,7 +69,7 @@ impl Fixture {
         }
     }
 
-    /// Reads that were served from the hot zone, and from this one.
+    /// Returns the reads that were served from the hot zone, and from the compressed one.
     fn hits(&self) -> [u64; 2] {
         let stats = self.cache.stats().compressed.unwrap();
         [stats.hot_hits, stats.hits]
@@ -107,7 +107,7 @@ fn filler_value(number: u32) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Says that its thread has failed.
+/// Notes that its thread has failed.
 struct SetOnPanic<'t>(&'t AtomicBool);
 
 impl Drop for SetOnPanic<'_> {
@@ -118,12 +118,13 @@ impl Drop for SetOnPanic<'_> {
     }
 }
 
-/// Two clients count the same keys at the same moment. Each brings what is below up, and a key that
-/// one of them finds the other finds as well.
+/// Two clients count the same keys at the same moment. Each promotes the items, and a key that one
+/// of them finds the other finds as well.
 #[test]
-fn what_comes_up_is_there_for_all_at_every_moment() {
+fn a_promoted_item_is_there_for_all_at_every_moment() {
     const KEYS: usize = 20_000;
-    // By counts alone: by measured times the zone below is now and then too small for so many keys.
+    // By counts alone: by measured times the compressed zone is now and then too small for so many
+    // keys.
     let mut fixture = Fixture::with(|builder| builder.hot_target(0.5));
     let keys: Vec<Vec<u8>> = (0..KEYS).map(|number| format!("n-{number}").into_bytes()).collect();
     for (number, key) in keys.iter().enumerate() {
@@ -137,7 +138,7 @@ fn what_comes_up_is_there_for_all_at_every_moment() {
     while below <= KEYS / 4 {
         assert!(fixture.fillers < FILLERS_MAX, "{below} went down; {:?}", fixture.cache.stats());
         for _ in 0..10_000 {
-            // There is time to move things down.
+            // There is time to demote items.
             fixture.clock.advance_us(1000);
             fixture.fill();
         }
@@ -145,10 +146,10 @@ fn what_comes_up_is_there_for_all_at_every_moment() {
     }
     let (cache, turn, keys) = (&fixture.cache, &AtomicUsize::new(0), &keys);
     let has_failed = &AtomicBool::new(false);
-    // One of them a little later, by as much as it takes to bring something up.
+    // One of them a little later, by as much as it takes to promote an item.
     let count = |is_late: bool| {
         let mut found = Vec::new();
-        // Who fails comes to no key any more, for which the other would wait for ever.
+        // A client that fails comes to no more keys, for which the other would wait for ever.
         let _failing = SetOnPanic(has_failed);
         for (number, key) in keys.iter().enumerate() {
             // Each waits until the other has come to this key as well.
@@ -198,9 +199,9 @@ fn the_same_memory_keeps_more_and_every_value_is_right() {
     assert!(share > 1.8, "{share:.2} times the limit in keys and values; {stats:?}");
 }
 
-/// An item that came up for a read had not been read as far as `mg k h` and evictions knew.
+/// Regression: an item that was promoted for a read counted as unread for `mg k h` and evictions.
 #[test]
-fn what_comes_up_for_a_read_was_read() {
+fn an_item_promoted_for_a_read_counts_as_read() {
     let mut fixture = Fixture::new();
     let was_read = |fixture: &Fixture, key: &[u8]| {
         let session = fixture.cache.session();
@@ -225,13 +226,14 @@ fn what_comes_up_for_a_read_was_read() {
     assert_eq!(was_read(&fixture, &unread), Some(true));
 }
 
-/// Hits of a skewed load with items of many sizes, which are stored when they are missed.
+/// Returns the hits of a skewed load with items of many sizes, which are stored when they are
+/// missed.
 fn hits(compress: bool) -> u32 {
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(9 << 20).compress(compress).clock(clock);
     let cache = builder.build().unwrap();
     let (mut bits, mut hits, mut stores) = (1_u64, 0, 0_u32);
-    // A third of what a random value would take.
+    // A third of the length of a random value.
     let text: Vec<u8> = (0..1 << 20)
         .map(|at: u32| {
             b"etaoinsh"[(at.wrapping_mul(at | 1).wrapping_mul(0x9e37_79b9) >> 29) as usize]
@@ -271,7 +273,7 @@ fn a_small_cache_gains_from_the_zone_too() {
 }
 
 #[test]
-fn a_read_from_below_returns_what_was_stored_with_the_value() {
+fn a_read_from_the_zone_returns_the_stored_attributes() {
     let mut fixture = Fixture::new();
     let expiry = Expiry::at(NOW + 100);
     let attributes = Attributes { flags: 77, expiry, cost_us: 1000, ..Attributes::default() };
@@ -288,7 +290,7 @@ fn a_read_from_below_returns_what_was_stored_with_the_value() {
 }
 
 #[test]
-fn what_is_overwritten_or_removed_never_comes_back_from_below() {
+fn overwritten_and_removed_items_never_come_back_from_the_zone() {
     let mut fixture = Fixture::new();
     fixture.put_below(b"k", b"old", Attributes::default());
     fixture.put(b"k", b"new", Attributes::default(), Condition::Always);
@@ -302,7 +304,7 @@ fn what_is_overwritten_or_removed_never_comes_back_from_below() {
 }
 
 #[test]
-fn a_flush_takes_what_is_below() {
+fn a_flush_takes_items_in_the_zone() {
     let mut fixture = Fixture::new();
     fixture.put_below(b"k", b"value", Attributes::default());
     fixture.cache.flush(None);
@@ -314,7 +316,7 @@ fn a_flush_takes_what_is_below() {
 }
 
 #[test]
-fn conditions_see_what_is_below() {
+fn conditions_see_items_in_the_zone() {
     let mut fixture = Fixture::new();
     fixture.put_below(b"k", b"1", Attributes::default());
     let attributes = Attributes::default();
@@ -369,8 +371,8 @@ fn values_below_can_be_changed() {
     assert_eq!((fixture.cache.get(b"t"), fixture.cache.get(b"u")), (None, None));
 }
 
-/// Only plain gets did: whoever asked for uniques, or used meta's commands, told the zone that
-/// nothing was read in the hot one, and it was made small.
+/// Regression: only plain gets counted: a client that asked for uniques, or used meta's commands,
+/// told the zone that nothing was read in the hot one, and it was made small.
 #[test]
 fn every_read_counts_in_the_zone_where_the_item_was() {
     type Read = fn(&Session<'_>, &[u8], Hash) -> bool;
@@ -402,7 +404,8 @@ fn every_read_counts_in_the_zone_where_the_item_was() {
     }
 }
 
-/// It counted where it was, and once more when it was brought up for the token.
+/// Regression: the read counted where the item was, and once more when it was promoted for the
+/// token.
 #[test]
 fn a_read_of_a_stale_item_below_counts_once() {
     let mut fixture = Fixture::new();
@@ -416,9 +419,10 @@ fn a_read_of_a_stale_item_below_counts_once() {
     assert_eq!([after[0] - before[0], after[1] - before[1]], [0, 1]);
 }
 
-/// Only what was found in the hot zone was counted: the more was compressed, the less expired.
+/// Regression: only expired items found in the hot zone were counted: the more was compressed, the
+/// less expired.
 #[test]
-fn what_is_over_below_is_counted_when_a_request_finds_it() {
+fn an_item_expired_in_the_zone_is_counted_when_a_request_finds_it() {
     type Request = fn(&Session<'_>, &[u8], Hash) -> bool;
     let requests: [Request; 4] = [
         |session, key, hash| session.get(key, hash).is_some(),
@@ -442,9 +446,10 @@ fn what_is_over_below_is_counted_when_a_request_finds_it() {
     }
 }
 
-/// It was known of an item in the hot zone only, and most keys that are stored anew are below.
+/// Regression: the cost was known of an item in the hot zone only, and most keys that are stored
+/// anew are in the compressed zone.
 #[test]
-fn what_an_item_below_costs_is_kept_when_it_is_stored_anew() {
+fn the_cost_of_an_item_in_the_zone_is_kept_when_it_is_stored_anew() {
     let mut fixture = Fixture::with(|builder| builder.measure_costs(true));
     for when in [Condition::Always, Condition::Present] {
         let costly = Attributes { cost_us: 900, ..Attributes::default() };
@@ -535,8 +540,9 @@ fn a_lower_limit_is_kept_with_both_zones() {
     }
 }
 
-/// The hot zone left a share of the first limit to the compressed one, however low the limit was
-/// then: slabs that went from one size to another came to lie idle, up to half of the memory.
+/// Regression: the hot zone left a share of the first limit to the compressed one, however low the
+/// limit was then: slabs that went from one size to another came to lie idle, up to half of the
+/// memory.
 #[test]
 fn a_limit_that_was_lowered_is_used_up() {
     const MEBIBYTES: usize = 32;
@@ -547,7 +553,7 @@ fn a_limit_that_was_lowered_is_used_up() {
     let mut random = 1_u64;
     for bytes in [600_usize, 300, 1500, 150] {
         for number in 0..(MEBIBYTES << 20) / bytes {
-            // Nothing that compresses.
+            // A value that does not compress.
             let value: Vec<u8> = std::iter::repeat_with(|| {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 (random >> 56) as u8
@@ -571,11 +577,11 @@ fn a_limit_that_was_lowered_is_used_up() {
     }
 }
 
-/// What was never read does not move down while the zone is full, until it has come back. Now and
-/// then the zone has room for a moment, and everything moves down: so many batches are looked at,
-/// and the one in the middle counts.
+/// An item that was never read is not demoted while the zone is full, until it has come back. Now
+/// and then the zone has room for a moment, and every item is demoted: so many batches are looked
+/// at, and the one in the middle counts.
 #[test]
-fn what_comes_back_moves_down_and_what_was_stored_once_seldom() {
+fn items_that_come_back_are_demoted_and_those_stored_once_seldom() {
     const BATCHES: u32 = 17;
     const KEYS: u32 = 120;
     const BETWEEN: u32 = 500;
@@ -627,8 +633,8 @@ fn what_comes_back_moves_down_and_what_was_stored_once_seldom() {
     assert!(twice > 2 * once, "{twice} of a batch that came back, {once} that did not");
 }
 
-/// What does not compress takes as much room below as above, so the hot zone gets it all back,
-/// until something comes that does.
+/// Values that do not compress take as much room in the zone as in the hot one, which gets it all
+/// back, until values come that do.
 #[test]
 fn a_zone_that_holds_no_more_gives_its_memory_up() {
     let fixture = Fixture::new();
@@ -668,9 +674,9 @@ fn a_zone_that_holds_no_more_gives_its_memory_up() {
     assert!(wanted.budget_slabs > given_up.budget_slabs + 12, "{wanted:?}");
 }
 
-/// Where the background never comes by, stores evict, and that is told.
+/// Without the background, stores evict, and that is counted.
 #[test]
-fn what_stores_evict_past_the_zone_is_counted() {
+fn items_that_stores_evict_past_the_zone_are_counted() {
     let fixture = Fixture::new();
     for number in 0..200_000 {
         let value = filler_value(number);
@@ -682,9 +688,9 @@ fn what_stores_evict_past_the_zone_is_counted() {
     assert_eq!(stats.items + zone.throttled, 200_000);
 }
 
-/// Whoever trains on a thread of its own does all of it.
+/// A thread that trains does all of the training.
 #[test]
-fn training_is_left_to_who_asks_for_it() {
+fn training_is_left_to_the_training_thread() {
     let mut fixture = Fixture::new();
     let trained = |fixture: &Fixture| {
         let stats = fixture.cache.stats();

@@ -44,7 +44,7 @@ impl Fixture {
         self.cache.set(key.as_bytes(), b"value", Expiry::NEVER).unwrap();
     }
 
-    /// A client that misses the key, takes so long, and stores it.
+    /// Lets a client miss the key, take `us`, and store it.
     fn make(&self, key: &str, us: u64) -> u32 {
         self.miss(key);
         self.clock.advance_us(us);
@@ -52,7 +52,7 @@ impl Fixture {
         self.cost(key)
     }
 
-    /// The key's cost; leaves no trace.
+    /// Returns the key's cost; leaves no trace.
     fn cost(&self, key: &str) -> u32 {
         let session = self.cache.session();
         session.peek(key.as_bytes(), self.cache.hash(key.as_bytes())).unwrap().cost_us()
@@ -73,7 +73,7 @@ impl Fixture {
     }
 }
 
-/// Within a thousandth, as costs are kept.
+/// Whether two costs agree within a thousandth, as costs are kept.
 fn is_about(us: u32, wanted_us: u32) -> bool {
     us.abs_diff(wanted_us) <= wanted_us / 1000
 }
@@ -137,7 +137,7 @@ fn a_refused_store_leaves_the_note_to_the_next() {
 }
 
 #[test]
-fn what_asks_without_wanting_the_value_notes_nothing() {
+fn a_request_that_does_not_want_the_value_notes_no_miss() {
     let fixture = Fixture::new();
     let (cache, hash) = (&fixture.cache, fixture.cache.hash(b"a:1"));
     assert!(cache.session().peek(b"a:1", hash).is_none());
@@ -242,7 +242,7 @@ fn an_outlier_after_many_is_bounded() {
     assert!((1500..4000).contains(&outlier_us), "{outlier_us}");
     assert_eq!(fixture.stats().outliers, 1);
     assert_eq!(fixture.prefix("a:").outliers, 1);
-    // Nobody else has to pay for it.
+    // No other store has to pay for it.
     fixture.set("a:2000");
     assert!((950..1100).contains(&fixture.cost("a:2000")), "{}", fixture.cost("a:2000"));
     assert_eq!(fixture.make("a:3000", 1003), 1003);
@@ -255,7 +255,7 @@ fn an_outlier_counts_a_quarter_beside_what_its_key_had_cost() {
     fixture.clock.advance_us(1000);
     fixture.cache.set(b"a:1", b"v", Expiry::at(NOW + 5)).unwrap();
     fixture.clock.advance(10);
-    // The miss finds the item expired, and notes what it had cost. Others miss it, too.
+    // The miss finds the item expired, and notes its earlier cost. Others miss it, too.
     (0..3).for_each(|_| fixture.miss("a:1"));
     fixture.clock.advance_us(16_000);
     fixture.set("a:1");
@@ -264,7 +264,7 @@ fn an_outlier_counts_a_quarter_beside_what_its_key_had_cost() {
 }
 
 #[test]
-fn of_fifty_who_miss_together_the_first_miss_and_the_first_store_count() {
+fn the_first_miss_and_the_first_store_of_fifty_clients_count() {
     let fixture = Fixture::new();
     for client in 0..50 {
         fixture.miss("a:1");
@@ -364,11 +364,11 @@ fn a_stated_cost_is_taken_as_it_is() {
     let stats = fixture.stats();
     assert_eq!((stats.measured, stats.stated, stats.outliers), (20, 2, 0));
     assert_eq!(stats.miss_cost_us, 20 * 1000 + 2 * 2_000_000);
-    // The misses cost that much, and what is typical has not changed.
+    // The misses cost that much, and the typical cost has not changed.
     let a = fixture.prefix("a:");
     assert_eq!((a.misses, a.miss_cost_us), (22, 20 * 1000 + 2 * 2_000_000));
     assert!(is_about(a.typical_us, 1000), "{a:?}");
-    // The note is used up: what comes next keeps the stated cost.
+    // The note is used up: the next store keeps the stated cost.
     fixture.set("a:100");
     assert!(is_about(fixture.cost("a:100"), 2_000_000));
 }
@@ -396,7 +396,7 @@ fn more_misses_than_notes_lose_the_oldest_and_nothing_else() {
 }
 
 #[test]
-fn costs_are_measured_exactly_if_the_policy_asks_for_them_or_the_owner_does() {
+fn costs_are_measured_only_if_the_policy_or_the_owner_asks() {
     let measures = |policy, wanted: Option<bool>| {
         let builder = Cache::builder().memory_bytes(4 << 20).policy(policy);
         let builder = wanted.into_iter().fold(builder, |builder, on| builder.measure_costs(on));
@@ -453,10 +453,10 @@ fn threads_that_share_keys_measure_nothing_absurd() {
 }
 
 /// Keys of which one in ten takes 50 ms to make and the others 1 ms, three times through a cache
-/// that holds half of them. Nobody states a cost. Nearly all the slow ones are left in the end
+/// that holds half of them. No client states a cost. Nearly all the slow ones are left in the end
 /// where the policy goes by cost, and no more of them than of the others where it does not.
 #[test]
-fn what_is_slow_to_make_is_kept_without_a_word_from_the_client() {
+fn values_slow_to_make_are_kept_though_no_client_states_costs() {
     let slow_left = |policy| {
         let clock = Arc::new(ManualClock::new(NOW));
         let builder = Cache::builder().memory_bytes(16 << 20).clock(clock.clone());

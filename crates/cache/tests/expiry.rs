@@ -1,4 +1,4 @@
-//! While memory is full, what has expired makes room before anything that is alive.
+//! While memory is full, expired items make room before any live one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -11,11 +11,11 @@ const NOW: u32 = 1_800_000_000;
 const MEMORY_BYTES: usize = 16 << 20;
 /// Items that live for ever and are never read.
 const KEPT: u32 = 20_000;
-/// Seconds that all others live, and how many of them are stored in a second: two thirds of memory
-/// would hold all that are alive.
+/// The life of all others, in seconds, and how many of them are stored in a second: two thirds of
+/// memory would hold all that are alive.
 const LIFE_SECONDS: u32 = 5;
 const STORES_A_SECOND: u32 = 5000;
-/// Of these, one in so many is touched, to live for ever.
+/// One in this many of these is touched, to live for ever.
 const TOUCHED_SHARE: u32 = 5000;
 const SECONDS: u32 = 60;
 /// Stores before the background comes.
@@ -62,7 +62,7 @@ fn bytes_of(number: u32) -> usize {
     }
 }
 
-fn what_is_alive_stays(policy: Policy) {
+fn live_items_stay(policy: Policy) {
     let fixture = Fixture::new(policy);
     for number in 0..KEPT {
         fixture.store(&format!("kept-{number}"), 100 + 40 * (number as usize % 2), 0);
@@ -101,14 +101,14 @@ fn what_is_alive_stays(policy: Policy) {
 #[test]
 fn what_is_alive_stays_while_what_has_expired_can_go() {
     for policy in [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru] {
-        what_is_alive_stays(policy);
+        live_items_stay(policy);
     }
 }
 
-/// The sweep has a share of a processor, which is soon used up: but what is expired is looked for
-/// all the same while it is found, and something alive would be evicted otherwise.
+/// The sweep has a share of a processor, which is soon used up: but it goes on all the same while
+/// it finds expired items, since a live one would be evicted otherwise.
 #[test]
-fn what_is_alive_stays_however_fast_stores_come() {
+fn live_items_stay_however_fast_stores_come() {
     const STORES: u32 = 80_000;
     for policy in [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru] {
         let fixture = Fixture::new(policy);
@@ -134,7 +134,7 @@ fn what_is_alive_stays_however_fast_stores_come() {
 
 /// Every other item expires, and then the memory of all of them is there for others.
 #[test]
-fn what_has_expired_makes_room_where_nothing_may_be_evicted() {
+fn expired_items_make_room_where_nothing_may_be_evicted() {
     for policy in [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru] {
         let fixture = Fixture::with_eviction(policy, false);
         let put = |key: &str, expiry: u32| {

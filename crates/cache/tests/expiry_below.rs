@@ -1,5 +1,4 @@
-//! While the compressed zone is full, what has expired there makes room before anything that is
-//! alive.
+//! While the compressed zone is full, expired items there make room before any live one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -13,12 +12,12 @@ const NOW: u32 = 1_800_000_000;
 const MEMORY_BYTES: usize = 24 << 20;
 /// Items that live for ever and are never read again.
 const KEPT: u32 = 40_000;
-/// Seconds that all others live, less than half of that in the hot zone, and how many of them are
-/// stored in a second: of what the zone holds of both four fifths are alive.
+/// The life of all others, in seconds, less than half of that in the hot zone, and how many of them
+/// are stored in a second: of the items of both kinds in the zone four fifths are alive.
 const LIFE_SECONDS: u32 = 60;
 const STORES_A_SECOND: u32 = 1800;
 const SECONDS: u32 = 240;
-/// Of these, one in so many is touched when it is so old, to live for ever.
+/// One in this many of these is touched at this age, to live for ever.
 const TOUCHED_SHARE: u32 = 900;
 const TOUCHED_SECONDS: u32 = 40;
 /// Stores before the background comes, and the time goes on by a part of a second.
@@ -36,7 +35,7 @@ impl Fixture {
         Self { cache: builder.clock(clock.clone()).build().unwrap(), clock }
     }
 
-    /// What another process makes of its image.
+    /// Returns the cache of another process on an image of this one.
     fn restored(&self) -> Self {
         let image = self.cache.save_image(Vec::new(), || true).unwrap().0;
         let head = image_format::open(&image).unwrap();
@@ -62,13 +61,13 @@ impl Fixture {
         session.get(key.as_bytes(), self.cache.hash(key.as_bytes())).is_some()
     }
 
-    /// The same without a trace.
+    /// Whether an item is alive, without a trace.
     fn is_alive(&self, key: &str) -> bool {
         let session = self.cache.session();
         session.peek(key.as_bytes(), self.cache.hash(key.as_bytes())).is_some()
     }
 
-    /// Makes an item live for ever, if it is below.
+    /// Makes an item live for ever, if it is in the compressed zone.
     fn touch(&self, key: &str) -> bool {
         let session = self.cache.session();
         let hash = self.cache.hash(key.as_bytes());
@@ -81,7 +80,7 @@ impl Fixture {
     }
 }
 
-/// A value of which a third does not compress.
+/// Returns a value of which a third does not compress.
 fn value(number: u32) -> Vec<u8> {
     let mut random = Xorshift::seeded(number.into());
     let noise: String = (0..6).map(|_| format!("{:016x}", random.draw())).collect();
@@ -93,7 +92,7 @@ fn value(number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_alive_stays_below_while_what_has_expired_can_go() {
+fn live_items_stay_in_the_zone_while_expired_ones_can_leave() {
     let fixture = Fixture::new();
     let (mut stored, mut touched) = (0, Vec::new());
     for second in 0..SECONDS {
@@ -125,7 +124,7 @@ fn what_is_alive_stays_below_while_what_has_expired_can_go() {
     assert!(!fixture.is_alive("short-0"));
     assert!(touched.len() > 50 && touched.iter().all(|name| fixture.is_alive(name)));
     let zone = stats.compressed.unwrap().zone;
-    // What was looked at in vain was not decoded for that.
+    // Leaves looked at in vain were not decoded for that.
     assert!(zone.expired_swept > 5 * zone.expiry_rewrites && zone.expiry_rewrites > 0, "{zone:?}");
 }
 
@@ -144,7 +143,7 @@ fn where_nothing_expires_no_block_is_looked_at() {
 }
 
 #[test]
-fn what_was_restored_is_swept_as_well() {
+fn restored_items_are_swept_as_well() {
     let before = Fixture::new();
     for number in 0..200_000 {
         let expiry = if number % 2 == 0 { NOW + 1000 } else { 0 };
@@ -158,7 +157,7 @@ fn what_was_restored_is_swept_as_well() {
     assert!(kept.len() > 80_000, "{}", kept.len());
     let zone_of = |fixture: &Fixture| fixture.cache.stats().compressed.unwrap().zone;
     let evicted = zone_of(&fixture).evicted;
-    // How much room is left at first differs from run to run.
+    // The room that is left at first differs from run to run.
     let mut stored = 0;
     while zone_of(&fixture).expired_swept < 1000 && stored < 200_000 {
         fixture.store(&format!("new-{stored}"), stored, 0);
@@ -171,7 +170,7 @@ fn what_was_restored_is_swept_as_well() {
     assert!(kept.iter().all(|name| fixture.is_alive(name)));
 }
 
-/// What the compressed zone counts stayed in the totals that `stats reset` sets to 0.
+/// Regression: the compressed zone's counts stayed in the totals that `stats reset` sets to 0.
 #[test]
 fn totals_begin_anew_with_a_compressed_zone_too() {
     let fixture = Fixture::new();

@@ -1,6 +1,6 @@
-//! The flash tier on a file, read by each method there is: what left memory is found, with its
-//! value, also when many ask at the same time and after a restart; and the method is as was asked
-//! for.
+//! The flash tier on a file, read by each method there is: an item that left memory is found, with
+//! its value, also when many threads ask at the same time and after a restart; and the method is as
+//! was asked for.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -30,7 +30,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("item-{number}").into_bytes()
 }
 
-/// Text that does not compress to nothing, and is another for each item.
+/// Returns text that does not compress to nothing, and is another for each item.
 fn value(number: u32) -> Vec<u8> {
     let mut state = u64::from(number) + 1;
     let word = |_| {
@@ -43,7 +43,7 @@ fn value(number: u32) -> Vec<u8> {
 fn fill(cache: &Cache) {
     for number in 0..ITEMS {
         cache.put(&key(number), &value(number), Attributes::default(), Condition::Always).unwrap();
-        // What was never read does not move down when there is no room.
+        // An item that was never read is not demoted when there is no room.
         assert!(cache.session().get(&key(number), cache.hash(&key(number))).is_some());
         if number.is_multiple_of(64) {
             while cache.maintain() {}
@@ -70,7 +70,7 @@ fn found(cache: &Cache) -> u32 {
 }
 
 #[test]
-fn each_method_finds_what_left_memory_also_after_a_restart() {
+fn each_method_finds_items_on_flash_also_after_a_restart() {
     for method in ReadMethod::ALL {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flash");
@@ -134,7 +134,7 @@ fn found_through(ring: &mut ReadRing, cache: &Cache, number: u32) -> Option<Vec<
         let this = thread::current().id();
         let done = move |read| {
             assert_eq!(thread::current().id(), this);
-            // Who receives waits for all of them.
+            // The receiver waits for all of them.
             let _ = sender.send(read);
         };
         let count = wanted.len();

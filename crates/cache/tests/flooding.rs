@@ -1,5 +1,5 @@
-//! Keys that somebody has chosen so that their hashes collide are keys like others: hashes have a
-//! seed that nobody knows, of 64 bits from the system, another one for each cache.
+//! Keys that an attacker has chosen so that their hashes collide are keys like others: hashes have
+//! a seed that nobody knows, of 128 bits from the system, another one for each cache.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
@@ -12,14 +12,14 @@ use larder::{
     Attributes, Cache, Condition, Expiry, FlashSettings, Hash, Refusal, SESSIONS_MAX, Stats, Store,
 };
 
-/// So many keys are chosen.
+/// Chosen keys.
 const KEYS: usize = 10_000;
 
-/// So many bits of their hashes are equal for who knows the seed: in an index that is what decides
-/// in which of some thousand parts a key lies.
+/// Equal bits of their hashes for an attacker that knows the seed: in an index these decide in
+/// which of some thousand parts a key lies.
 const EQUAL_BITS: u32 = 10;
 
-/// Where in a hash these bits are.
+/// The place of these bits in a hash.
 #[derive(Debug, Clone, Copy)]
 enum Bits {
     Highest,
@@ -35,7 +35,7 @@ impl Bits {
     }
 }
 
-/// The hash of a key for somebody who knows, or believes to know, the seed.
+/// Returns the hash of a key for an attacker that knows, or believes to know, the seed.
 fn known_hash(key: &[u8]) -> u64 {
     let state = SeedableRandomState::with_seed(1, SharedSeed::global_fixed());
     let mut hasher = state.build_hasher();
@@ -43,7 +43,7 @@ fn known_hash(key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Keys whose hashes collide by the known seed.
+/// Returns keys whose hashes collide by the known seed.
 fn flood(bits: Bits) -> Vec<Vec<u8>> {
     let keys = (0_u64..).map(|number| format!("key-{number}").into_bytes());
     keys.filter(|key| bits.of(known_hash(key)) == 0).take(KEYS).collect()
@@ -53,7 +53,7 @@ fn cache() -> Cache {
     Cache::builder().memory_bytes(64 << 20).build().expect("addresses are there")
 }
 
-/// How many keys have the commonest value of the bits.
+/// Returns how many keys have the commonest value of the bits.
 fn longest(keys: &[Vec<u8>], bits: Bits, hash: impl Fn(&[u8]) -> u64) -> usize {
     let mut counts = vec![0; 1 << EQUAL_BITS];
     keys.iter().for_each(|key| counts[bits.of(hash(key))] += 1);
@@ -79,7 +79,8 @@ fn keys_that_collide_by_another_seed_lie_as_others_do() {
     for bits in [Bits::Highest, Bits::Lowest] {
         let keys = flood(bits);
         assert_eq!(longest(&keys, bits, known_hash), KEYS, "by the known seed all are one");
-        // Some 10 on average: four times as many are in none of a thousand, or the seed is known.
+        // Some 10 on average: four times as many are in none of a thousand, unless the seed is
+        // known.
         let cache = cache();
         let found = longest(&keys, bits, |key| cache.hash(key).0);
         assert!(found < (4 * KEYS) >> EQUAL_BITS, "{bits:?}: {found} in one place");
@@ -122,8 +123,8 @@ fn no_keys_collide_by_any_seed() {
     }
 }
 
-/// Stores a key under a hash that somebody has found to be that of many keys, in as many sessions
-/// as it takes, as the server does.
+/// Stores a key under a hash that an attacker has found to be that of many keys, in as many
+/// sessions as it takes, as the server does.
 fn store_as(cache: &Cache, key: &[u8], hash: Hash) -> Result<(), Refusal> {
     for _ in 0..SESSIONS_MAX {
         match try_to_store_as(cache, key, hash) {

@@ -1,5 +1,5 @@
-//! What is read all the time stays, however much else is stored and read beside it, while the
-//! compressed zone and flash take all the memory that they can get.
+//! Items that are read all the time stay, however much else is stored and read beside them, while
+//! the compressed zone and flash take all the memory that they can get.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -13,7 +13,7 @@ use stdx::random::Xorshift;
 const NOW: u32 = 1_800_000_000;
 const MEMORY_BYTES: usize = 16 << 20;
 const FLASH_BYTES: usize = 128 << 20;
-/// Others, so many that the index of those on flash takes much of the hot zone's least share.
+/// Other keys, so many that the index of those on flash takes much of the hot zone's least share.
 const KEYS: u32 = 150_000;
 const HOT_KEYS: u32 = 500;
 /// Stores before the background comes.
@@ -32,7 +32,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("item-{number}").into_bytes()
 }
 
-/// Records of many sizes, which compress well.
+/// Returns a record of one of many sizes, which compresses well.
 fn value(number: u32) -> Vec<u8> {
     let mut random = Xorshift::seeded(u64::from(number) + 1);
     let words = 4 + random.draw() % 60;
@@ -44,7 +44,7 @@ fn value(number: u32) -> Vec<u8> {
 }
 
 /// Stores others and reads hot keys in turn, and others at random. Returns the hot keys that were
-/// not found, and how the cache ended.
+/// not found, and the final statistics.
 fn course() -> (Vec<u32>, Stats) {
     let cache = cache();
     let store = |number| cache.set(&key(number), &value(number), larder::Expiry::NEVER).unwrap();
@@ -84,7 +84,7 @@ fn hot_keys_stay_and_the_index_of_flash_takes_nothing_from_them() {
     assert_eq!(lost.len(), 0, "{:?}", &lost[..lost.len().min(20)]);
     let (flash, compressed) = (stats.flash.unwrap(), stats.compressed.unwrap());
     assert!(flash.items > u64::from(KEYS) / 3 && flash.hits > 10_000, "{flash:?}");
-    // What moves on to flash is no eviction.
+    // An item that moves on to flash is not evicted.
     assert!(compressed.spilled > u64::from(KEYS) / 3, "{compressed:?}");
     assert!(stats.evicted < u64::from(KEYS) / 10, "{stats:?}");
 }

@@ -1,5 +1,5 @@
-//! Saving memory as an image and restoring it: the next cache has what this one had, with all that
-//! belongs to it, and nothing that is over, flushed, damaged or somebody else's.
+//! Saving memory as an image and restoring it: the next cache has the items of this one, with all
+//! that belongs to them, and none that is expired, flushed, damaged or another's.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -19,7 +19,7 @@ const MIB: usize = 1 << 20;
 
 const POLICIES: [Policy; 4] = [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru];
 
-/// What a cache is like.
+/// The settings of a cache.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     memory_bytes: usize,
@@ -49,12 +49,12 @@ impl Shape {
         (builder.build().unwrap(), clock)
     }
 
-    /// A cache on an image, at a time.
+    /// Restores an image into a new cache, at a time.
     fn restore(self, image: &Vec<u8>, now: u32) -> (Cache, Restored) {
         self.restore_with(image, now, 2)
     }
 
-    /// The same with so many threads.
+    /// [`Self::restore`] with this many threads.
     fn restore_with(self, image: &Vec<u8>, now: u32, threads: usize) -> (Cache, Restored) {
         let head = image_format::open(image).unwrap();
         let cache = self.build(Some(head), now).0;
@@ -73,7 +73,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("item-{number}").into_bytes()
 }
 
-/// A few hundred bytes that compress, of which no other version has the same.
+/// Returns a few hundred bytes that compress, other ones for each version.
 fn value(number: u32, version: u32) -> Vec<u8> {
     let repeats = if number.is_multiple_of(50) { 20 } else { 1 + number as usize % 4 };
     format!(
@@ -87,7 +87,7 @@ fn value(number: u32, version: u32) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Bytes that do not compress.
+/// Returns bytes that do not compress.
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut random = Xorshift::seeded(seed + 1);
     (0..bytes).map(|_| random.draw() as u8).collect()
@@ -98,7 +98,7 @@ fn put(cache: &Cache, key: &[u8], value: &[u8], attributes: Attributes) {
     assert!(matches!(stored, Ok(Stored::Stored { .. })), "{stored:?}");
 }
 
-/// Stores so many items, and reads some, until nothing more fits.
+/// Stores this many items, and reads some, until nothing more fits.
 fn fill(cache: &Cache, items: u32) {
     for number in 0..items {
         put(cache, &key(number), &value(number, 1), Attributes::default());
@@ -113,7 +113,7 @@ fn fill(cache: &Cache, items: u32) {
     while cache.maintain() {}
 }
 
-/// The numbers of those that are there, without a trace.
+/// Returns the numbers of the items that are there, without a trace.
 fn present(cache: &Cache, items: u32) -> Vec<u32> {
     let there = |number: &u32| {
         let (session, key) = (cache.session(), key(*number));
@@ -124,7 +124,8 @@ fn present(cache: &Cache, items: u32) -> Vec<u32> {
     (0..items).filter(there).collect()
 }
 
-/// Stores more than fits, and by far; saves what is there, and restores it into as much memory.
+/// Stores far more than fits; saves the items that are there, and restores them into as much
+/// memory.
 fn all_but_one_in_100_is_back(shape: Shape, items: u32) {
     let (before, _) = shape.build(None, NOW);
     fill(&before, items);
@@ -151,7 +152,7 @@ fn all_but_one_in_100_is_back(shape: Shape, items: u32) {
     }
 }
 
-/// With the split that prices give, the compressed zone is small in the end, and what it holds fits
+/// With the split that prices give, the compressed zone is small in the end, and its items fit
 /// thanks to its dictionary alone.
 #[test]
 fn nearly_all_that_fitted_fits_again() {
@@ -160,8 +161,8 @@ fn nearly_all_that_fitted_fits_again() {
     }
 }
 
-/// With a target for the hot zone nearly all is in the compressed one, which several threads fill,
-/// each of which others wait for when it has no processor.
+/// With a target for the hot zone nearly all items are in the compressed one, which several threads
+/// fill, each of which others wait for when it has no processor.
 #[test]
 fn nearly_all_that_was_compressed_fits_again() {
     for policy in [Policy::CostClock, Policy::Lru] {
@@ -176,8 +177,8 @@ fn nearly_all_that_fitted_uncompressed_fits_again() {
     all_but_one_in_100_is_back(shape, 120_000);
 }
 
-/// The index is made for what an image brings before anything has come, and for less where there is
-/// less memory; and it has what it needs, and no more, when all has come.
+/// The index is made for the items of an image before any has come, and for fewer where there is
+/// less memory; and it has what it needs, and no more, when all have come.
 #[test]
 fn an_index_begins_with_tables_for_what_comes() {
     let shape = Shape { compress: false, ..Shape::of(32 * MIB) };
@@ -201,7 +202,7 @@ fn an_index_begins_with_tables_for_what_comes() {
 fn with_less_memory_the_most_valuable_stay() {
     let (before, _) = Shape::of(32 * MIB).build(None, NOW);
     fill(&before, 150_000);
-    // What is read last is in the hot zone, and read.
+    // The items read last are in the hot zone, and read.
     let read: Vec<u32> = (0..2000).map(|at| 149_999 - at * 2).collect();
     for number in &read {
         put(&before, &key(*number), &value(*number, 1), Attributes::default());
@@ -213,15 +214,15 @@ fn with_less_memory_the_most_valuable_stay() {
     let stats = after.stats();
     assert!(stats.used_bytes <= stats.limit_bytes, "{stats:?}");
     let there = read.iter().filter(|number| after.get(&key(**number)).is_some()).count();
-    // Half of what is in the hot zone is as valuable by its marks.
+    // Half of the items of the hot zone are as valuable by their marks.
     assert!(there * 100 >= read.len() * 90, "{there} of {}; {restored:?}", read.len());
     assert!(stats.items < saved.items, "{stats:?}");
 }
 
-/// The least valuable came first and stayed, and each of the others was tried eight times: a start
-/// with `-M` and a quarter of the memory took a minute.
+/// Regression: the least valuable came first and stayed, and each of the others was tried eight
+/// times: a start with `-M` and a quarter of the memory took a minute.
 #[test]
-fn with_less_memory_and_no_eviction_the_most_valuable_come_and_the_rest_is_soon_left_out() {
+fn without_eviction_the_most_valuable_items_are_restored_and_soon() {
     let shape = Shape { compress: false, ..Shape::of(32 * MIB) };
     let (before, _) = shape.build(None, NOW);
     (0..60_000).for_each(|number| put(&before, &key(number), &value(number, 1), <_>::default()));
@@ -241,14 +242,14 @@ fn with_less_memory_and_no_eviction_the_most_valuable_come_and_the_rest_is_soon_
         // Some tries for each size, and none for most items.
         assert!(stats.out_of_memory < 5000, "{stats:?}");
     }
-    // As much as there was has room again.
+    // As many items as there were have room again.
     let same = Shape { evict: false, ..shape };
     let (after, restored) = same.restore(&image, NOW + 1);
     assert!(restored.items * 100 >= saved.items * 99, "{restored:?} of {saved:?}");
     assert_eq!(after.stats().evicted, 0);
 }
 
-/// What an item is to be after the restart.
+/// The state that an item is to have after the restart.
 struct Wanted {
     value: Vec<u8>,
     attributes: Attributes,
@@ -257,7 +258,7 @@ struct Wanted {
     is_stale: bool,
 }
 
-/// A seed of this run, printed; or the one that is to come back.
+/// Returns a seed of this run, printed; or the one that is to be repeated.
 fn seed() -> u64 {
     let given = std::env::var("LARDER_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0_u8));
@@ -265,7 +266,7 @@ fn seed() -> u64 {
     seed
 }
 
-/// Stores items of all kinds, and changes some of them; returns what they are then.
+/// Stores items of all kinds, and changes some of them; returns their final state.
 fn store_at_random(cache: &Cache, random: &mut Xorshift) -> HashMap<Vec<u8>, Wanted> {
     let mut model: HashMap<Vec<u8>, Wanted> = HashMap::new();
     let [soon, early, later, late] =
@@ -321,15 +322,15 @@ fn store_at_random(cache: &Cache, random: &mut Xorshift) -> HashMap<Vec<u8>, Wan
 }
 
 #[test]
-fn what_comes_back_is_what_was_there_with_all_that_belongs_to_it() {
+fn restored_items_have_all_that_belonged_to_them() {
     let seed = seed();
     let shape = Shape { hot_target: Some(0.6), ..Shape::of(16 * MIB) };
-    what_comes_back_is_what_was_there(shape, seed);
-    what_comes_back_is_what_was_there(Shape { index: IndexKind::Tree, ..shape }, seed);
-    what_comes_back_is_what_was_there(Shape { layout: ChunkLayout::Split, ..shape }, seed);
+    restored_items_are_those_that_were_saved(shape, seed);
+    restored_items_are_those_that_were_saved(Shape { index: IndexKind::Tree, ..shape }, seed);
+    restored_items_are_those_that_were_saved(Shape { layout: ChunkLayout::Split, ..shape }, seed);
 }
 
-fn what_comes_back_is_what_was_there(shape: Shape, seed: u64) {
+fn restored_items_are_those_that_were_saved(shape: Shape, seed: u64) {
     let mut random = Xorshift::seeded(seed);
     let (before, _) = shape.build(None, NOW);
     let mut model = store_at_random(&before, &mut random);
@@ -389,7 +390,8 @@ fn a_unique_from_before_a_crash_without_an_image_is_no_items_after_it() {
     assert!(unique(&third) > before);
 }
 
-/// Numbers began at the clock's second, so two processes that began in one gave the same.
+/// Regression: numbers began at the clock's second, so two processes that began in one gave the
+/// same.
 #[test]
 fn a_process_that_begins_in_the_same_second_gives_other_uniques() {
     let clock = Arc::new(ManualClock::new(NOW));
@@ -403,7 +405,7 @@ fn a_process_that_begins_in_the_same_second_gives_other_uniques() {
     assert!(Some(unique(&begin())) > before);
 }
 
-/// That of what is stored now.
+/// Returns the unique of an item that is stored now.
 fn unique(cache: &Cache) -> u64 {
     let stored = cache.put(b"k", b"", Attributes::default(), Condition::Always);
     match stored.unwrap() {
@@ -426,7 +428,7 @@ fn a_planned_flush_still_happens() {
     assert!(after.get(b"k").is_some());
     clock.advance(50);
     assert!(after.get(b"k").is_none() && after.get(b"stored later").is_none());
-    // While nobody served, or at a time that cannot be told.
+    // While no process served, or at a time that cannot be told.
     for now in [NOW + 100, NOW - 61] {
         let (after, restored) = shape.restore(&image, now);
         assert_eq!((restored.items, restored.expired), (0, 1));
@@ -435,7 +437,7 @@ fn a_planned_flush_still_happens() {
 }
 
 #[test]
-fn what_has_an_expiry_does_not_come_back_if_the_clock_went_backwards() {
+fn items_with_an_expiry_are_lost_if_the_clock_went_backwards() {
     let shape = Shape::of(16 * MIB);
     let (before, _) = shape.build(None, NOW);
     let expires = Attributes { expiry: Expiry::at(NOW + 1000), ..Attributes::default() };
@@ -450,7 +452,8 @@ fn what_has_an_expiry_does_not_come_back_if_the_clock_went_backwards() {
     }
 }
 
-/// All that had an expiry was gone when the clock was set by a better one that was a second behind.
+/// Regression: all items with an expiry were gone when the clock was set by a better one that was a
+/// second behind.
 #[test]
 fn time_stands_still_for_a_clock_that_is_a_little_behind() {
     let shape = Shape::of(16 * MIB);
@@ -488,8 +491,8 @@ impl Clock for SetClock {
     }
 }
 
-/// A machine's clock was ahead until it was set by another one, and what was stored lived as much
-/// longer after the restart.
+/// Regression: a machine's clock was ahead until it was set by another one, and stored items lived
+/// as much longer after the restart.
 #[test]
 fn times_that_were_ahead_of_the_wall_clock_come_back_right() {
     let attributes = |second| Attributes { expiry: Expiry::at(second), ..Attributes::default() };
@@ -541,7 +544,7 @@ fn times_of_an_image_of_the_version_before_stay() {
 }
 
 #[test]
-fn what_is_over_or_flushed_is_not_saved() {
+fn expired_and_flushed_items_are_not_saved() {
     let (before, clock) = Shape::of(16 * MIB).build(None, NOW);
     let expires = Attributes { expiry: Expiry::at(NOW + 10), ..Attributes::default() };
     put(&before, b"expires", b"v", expires);
@@ -571,10 +574,10 @@ fn a_limit_cuts_off_the_least_and_leaves_a_whole_image() {
     assert!((20_000..20_500).all(|number| after.get(&key(number)).is_some()));
 }
 
-/// It was asked only after items had been written: not during whole passes over the hot zone for
-/// items of a rank that there were none of.
+/// Regression: it was asked only after items had been written: not during whole passes over the hot
+/// zone for items of a rank that there were none of.
 #[test]
-fn who_saves_is_asked_to_go_on_also_where_there_is_nothing_to_be_written() {
+fn saving_asks_whether_to_go_on_where_it_writes_nothing() {
     let shape = Shape { compress: false, ..Shape::of(32 * MIB) };
     let (before, _) = shape.build(None, NOW);
     (0..30_000).for_each(|number| put(&before, &key(number), &value(number, 1), <_>::default()));
@@ -590,7 +593,7 @@ fn who_saves_is_asked_to_go_on_also_where_there_is_nothing_to_be_written() {
 }
 
 #[test]
-fn what_is_damaged_is_counted_and_nothing_else_comes_in_its_place() {
+fn damaged_items_are_counted_and_not_replaced() {
     let seed = seed();
     let mut random = Xorshift::seeded(seed);
     let shape = Shape { compress: false, ..Shape::of(16 * MIB) };

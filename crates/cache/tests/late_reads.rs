@@ -1,5 +1,5 @@
-//! What is stored ahead of its first read, as sessions and computed results are, is still there
-//! when it comes, though it looks like what nobody wants.
+//! Items that are stored ahead of their first read, as sessions and computed results are, are still
+//! there when it comes, though they look unwanted.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -17,7 +17,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("result-{number}").into_bytes()
 }
 
-/// Records with much in common, which compress to a third.
+/// Returns a record with much in common with others, which compresses to a third.
 fn value(number: u32) -> Vec<u8> {
     let mixed = number.wrapping_mul(0x9e37_79b9);
     let mut value = format!("{{\"id\":{number},\"computed\":[").into_bytes();
@@ -28,8 +28,8 @@ fn value(number: u32) -> Vec<u8> {
     value
 }
 
-/// The share that is found of what is read first so many capacities after it was stored, in
-/// percent. A capacity is as many items as would fill memory if none was compressed.
+/// Returns the share, in percent, that is found of items that are read first this many capacities
+/// after they were stored. A capacity is as many items as would fill memory if none was compressed.
 fn found_percent(delay_capacities: f64) -> f64 {
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(MEMORY_BYTES).compress(true).clock(clock);
@@ -57,7 +57,7 @@ fn found_percent(delay_capacities: f64) -> f64 {
 }
 
 #[test]
-fn what_is_first_read_long_after_it_was_stored_is_found() {
+fn an_item_first_read_long_after_its_store_is_found() {
     // A list of all items has all of the first, and nothing of the second.
     let [within, beyond] = [0.4, 1.6].map(found_percent);
     assert!(within > 90.0 && beyond > 75.0, "{within:.1} % and {beyond:.1} %");

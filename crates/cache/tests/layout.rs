@@ -1,5 +1,5 @@
-//! Keys and values side by side, or in two rows: what is stored is what is read, whatever the
-//! lengths, and whatever chunk an item gets for want of a better one.
+//! Keys and values side by side, or in two rows: stored items are read back, whatever the lengths,
+//! and whatever chunk an item gets for want of a better one.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -58,7 +58,7 @@ fn every_length_is_read_back() {
 /// Lengths change all the time in hardly any memory, so that classes have no slab of their own and
 /// take chunks of larger ones, split or whole: an item may need more of a split one.
 #[test]
-fn what_is_found_in_a_full_cache_is_what_was_stored() {
+fn values_found_in_a_full_cache_are_those_that_were_stored() {
     let mut random = Xorshift::seeded(seed());
     for layout in LAYOUTS {
         for policy in POLICIES {
@@ -86,7 +86,7 @@ fn what_is_found_in_a_full_cache_is_what_was_stored() {
                 let value = noise(&mut random, bytes);
                 match cache.put(&key, &value, Attributes::default(), Condition::Always) {
                     Ok(Stored::Stored { .. }) => drop(model.insert(number, value)),
-                    // A store that is refused leaves what was there.
+                    // A refused store leaves the earlier item.
                     Err(Refusal::NoMemory) => {}
                     other => panic!("{other:?}"),
                 }
@@ -101,9 +101,9 @@ fn what_is_found_in_a_full_cache_is_what_was_stored() {
     }
 }
 
-/// A long value has pieces in up to three classes. In one of few chunks, which that of its end may
-/// be, the newest item is soon the next to go: it was evicted as soon as the background came by,
-/// while older ones stayed.
+/// Regression: a long value has pieces in up to three classes. In one of few chunks, which that of
+/// its end may be, the newest item is soon the next to leave: it was evicted as soon as the
+/// background came by, while older ones stayed.
 #[test]
 fn what_was_stored_a_moment_ago_is_not_the_next_to_go() {
     for (layout, policy) in LAYOUTS.iter().flat_map(|&layout| POLICIES.map(|it| (layout, it))) {

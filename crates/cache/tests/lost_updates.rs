@@ -1,15 +1,14 @@
-//! No update is lost between threads: what increments, appends, prepends and swaps have answered is
-//! what there is, in the hot zone and when items come up from the tiers below.
+//! No update is lost between threads: the final values are those that increments, appends, prepends
+//! and swaps have answered, in the hot zone and when items are promoted from lower tiers.
 //!
 //! Every change of a key has a number, its CAS unique, and numbers of one key rise in the order of
 //! its changes. So all that the threads were told is sorted by number afterwards and done once more
 //! on a plain value, one change after the other: an increment must have returned one more than the
-//! change before it, whoever did that; a swap must have come behind the value whose unique it
-//! compared, with nothing between; and a read must have seen what there was at its number.
+//! change before it, whichever thread made that; a swap must have come behind the value whose
+//! unique it compared, with nothing between; and a read must have seen the value at its number.
 //!
-//! Items leave the cache meanwhile: then a thread adds the key anew. What was changed was there, so
-//! nobody need know when that was. An item that comes up from below has a new number, and the same
-//! value.
+//! Items leave the cache meanwhile: then a thread adds the key anew. A changed item was there, so
+//! no thread need know when that was. A promoted item has a new number, and the same value.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -26,23 +25,23 @@ use larder::{
 const THREADS: u64 = 4;
 /// Changes that each thread tries in a round.
 const CHANGES: u64 = 60_000;
-/// Rounds at the most. One is enough, unless the background comes to run so seldom that hardly
-/// anything moves down and up again.
+/// The most rounds. One is enough, unless the background comes to run so seldom that hardly any
+/// item is demoted and promoted again.
 const ROUNDS_MAX: u64 = 20;
-/// Items that are to come up from a tier below before it means anything that none was lost.
+/// Promoted items from which on it means anything that no update was lost.
 const CAME_UP_MIN: u64 = 200;
-/// More than the hot zone holds.
+/// More keys than the hot zone holds.
 const KEYS: u64 = 12_000;
 /// Keys that the threads share for a while, and for how many changes: then they go on to others,
-/// and come back when these have moved down.
+/// and come back when these have been demoted.
 const SHARED: u64 = 4;
 const SHARED_CHANGES: u64 = 20;
 const FLASH_BYTES: usize = 16 << 20;
 /// Bytes behind each record, which do not compress.
 const FILLER_BYTES: usize = 500;
-/// Records of a value: with more, it begins anew.
+/// The most records of a value: with more, it begins anew.
 const RECORDS_MAX: usize = 6;
-/// What a counter begins with: a number of its own, times this.
+/// The factor of a counter's first value, which is a number of its own times this.
 const COUNTER_SCALE: u64 = 1000;
 const NOW: u32 = 1_800_000_000;
 
@@ -53,14 +52,14 @@ enum Tiers {
     Flash,
 }
 
-/// What a thread was told of a key.
+/// An answer that a thread got of a key.
 #[derive(Debug, Clone, PartialEq)]
 enum Told {
     /// It was stored anew, with these records.
     Stored(Vec<u64>),
     /// A record came behind the others, or before them.
     Joined(Side, u64),
-    /// The records took the place of what had this unique.
+    /// The records took the place of the value with this unique.
     Swapped(u64, Vec<u64>),
     /// The counter has this value.
     Counted(u64),
@@ -68,14 +67,14 @@ enum Told {
     Read(Vec<u64>),
 }
 
-/// A key, the number, and what was told.
+/// A key, the number, and the answer.
 type Entry = (u64, u64, Told);
 
 struct Client<'t> {
     cache: &'t Cache,
     clock: &'t ManualClock,
     thread: u64,
-    /// Of the record that is written next: no other thread has it.
+    /// The number of the record that is written next: no other thread has it.
     record: u64,
     log: Vec<Entry>,
 }
@@ -93,7 +92,7 @@ fn mixed(number: u64) -> u64 {
     (mixed ^ (mixed >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// A record as it stands in a value, with noise behind it.
+/// Returns a record as it stands in a value, with noise behind it.
 fn bytes_of(record: u64) -> Vec<u8> {
     let mut bytes = record.to_le_bytes().to_vec();
     let words = (0..FILLER_BYTES as u64 / 8).map(|at| mixed(record ^ (at << 48)));
@@ -151,7 +150,7 @@ impl Client<'_> {
             }
             Ok(Counted::NotFound) => {
                 let first = self.next_record() * COUNTER_SCALE;
-                // As long as other values, so that it moves down as they do.
+                // As long as other values, so that it is demoted as they are.
                 let mut text = format!("{first}");
                 text.extend(std::iter::repeat_n(' ', FILLER_BYTES));
                 if let Some(cas) = self.put(key, text.as_bytes(), Condition::Absent) {
@@ -223,7 +222,7 @@ impl Client<'_> {
 
 /// Does all of it once more, in the order of the numbers.
 fn check(mut log: Vec<Entry>) {
-    // A read has the number of what it saw: it comes behind that.
+    // A read has the number of the value that it saw: it comes behind that.
     log.sort_by_key(|(key, cas, told)| (*key, *cas, matches!(told, Told::Read(_))));
     for entries in log.chunk_by(|one, next| one.0 == next.0) {
         let key = entries[0].0;
@@ -254,7 +253,7 @@ fn check(mut log: Vec<Entry>) {
     }
 }
 
-/// Items that came up from the tiers that there are, of the one from which the fewest did.
+/// Returns the items promoted from each tier that there is, of the one with the fewest.
 fn came_up(cache: &Cache) -> u64 {
     let stats = cache.stats();
     let zone = stats.compressed.map_or(u64::MAX, |zone| zone.promoted);
@@ -266,7 +265,7 @@ fn no_increment_append_or_swap_is_lost_between_threads() {
     for tiers in [Tiers::Hot, Tiers::Compressed, Tiers::Flash] {
         let clock = Arc::new(ManualClock::new(NOW));
         let builder = Cache::builder().memory_bytes(8 << 20).threads(THREADS as usize);
-        // A compressed zone that wants to be small lets go of what it gets.
+        // A compressed zone that wants to be small lets go of most items.
         let hot_target = if tiers == Tiers::Flash { 1.0 } else { 0.1 };
         let builder = builder.hot_target(hot_target).compress(tiers != Tiers::Hot);
         let mut builder = builder.clock(clock.clone());
@@ -299,7 +298,7 @@ fn no_increment_append_or_swap_is_lost_between_threads() {
     }
 }
 
-/// What the test asks of a log: that it is refused if anything was lost.
+/// What the test asks of a log: that it is refused if an update was lost.
 #[test]
 fn a_log_in_which_something_was_lost_is_refused() {
     let stored = |cas, record| (1, cas, Told::Stored(vec![record]));

@@ -1,5 +1,4 @@
-//! Items that are over between two seconds: to the millisecond, in every tier and after every
-//! change.
+//! Items that expire between two seconds: to the millisecond, in every tier and after every change.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -14,7 +13,7 @@ use larder::{
 
 const NOW: u32 = 1_800_000_000;
 const NOW_MS: u64 = NOW as u64 * 1000;
-/// No item needs more of others to leave the hot zone.
+/// No item needs more others to leave the hot zone.
 const FILLERS_MAX: u32 = 1_000_000;
 
 fn hot() -> (Cache, Arc<ManualClock>) {
@@ -28,7 +27,7 @@ fn put(cache: &Cache, key: &[u8], expiry: Expiry) {
     assert!(matches!(stored, Stored::Stored { .. }));
 }
 
-/// Where the key's item is over, without a trace; `None` if nobody finds it.
+/// Returns the expiry of the key's item, without a trace; `None` if it is not found.
 fn expiry(cache: &Cache, key: &[u8]) -> Option<Expiry> {
     let peek = |session: &Session<'_>| match session.peek_anywhere(key, cache.hash(key)) {
         Lookup::Hit(item) => Ok(Some(item.expiry())),
@@ -70,10 +69,10 @@ impl Clock for Lagging {
     }
 }
 
-/// What was given no time at all just after a second had begun (`EXPIRE key 0`) stayed until the
-/// coarse clock had seen that second begin, too.
+/// Regression: an item that was given no time at all just after a second had begun (`EXPIRE key 0`)
+/// stayed until the coarse clock had seen that second begin, too.
 #[test]
-fn what_is_over_is_gone_while_the_coarse_clock_is_behind() {
+fn an_expired_item_is_gone_while_the_coarse_clock_is_behind() {
     for after_ms in [0, 1, 3] {
         let clock = Arc::new(Lagging(ManualClock::new(NOW)));
         let cache = Cache::builder().memory_bytes(32 << 20).clock(clock.clone()).build().unwrap();
@@ -127,7 +126,7 @@ fn a_touch_changes_every_kind_of_expiry_to_every_other() {
 }
 
 #[test]
-fn what_changes_a_value_keeps_its_expiry() {
+fn a_change_of_a_value_keeps_its_expiry() {
     let (cache, clock) = hot();
     let over = Expiry::at_ms(NOW_MS + 4321);
     let hash = cache.hash(b"k");
@@ -160,7 +159,7 @@ fn what_changes_a_value_keeps_its_expiry() {
     assert_eq!((expiry(&cache, b"k"), expiry(&cache, b"new")), (None, None));
 }
 
-/// A late store that keeps the expiry of the newer item may end a little before it, never behind.
+/// A late store that keeps the expiry of the newer item may expire a little before it, never after.
 #[test]
 fn a_late_store_does_not_outlive_what_it_replaces() {
     for (before, late) in [(4321, 60_000), (4321, 60_001), (4000, 60_001)] {
@@ -235,7 +234,7 @@ fn an_item_on_flash_is_over_in_its_millisecond() {
     let clock = Arc::new(ManualClock::new(NOW));
     let builder = Cache::builder().memory_bytes(8 << 20).flash(flash);
     let cache = builder.clock(clock.clone()).build().unwrap();
-    // What is to be over within a minute does not go there.
+    // An item that expires within a minute does not go there.
     let over = Expiry::at_ms(NOW_MS + 120_250);
     put(&cache, b"k", over);
     let saved = cache.save_to_flash(|| true);

@@ -1,5 +1,5 @@
-//! Changes that are made up from what was observed: none is lost, and none is made to what has
-//! changed meanwhile.
+//! Changes that are made up from an observed item: none is lost, and none is made to an item that
+//! has changed meanwhile.
 
 use larder::{Cache, Condition, DumpCursor, Dumped, Expiry, Store, Stored, Successor};
 
@@ -7,7 +7,7 @@ fn cache() -> Cache {
     Cache::builder().memory_bytes(64 << 20).build().expect("a small cache")
 }
 
-/// The successor that keeps what the item had.
+/// Returns the successor that keeps the fields of the item.
 fn same(expiry: Expiry) -> Successor {
     Successor { flags: None, expiry, cost_us: None }
 }
@@ -23,7 +23,7 @@ fn replace(cache: &Cache, key: &[u8], value: &[u8]) -> bool {
 }
 
 #[test]
-fn what_was_observed_is_replaced_touched_and_removed() {
+fn an_observed_item_is_replaced_touched_and_removed() {
     let cache = cache();
     let (key, hash) = (b"k", cache.hash(b"k"));
     let later = Expiry::at(cache.session().now() + 1000);
@@ -49,7 +49,7 @@ fn what_was_observed_is_replaced_touched_and_removed() {
 }
 
 #[test]
-fn nothing_is_done_to_what_has_changed_meanwhile() {
+fn an_item_changed_meanwhile_is_left_alone() {
     let cache = cache();
     let (key, hash) = (b"k", cache.hash(b"k"));
     let later = Expiry::at(cache.session().now() + 1000);

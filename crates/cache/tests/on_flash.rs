@@ -1,4 +1,4 @@
-//! Items on flash: how much of them may be in memory for those who wait, how they are looked at
+//! Items on flash: how much of them may be in memory for waiting requests, how they are looked at
 //! without a trace, and how they are listed.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
@@ -15,12 +15,12 @@ use larder::{
 use stdx::random::Xorshift;
 
 const NOW: u32 = 1_800_000_000;
-/// So long that a unit has many pages.
+/// The length of a value whose unit has many pages.
 const LONG_BYTES: usize = 100_000;
-/// Nobody needs more rounds.
+/// The most rounds that a request needs.
 const ROUNDS_MAX: usize = 200;
 
-/// A cache all of whose items are on flash.
+/// Returns a cache all of whose items are on flash.
 fn cache(items: u32, bytes: usize) -> (Cache, Arc<ManualClock>) {
     let device = FakeDevice::new(((64 << 20) / PAGE_BYTES) as u64, 1, Faults::default());
     let flash = FlashSettings { threads: 2, ..FlashSettings::new(Arc::new(device), [7; 16]) };
@@ -41,7 +41,7 @@ fn flash_of(cache: &Cache) -> FlashTierStats {
     cache.stats().flash.unwrap()
 }
 
-/// Within the hundredth second, at its end or a little before.
+/// Returns an expiry within the hundredth second, at its end or a little before.
 fn over(number: u32) -> Expiry {
     Expiry::at_ms(u64::from(NOW) * 1000 + 100_000 - u64::from(number % 2) * 300)
 }
@@ -56,7 +56,7 @@ fn noise(number: u32, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_read_for_all_who_wait_stays_within_its_limit() {
+fn reads_for_all_waiting_requests_stay_within_their_limit() {
     let (cache, _) = cache(40, LONG_BYTES);
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -122,7 +122,7 @@ fn a_look_without_a_trace_waits_for_flash_and_leaves_the_item_there() {
             }
         })
     };
-    // More often than it takes to bring an item up.
+    // More often than it takes to promote an item.
     for _ in 0..3 {
         for number in (0..1000).step_by(7) {
             assert_eq!(peek(number).unwrap(), Some((noise(number, 1000), number)));
@@ -136,9 +136,9 @@ fn a_look_without_a_trace_waits_for_flash_and_leaves_the_item_there() {
     assert_eq!(peek(2000).unwrap(), None);
 }
 
-/// Each get of it used to read it once more, until its segment was collected.
+/// Regression: each get of it read it once more, until its segment was collected.
 #[test]
-fn what_has_expired_on_flash_is_read_once_and_then_gone() {
+fn an_item_expired_on_flash_is_read_once_and_then_gone() {
     let (cache, clock) = cache(1000, 1000);
     let is_on_device = |number: &u32| {
         let look =
@@ -156,7 +156,7 @@ fn what_has_expired_on_flash_is_read_once_and_then_gone() {
         assert_eq!((flash.reads, flash.items), (1, 999));
         assert_eq!(cache.stats().found_expired, 1);
     }
-    // The same for who brings it up.
+    // The same for a request that promotes it.
     for _ in 0..3 {
         let gets = cache.with_memory(|session| {
             let found = session.get_with_cas(&key(second), cache.hash(&key(second)))?;
@@ -181,9 +181,9 @@ fn what_has_expired_on_flash_is_read_once_and_then_gone() {
     }
 }
 
-/// However many connections there are, what they wait for takes little memory.
+/// However many connections there are, their waiting reads take little memory.
 #[test]
-fn who_asks_while_thousands_of_reads_wait_asks_for_one_at_a_time() {
+fn a_session_asks_for_one_read_at_a_time_while_thousands_wait() {
     let (cache, _) = cache(20_000, 20);
     let asked = || {
         let session = cache.session();
@@ -198,7 +198,7 @@ fn who_asks_while_thousands_of_reads_wait_asks_for_one_at_a_time() {
         let sender = sender.clone();
         cache.read_wanted(wanted, move |arrived| sender.send(arrived).unwrap());
     };
-    // What has arrived has its bytes as long as it lies in the channel.
+    // A result has its bytes as long as it lies in the channel.
     let mut reads = 0;
     while asked().len() == whole {
         assert!(whole > 10 && reads < 3 * 4096, "{reads}");
@@ -213,9 +213,9 @@ fn who_asks_while_thousands_of_reads_wait_asks_for_one_at_a_time() {
     assert_eq!(asked().len(), whole);
 }
 
-/// Each read counted as one page.
+/// Regression: each read counted as one page.
 #[test]
-fn what_was_read_of_the_device_is_counted_in_pages() {
+fn reads_of_the_device_are_counted_in_pages() {
     let (cache, _) = cache(20, LONG_BYTES);
     let reads: Vec<(u64, u64)> = (0..20)
         .map(|number| {
@@ -237,7 +237,7 @@ fn what_was_read_of_the_device_is_counted_in_pages() {
 
 /// The index leads there until the background comes to it.
 #[test]
-fn what_was_flushed_on_flash_is_not_found_by_a_removal() {
+fn an_item_flushed_on_flash_is_not_found_by_a_removal() {
     let (cache, _) = cache(1000, 1000);
     assert!(cache.remove(&key(0)) && !cache.remove(&key(0)));
     cache.flush(None);
@@ -248,7 +248,7 @@ fn what_was_flushed_on_flash_is_not_found_by_a_removal() {
     assert!(cache.remove(&key(1)));
 }
 
-/// Each of them used to read its unit for itself.
+/// Regression: each of them read its unit for itself.
 #[test]
 fn keys_of_one_unit_that_are_asked_for_together_read_it_once() {
     let (cache, _) = cache(20_000, 20);
@@ -278,7 +278,7 @@ fn keys_of_one_unit_that_are_asked_for_together_read_it_once() {
 /// How often each key is listed.
 type Listed = BTreeMap<Vec<u8>, u32>;
 
-/// Lists some more, and reads what that has to wait for. Nothing at the end.
+/// Lists some more, and does the reads that it waits for. `None` at the end.
 fn list_some(cache: &Cache, cursor: &mut DumpCursor, seen: &mut Listed) -> Option<()> {
     let mut arrived = Vec::new();
     loop {
@@ -303,13 +303,13 @@ fn listed(cache: &Cache) -> Listed {
     seen
 }
 
-/// What is listed by cursors of which only their numbers are kept.
+/// Lists by cursors of which only their numbers are kept.
 fn listed_by_numbers(cache: &Cache) -> Listed {
     let (mut number, mut seen) = (0, BTreeMap::new());
     loop {
         let mut cursor = DumpCursor::from_number(number).expect("it was given");
         let before = seen.len();
-        // Until it has led to anything: what it takes to know a segment's items is not in it.
+        // Until an item was listed: what it takes to know a segment's items is not in it.
         while seen.len() == before {
             if list_some(cache, &mut cursor, &mut seen).is_none() {
                 return seen;
@@ -321,7 +321,7 @@ fn listed_by_numbers(cache: &Cache) -> Listed {
 }
 
 #[test]
-fn items_on_flash_are_listed_once_and_removed_and_expired_ones_are_not() {
+fn live_items_on_flash_are_listed_once() {
     let (cache, clock) = cache(3000, 1000);
     for number in 0..3000 {
         match number % 7 {

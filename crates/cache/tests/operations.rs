@@ -86,7 +86,7 @@ fn an_item_is_gone_the_second_it_expires() {
 }
 
 #[test]
-fn what_a_request_finds_gone_is_counted_once() {
+fn an_item_that_a_request_finds_gone_is_counted_once() {
     let fixture = Fixture::new();
     let cache = &fixture.cache;
     for key in [b"a", b"b"] {
@@ -195,8 +195,8 @@ fn one_of_many_readers_wins_the_token() {
     assert_eq!(fetch(&recache), (Some(b"w".to_vec()), false, false, true));
 }
 
-/// The token was given before the expiry was, for which there may be no room: nobody had it then,
-/// and all others were told that somebody recomputes the item.
+/// Regression: the token was given before the expiry was, for which there may be no room: then no
+/// client had it, and all others were told that one recomputes the item.
 #[test]
 fn a_win_token_is_not_lost_with_a_touch_that_is_refused() {
     let fixture = Fixture::new();
@@ -242,9 +242,10 @@ fn a_chosen_cas_unique_is_kept_whole() {
     assert_eq!(fixture.cas(b"k"), u64::MAX - 1);
 }
 
-/// Whoever compares 0 was taken to compare 2^64 - 1, which a client may have chosen.
+/// Regression: a client that compared 0 was taken to compare 2^64 - 1, which a client may have
+/// chosen.
 #[test]
-fn what_is_stored_over_no_unique_is_not_stored() {
+fn a_store_over_an_impossible_unique_does_nothing() {
     let fixture = Fixture::new();
     assert_eq!(fixture.put(b"k", b"new", Condition::Never), Stored::NotFound);
     let mut draft = fixture.cache.reserve(b"k", Attributes::default(), 1).unwrap();
@@ -256,7 +257,7 @@ fn what_is_stored_over_no_unique_is_not_stored() {
 }
 
 #[test]
-fn a_flush_takes_what_was_there_and_nothing_else() {
+fn a_flush_takes_earlier_items_only() {
     let fixture = Fixture::new();
     let cache = &fixture.cache;
     for number in 0..1000_u32 {
@@ -330,7 +331,7 @@ fn a_dump_shows_every_item_once() {
 }
 
 #[test]
-fn a_full_cache_evicts_what_was_not_read() {
+fn a_full_cache_evicts_unread_items() {
     let fixture = Fixture::with_memory(16 << 20);
     let cache = &fixture.cache;
     cache.set(b"kept", &[7; 1000], Expiry::NEVER).unwrap();
@@ -374,7 +375,7 @@ fn a_shift_of_sizes_leaves_the_cache_able_to_store() {
 }
 
 #[test]
-fn a_cost_stays_with_its_item_through_every_change_that_keeps_the_value() {
+fn a_cost_stays_with_its_item_while_the_value_stays() {
     let fixture = Fixture::new();
     let cost_of = |fixture: &Fixture, key: &[u8]| {
         let session = fixture.cache.session();
@@ -396,10 +397,10 @@ fn a_cost_stays_with_its_item_through_every_change_that_keeps_the_value() {
 }
 
 /// A stream of items of which one in ten is costly, twice through a cache that holds half of them:
-/// under CLOCK as many of the costly as of the others are left, and so under LRU; under the policies
-/// that know costs nearly all.
+/// under CLOCK as many of the costly as of the others are left, and so under LRU; under the
+/// policies that know costs nearly all.
 #[test]
-fn what_is_costly_outlives_what_is_cheap() {
+fn costly_items_outlive_cheap_ones() {
     let costly_left = |policy| {
         let cache = Cache::builder().memory_bytes(16 << 20).policy(policy).build().unwrap();
         let items = 60_000_u32;
@@ -427,8 +428,8 @@ fn what_is_costly_outlives_what_is_cheap() {
     }
 }
 
-/// A class of few chunks, all of them costly beside what its hand has learnt: two rounds of the hand
-/// found nothing that had no credit left, and the store was refused.
+/// Regression: a class of few chunks, all of them costly beside what its hand has learnt: two
+/// rounds of the hand found nothing that had no credit left, and the store was refused.
 #[test]
 fn a_store_finds_room_among_costly_items_alone() {
     for policy in [Policy::CostClock, Policy::GdWheel] {
@@ -444,8 +445,9 @@ fn a_store_finds_room_among_costly_items_alone() {
     }
 }
 
-/// A store that finds the memory full may see a slab that is free for a moment: the tier below, the
-/// index or a limit that is lowered again take it. It was refused then, with everything to evict.
+/// Regression: a store that finds the memory full may see a slab that is free for a moment, since
+/// the compressed zone, the index or a limit that is lowered again take it. It was refused then,
+/// with everything to evict.
 #[test]
 fn a_store_finds_room_though_others_take_free_slabs() {
     for _ in 0..60 {

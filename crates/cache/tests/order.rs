@@ -116,7 +116,7 @@ fn every_victim_is_that_of_a_sorted_map() {
         let costs = [1, 74, 75, 124, 125, 5_000, 12_800, 400_000, 50 * 65_535, u32::MAX];
         for _ in 0..30_000 {
             let key = random.below(3000);
-            // What is there is read: what replaces an item may take longer to go.
+            // A key that is there is read: a replaced item may take longer to leave.
             if random.below(3) == 0 || model.items.contains_key(&key) {
                 let is_there = cache.get(&key.to_le_bytes()).is_some();
                 let item = model.items.get_mut(&key);
@@ -137,7 +137,7 @@ fn every_victim_is_that_of_a_sorted_map() {
     }
 }
 
-/// What is stored in a chunk that is still in the order stays where the chunk is until that comes
+/// An item stored in a chunk that is still in the order stays where the chunk is until that comes
 /// up, and may get one unit more than its cost: in sum that must not matter. The model holds as
 /// many items as the cache, and stores anew as GreedyDual does.
 #[test]
@@ -156,7 +156,8 @@ fn overwrites_cost_no_more_than_with_a_sorted_map() {
     }
 }
 
-/// Stores what is missed, and overwrites; returns what the misses cost, and cost the model.
+/// Stores missed keys, and overwrites others; returns the cost of the misses, and of those of the
+/// model.
 fn replay_overwrites(policy: Policy, costs: [u32; 4], sets_of_16: u64) -> (u64, u64) {
     let log = Arc::new(Log::default());
     let cache = builder(policy, 4 << 20).observer(log.clone()).build().unwrap();
@@ -188,10 +189,10 @@ fn replay_overwrites(policy: Policy, costs: [u32; 4], sets_of_16: u64) -> (u64, 
     (paid, modelled)
 }
 
-/// Half of the items cost 2 ms and of the others nothing is known: neither half may push the other
-/// out.
+/// Half of the items cost 2 ms and the cost of the others is unknown: neither half may push the
+/// other out.
 #[test]
-fn what_costs_nobody_knows_counts_as_what_is_typical() {
+fn an_unknown_cost_counts_as_typical() {
     let cache = builder(Policy::GdWheel, 4 << 20).build().unwrap();
     let items = 12_000_u64;
     for key in 0..items {
@@ -246,7 +247,8 @@ fn values_are_chained_where_links_make_chunks_smaller() {
         let cache = builder.item_bytes_max(4 << 20).build().unwrap();
         // The largest chunk is a sixteenth of 256 KiB, less 16 bytes.
         let chunk_bytes = (16 << 10) - 16;
-        // Of a split one a head of 64 bytes has no part of the value, and else a header of 16.
+        // Of a split chunk a head of 64 bytes has no part of the value, and otherwise a header of
+        // 16.
         let edge = chunk_bytes - if layout == ChunkLayout::Split { 48 } else { 0 };
         for pieces in [1, 2, 100] {
             for bytes in pieces * edge - 60..pieces * edge + 20 {
@@ -261,7 +263,7 @@ fn values_are_chained_where_links_make_chunks_smaller() {
     }
 }
 
-/// Without eviction there is no order: what is expired is found wherever it is, and no memory goes
+/// Without eviction there is no order: an expired item is found wherever it is, and no memory goes
 /// to links.
 #[test]
 fn without_eviction_an_order_is_not_kept() {

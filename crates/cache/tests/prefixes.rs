@@ -1,5 +1,5 @@
-//! Flushing by prefix as users of the cache see it: what has the prefix is gone in every tier at
-//! once and stays so, over restarts too, and nothing else is touched.
+//! Flushing by prefix as users of the cache see it: items with the prefix are gone in every tier at
+//! once and stay so, over restarts too, and no others are touched.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -19,7 +19,7 @@ const FLASH_BYTES: usize = 48 << 20;
 /// Items that fill all tiers.
 const ITEMS: u32 = 60_000;
 
-/// Which tiers a cache has.
+/// The tiers of a cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Tiers {
     Hot,
@@ -55,7 +55,7 @@ impl Fixture {
         Self { cache, tiers, device }
     }
 
-    /// Another process on what this one has left, which was killed.
+    /// Returns another process on what this one has left, which was killed.
     fn followed(self) -> Self {
         let device = self.device.reopened(2, Faults::default());
         let tiers = self.tiers;
@@ -81,7 +81,7 @@ impl Fixture {
         self.maintain();
     }
 
-    /// How many of the items with either prefix are there, with this version.
+    /// Returns how many of the items with either prefix are there, with this version.
     fn found(&self, version: u32) -> [usize; 2] {
         let found = |number: &u32| {
             let there = self.cache.get(&key(*number));
@@ -92,7 +92,7 @@ impl Fixture {
         [0, 1].map(|first| (first..ITEMS).step_by(2).filter(found).count())
     }
 
-    /// The numbers of the items of the first prefix that no longer are in the hot zone.
+    /// Returns the numbers of the items of the first prefix that no longer are in the hot zone.
     fn below(&self) -> Vec<u32> {
         let is_compressed = |number: &u32| {
             let (session, key) = (self.cache.session(), key(*number));
@@ -105,7 +105,7 @@ impl Fixture {
         (0..ITEMS).step_by(2).filter(is_compressed).collect()
     }
 
-    /// How many items of the first prefix a dump of everything lists.
+    /// Returns how many items of the first prefix a dump of everything lists.
     fn listed(&self) -> usize {
         let (mut cursor, mut listed, mut arrived) = (DumpCursor::default(), 0, Vec::new());
         loop {
@@ -130,7 +130,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("{prefix}:{number}").into_bytes()
 }
 
-/// Half of it does not compress.
+/// Returns a value of which half does not compress.
 fn value(number: u32, version: u32) -> Vec<u8> {
     let mut value = format!("{number} in version {version}, and so on, ").into_bytes();
     let mut random = Xorshift::seeded(1 + u64::from(number));
@@ -140,7 +140,7 @@ fn value(number: u32, version: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_has_the_prefix_is_gone_in_every_tier_and_nothing_else() {
+fn only_items_with_the_prefix_are_gone_in_every_tier() {
     for tiers in ALL {
         let fixture = Fixture::new(tiers);
         fixture.fill(1);
@@ -161,7 +161,7 @@ fn what_has_the_prefix_is_gone_in_every_tier_and_nothing_else() {
 }
 
 #[test]
-fn what_comes_after_a_flush_moves_down_and_is_found_there() {
+fn items_stored_after_a_flush_are_demoted_and_found() {
     for tiers in [Tiers::Compressed, Tiers::Flash, Tiers::FlashAlone] {
         let fixture = Fixture::new(tiers);
         fixture.fill(1);
@@ -178,9 +178,9 @@ fn what_comes_after_a_flush_moves_down_and_is_found_there() {
     }
 }
 
-/// Requests that depend on what is there see that nothing is, wherever it was.
+/// Requests that depend on the present item see that there is none, wherever it was.
 #[test]
-fn conditions_and_removals_do_not_see_what_was_flushed() {
+fn conditions_and_removals_do_not_see_flushed_items() {
     for tiers in ALL {
         let fixture = Fixture::new(tiers);
         fixture.fill(1);
@@ -204,7 +204,7 @@ fn conditions_and_removals_do_not_see_what_was_flushed() {
 }
 
 #[test]
-fn neither_a_kill_nor_a_clean_stop_brings_back_what_was_flushed() {
+fn flushed_items_stay_away_after_a_kill_or_a_clean_stop() {
     for tiers in [Tiers::Flash, Tiers::FlashAlone] {
         for stops in [false, true] {
             let fixture = Fixture::new(tiers);
@@ -224,7 +224,7 @@ fn neither_a_kill_nor_a_clean_stop_brings_back_what_was_flushed() {
 }
 
 #[test]
-fn an_image_has_nothing_of_what_was_flushed() {
+fn an_image_has_no_flushed_items() {
     for tiers in [Tiers::Hot, Tiers::Compressed] {
         let before = Fixture::new(tiers);
         before.fill(1);
@@ -260,7 +260,7 @@ fn a_prefix_has_1_to_250_bytes_and_binary_ones_are_fine() {
 }
 
 #[test]
-fn a_full_table_refuses_a_prefix_and_leaves_its_items_until_the_background_has_made_room() {
+fn a_full_table_refuses_a_prefix_until_the_background_makes_room() {
     let cache = Cache::builder().memory_bytes(4 << 20).build().unwrap();
     let prefix = |number: usize| format!("p{number:04}:").into_bytes();
     for number in 0..=FLUSHED_PREFIXES_MAX {
@@ -279,16 +279,16 @@ fn a_full_table_refuses_a_prefix_and_leaves_its_items_until_the_background_has_m
     assert!(cache.get(&last).is_none());
 }
 
-/// Flash has room for fewer, and keeps them for longer.
+/// Flash has room for fewer prefixes, and keeps them for longer.
 #[test]
-fn a_prefix_for_which_flash_has_no_room_is_not_flushed_in_memory_either() {
+fn a_prefix_without_room_on_flash_is_not_flushed_in_memory() {
     let fixture = Fixture::new(Tiers::FlashAlone);
     let cache = &fixture.cache;
     let mut number = 0;
     let refused = loop {
         let prefix = format!("p{number:04}:").into_bytes();
         cache.set(&prefix, b"v", Expiry::NEVER).unwrap();
-        // Something on flash, or the flush is over at once.
+        // An item on flash: otherwise the flush ends at once.
         if number == 0 {
             fixture.fill(1);
         }

@@ -1,5 +1,5 @@
-//! Quotas by namespace as users of the cache see them: what is under one never takes more than it
-//! may, what goes for it is under the same one, and what is counted is what is there.
+//! Quotas by namespace as users of the cache see them: the items under one never take more than it,
+//! those evicted for it are under the same one, and the counts are right.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -45,7 +45,7 @@ fn maintain(cache: &Cache) {
     }
 }
 
-/// The one quota that there is.
+/// Returns the statistics of the only quota.
 fn the_quota(cache: &Cache) -> QuotaStats {
     let mut quotas = cache.quota_stats();
     assert_eq!(quotas.len(), 1);
@@ -56,7 +56,7 @@ fn set(cache: &Cache, prefix: &str, number: u32, value_bytes: usize) -> Result<(
     cache.set(format!("{prefix}{number:06}").as_bytes(), &vec![7; value_bytes], Expiry::NEVER)
 }
 
-/// How many of the first `count` keys with a prefix are in memory.
+/// Returns how many of the first `count` keys with a prefix are in memory.
 fn present(cache: &Cache, prefix: &str, count: u32) -> usize {
     let session = cache.session();
     let is_there = |number: &u32| {
@@ -66,8 +66,8 @@ fn present(cache: &Cache, prefix: &str, count: u32) -> usize {
     (0..count).filter(is_there).count()
 }
 
-/// Neighbours that fill the memory, and how many of them are still there after a flood beside them
-/// of ten times the memory.
+/// Returns how many neighbours fill the memory, and how many of them are still there after a flood
+/// beside them of ten times the memory.
 fn flooded(policy: Policy, (index, layout): (IndexKind, ChunkLayout), quota: u64) -> [usize; 2] {
     let quotas = if quota > 0 { vec![bytes(b"flood:", quota)] } else { Vec::new() };
     let cache = builder(quotas).policy(policy).index(index).layout(layout).build().unwrap();
@@ -87,7 +87,7 @@ fn flooded(policy: Policy, (index, layout): (IndexKind, ChunkLayout), quota: u64
             cache.maintain();
         }
     }
-    // The flood takes its share of a memory that is full, and no more from then on.
+    // The flood takes its share of a full memory, and no more from then on.
     flood(0, 5000);
     let before = present(&cache, "other:", neighbours);
     assert!(cache.stats().evicted > 1000, "memory is full");
@@ -122,9 +122,9 @@ fn without_a_quota_the_same_flood_takes_them() {
     }
 }
 
-/// What was stored first goes first, but for what was read.
+/// Items stored first leave first, but for those that were read.
 #[test]
-fn the_oldest_under_the_quota_goes_and_what_is_read_stays() {
+fn the_oldest_under_the_quota_leave_and_read_items_stay() {
     for policy in POLICIES {
         let cache = builder(vec![bytes(b"f:", 1 << 20)]).policy(policy).build().unwrap();
         let (all, read) = (20_000, 200);
@@ -203,7 +203,7 @@ fn an_item_is_under_the_longest_prefix_that_it_begins_with() {
     assert_eq!(after, [before[0], 0, before[2]]);
 }
 
-/// Removes what a test has stored.
+/// Removes the items of a test.
 trait RemoveAny {
     fn remove_any(&self, prefix: &[u8]) -> bool;
 }
@@ -228,7 +228,7 @@ fn a_draft_counts_from_the_beginning_and_gives_back_what_it_has() {
     let second = reserve(b"f:2").unwrap();
     let quota = the_quota(&cache);
     assert!(quota.items == 2 && quota.bytes > 800_000, "{quota:?}");
-    // There is nothing that could go for it.
+    // There is no item that could be evicted for it.
     assert_eq!(reserve(b"f:3").err(), Some(Refusal::NoMemory));
     assert_eq!(the_quota(&cache), quota, "what it had got was given back");
     set(&cache, "other:", 1, 400_000).unwrap();
@@ -274,7 +274,7 @@ fn a_share_follows_the_memory_limit_and_what_is_too_much_goes() {
     assert!(the_quota(&cache).bytes <= 3 << 20);
     cache.set_memory_bytes(64 << 20).unwrap();
     assert_eq!(the_quota(&cache).limit_bytes, 16 << 20);
-    // And so it does another size.
+    // And so it does for another size.
     cache.set_quotas(&[bytes(b"f:", 1 << 20)]).unwrap();
     maintain(&cache);
     let quota = the_quota(&cache);
@@ -286,7 +286,7 @@ fn a_share_follows_the_memory_limit_and_what_is_too_much_goes() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn incompatible_settings_are_refused() {
     let refused = |builder: Builder| builder.build().expect_err("refused");
     let twice = refused(builder(vec![bytes(b"a", 1000), bytes(b"a", 1000)]));
     assert!(matches!(twice, BuildError::Quota(QuotaRefused::Twice(_))), "{twice}");
@@ -297,8 +297,8 @@ fn what_does_not_go_together_is_refused() {
     assert!(matches!(refused(columns), BuildError::RepartitionQuotas));
 }
 
-/// A cache all of whose keys are under some quota: so what the quotas count must be what the cache
-/// counts by itself, items in the index and bytes of chunks.
+/// A cache all of whose keys are under some quota: so the quotas must count what the cache counts
+/// by itself, items in the index and bytes of chunks.
 struct Model {
     cache: Cache,
     clock: Arc<ManualClock>,
@@ -426,7 +426,7 @@ impl Model {
         }
     }
 
-    /// What is counted is what is there, to the byte.
+    /// Checks the counts, to the byte.
     fn check(&mut self) {
         maintain(&self.cache);
         self.is_lowered = false;
@@ -446,7 +446,7 @@ impl Model {
 }
 
 #[test]
-fn what_is_counted_is_what_is_there_whatever_is_done() {
+fn counts_are_right_whatever_is_done() {
     let entropy = std::collections::hash_map::RandomState::new();
     let seed = std::hash::BuildHasher::hash_one(&entropy, 0);
     let seed = std::env::var("LARDER_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(seed);
@@ -535,7 +535,7 @@ fn threads_never_take_more_than_the_quota_together() {
                 }
             });
             let ended: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
-            // Also when a client panicked: or the scope would wait for the watcher for ever.
+            // Also when a client panicked: otherwise the scope would wait for the watcher for ever.
             done.store(true, SeqCst);
             ended.into_iter().map(|refused| refused.unwrap()).sum()
         });
@@ -549,9 +549,9 @@ fn threads_never_take_more_than_the_quota_together() {
     }
 }
 
-/// What is below the hot zone: nothing in the compressed one, and on flash as much as will.
+/// In the lower tiers: none in the compressed zone, and on flash any number.
 #[test]
-fn what_is_under_a_quota_moves_past_the_compressed_zone_to_flash_and_counts_when_it_comes_up() {
+fn an_item_under_a_quota_skips_the_zone_and_counts_when_promoted() {
     for compress in [false, true] {
         let pages = (48 << 20) / PAGE_BYTES as u64;
         let device = Arc::new(FakeDevice::new(pages, 1, Faults::default()));
@@ -577,7 +577,7 @@ fn what_is_under_a_quota_moves_past_the_compressed_zone_to_flash_and_counts_when
         let on_flash = |number: &u32| {
             let key = format!("f:{number:06}");
             match session.peek_anywhere(key.as_bytes(), cache.hash(key.as_bytes())) {
-                // What waits for the device is still in memory.
+                // An item that waits for the device is still in memory.
                 Lookup::Hit(item) => item.is_compressed(),
                 Lookup::Pending => true,
                 Lookup::Miss => false,
@@ -590,7 +590,7 @@ fn what_is_under_a_quota_moves_past_the_compressed_zone_to_flash_and_counts_when
         for number in on_flash {
             let key = format!("f:{number:06}");
             let hash = cache.hash(key.as_bytes());
-            // A touch brings it up.
+            // A touch promotes it.
             let touch = |session: &larder::Session<'_>| {
                 session.touch(key.as_bytes(), hash, Expiry::at(NOW + 1000))
             };
@@ -622,7 +622,7 @@ impl ImageSource for Bytes {
 
 /// An image of a cache without quotas has items of any tier.
 #[test]
-fn what_comes_back_from_an_image_is_under_the_quotas_of_its_new_cache() {
+fn restored_items_are_under_the_quotas_of_their_new_cache() {
     let old = builder(Vec::new()).compress(true).build().unwrap();
     for number in 0..60_000 {
         set(&old, "f:", number, 200).unwrap();

@@ -28,14 +28,14 @@ impl Random {
     }
 }
 
-/// Every hit counts.
+/// Returns settings with which every hit counts.
 fn all_hits() -> Repartition {
     let mut repartition = Repartition::given(GEOMETRY.parse::<CacheGeometry>().unwrap());
     repartition.settings.sampling = 1;
     repartition
 }
 
-/// As much as can be made to move.
+/// Returns settings with which as many items move as can.
 fn most_aggressive() -> Repartition {
     let mut repartition = all_hits();
     repartition.settings.pass_hits = 1;
@@ -91,7 +91,7 @@ fn known(cache: &Cache, key: &str) -> Option<Known> {
 }
 
 #[test]
-fn hot_items_come_to_lie_in_the_hot_columns_and_are_what_they_were() {
+fn hot_items_move_to_the_hot_columns_unchanged() {
     const KEYS: u64 = 20_000;
     const HOT_EVERY: u64 = 100;
     for index in [IndexKind::Cuckoo, IndexKind::Tree] {
@@ -146,7 +146,7 @@ impl FrameSource for Scattered {
 }
 
 #[test]
-fn hot_items_come_to_lie_in_pages_of_the_right_colours_where_frames_are_known() {
+fn hot_items_move_to_pages_of_the_right_colours_by_known_frames() {
     const KEYS: u64 = 20_000;
     const HOT_EVERY: u64 = 100;
     // A slab of 128 KiB has 32 pages of four colours, of which four pages are for hot items.
@@ -195,7 +195,7 @@ fn where_all_are_asked_for_equally_often_hardly_anything_moves() {
     assert!(counts.swaps < READS / 2000, "{counts:?}");
 }
 
-/// What the model has of a key: its value, when it is over, and its unique.
+/// The model's knowledge of a key: its value, its expiry, and its unique.
 type Modelled = (Vec<u8>, u32, u64);
 
 fn random_steps(index: IndexKind, seed: u64) {
@@ -307,7 +307,7 @@ fn the_limit_holds_and_slabs_leave_while_items_move() {
 }
 
 #[test]
-fn a_session_that_stays_open_keeps_what_it_saw_and_chunks_are_not_lost() {
+fn an_open_session_keeps_its_items_and_loses_no_chunks() {
     let fixture = Fixture::new(most_aggressive(), |builder| builder.evict(false));
     let cache = &fixture.cache;
     (0..4000).for_each(|number| fixture.put(&key(number), &value(number), Attributes::default()));
@@ -342,7 +342,7 @@ fn a_session_that_stays_open_keeps_what_it_saw_and_chunks_are_not_lost() {
 }
 
 #[test]
-fn what_is_expired_is_removed_on_the_way() {
+fn an_expired_item_is_removed_on_the_way() {
     let fixture = Fixture::new(most_aggressive(), |builder| builder.evict(false));
     let attributes = Attributes { expiry: Expiry::at(NOW + 5), ..Attributes::default() };
     (0..4000).for_each(|number| fixture.put(&key(number), &value(number), attributes));
@@ -358,7 +358,7 @@ fn what_is_expired_is_removed_on_the_way() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused_and_off_costs_nothing() {
+fn incompatible_settings_are_refused_and_off_costs_nothing() {
     for policy in [Policy::GdWheel, Policy::Lru] {
         let builder = Cache::builder().policy(policy).repartition(all_hits());
         assert!(matches!(builder.clone().build(), Err(BuildError::RepartitionOrder)));

@@ -1,4 +1,4 @@
-//! What is read all the time stays when its slab goes to another size.
+//! Items that are read all the time stay when their slab goes to another size.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -9,7 +9,7 @@ use larder::{Cache, Expiry, Policy, Quota, QuotaSize, Stats};
 use stdx::random::Xorshift;
 
 const MEMORY_BYTES: usize = 8 << 20;
-/// Items with values of so many bytes, so many of them.
+/// A number of items with values of this many bytes.
 #[derive(Debug, Clone, Copy)]
 struct Sized {
     bytes: usize,
@@ -27,17 +27,17 @@ const LONG: Sized = Sized { bytes: 20_000, count: 240 };
 const BEHIND: [Option<u32>; 3] = [Some(256), Some(32), None];
 const SEEDS: u64 = 2;
 
-/// How the stores go.
+/// A course of stores.
 #[derive(Debug, Clone, Copy)]
 struct Course {
     policy: Policy,
     first: Sized,
-    /// Of those that are stored first one in so many is read.
+    /// One in this many of the items stored first is read.
     hot_every: usize,
     then: Sized,
     /// Stores from one turn of the background to the next, if it comes.
     behind: Option<u32>,
-    /// In which order they are read.
+    /// The seed of the order in which they are read.
     seed: u64,
     /// The first have a quota, in which all of them have room.
     is_bounded: bool,
@@ -81,8 +81,9 @@ fn run(course: Course) -> (usize, usize, Stats) {
     (hot.len(), hot.len() - found, cache.stats())
 }
 
-/// Under every policy, with and without the background, and whichever items are read, no more than
-/// one in so many is lost of those that are read all the time. `moved_min` slabs go.
+/// Checks that under every policy, with and without the background, and whichever items are read,
+/// no more than one in `lost_share` is lost of those that are read all the time. At least
+/// `moved_min` slabs move.
 fn is_kept(first: Sized, hot_every: usize, then: Sized, lost_share: usize, moved_min: u64) {
     for policy in [Policy::Clock, Policy::CostClock, Policy::Lru, Policy::GdWheel] {
         for behind in BEHIND {
@@ -99,35 +100,36 @@ fn is_kept(first: Sized, hot_every: usize, then: Sized, lost_share: usize, moved
 }
 
 #[test]
-fn what_is_read_all_the_time_is_rescued_when_slabs_go_to_another_size() {
+fn items_read_all_the_time_are_rescued_when_slabs_change_size() {
     is_kept(SMALL, 50, LARGE, 100, 30);
 }
 
-/// The last slab of their size has hardly anything else. Where an order was kept they came up again
-/// as soon as they had lost their marks, as if nobody had read them, and all went at once.
+/// Regression: the last slab of their size has hardly anything else. Where an order was kept they
+/// came up again as soon as they had lost their marks, as if they had not been read, and all left
+/// at once.
 #[test]
-fn what_is_read_all_the_time_stays_in_the_last_slab_of_its_size() {
+fn items_read_all_the_time_stay_in_the_last_slab_of_their_size() {
     is_kept(SMALL, 50, Sized { count: 60_000, ..LARGE }, 100, 30);
     is_kept(SMALL, 80, LARGE, 100, 30);
 }
 
-/// Where an order was kept, a slab that was to stay for what was read in it was emptied of just
-/// that. All of these are read in fewer stores than the large ones stay.
+/// Regression: where an order was kept, a slab that was to stay for the items read in it was
+/// emptied of just these. All of these are read in fewer stores than the large ones stay.
 #[test]
-fn what_is_read_all_the_time_stays_with_its_slabs() {
+fn items_read_all_the_time_stay_with_their_slabs() {
     is_kept(FEW, 1, LARGE, 10, 0);
 }
 
-/// They went with the first slab in which one of their pieces was, or with that of their first
-/// chunks, a few dozen bytes of each.
+/// Regression: they left with the first slab in which one of their pieces was, or with that of
+/// their first chunks, a few dozen bytes of each.
 #[test]
-fn what_lies_in_pieces_is_rescued_as_well() {
+fn an_item_in_pieces_is_rescued() {
     is_kept(LONG, 12, LARGE, 10, 30);
 }
 
-/// They were left where they were: a copy would have lacked the labels of its pieces.
+/// Regression: they were left where they were: a copy would have lacked the labels of its pieces.
 #[test]
-fn what_lies_in_pieces_is_rescued_under_a_quota_too() {
+fn an_item_in_pieces_is_rescued_under_a_quota() {
     for policy in [Policy::CostClock, Policy::Lru] {
         let (first, hot_every, then, behind, seed) = (LONG, 12, LARGE, Some(256), 1);
         let is_bounded = true;

@@ -1,5 +1,5 @@
-//! Saving memory to flash: what a clean stop leaves behind is found by the next process, with all
-//! that belongs to it, and nothing that is older than what was there.
+//! Saving memory to flash: the next process finds the items that a clean stop leaves, with all that
+//! belongs to them, and none that is older than the last version.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -40,7 +40,7 @@ impl Fixture {
         Self { cache: builder.clock(clock.clone()).build().unwrap(), clock, device }
     }
 
-    /// Another process on what this one has left.
+    /// Returns another process on what this one has left.
     fn followed(self) -> Self {
         let after = Self::on(self.device.reopened(2, Faults::default()));
         after.maintain();
@@ -78,7 +78,7 @@ impl Fixture {
         self.maintain();
     }
 
-    /// How many items are there; each that is has the version that it should have.
+    /// Returns how many items are there; each has the version that it should have.
     fn found(&self, items: u32, version: impl Fn(u32) -> u32) -> u64 {
         let found = |number: &u32| {
             let there = self.cache.get(&key(*number));
@@ -98,7 +98,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("item-{number}").into_bytes()
 }
 
-/// A few hundred bytes that compress, of which no other version has the same.
+/// Returns a few hundred bytes that compress, other ones for each version.
 fn value(number: u32, version: u32) -> Vec<u8> {
     format!(
         "{{\"id\":{number},\"version\":{version},\"title\":\"An item of the catalogue\",\
@@ -110,14 +110,14 @@ fn value(number: u32, version: u32) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Bytes that do not compress.
+/// Returns bytes that do not compress.
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut random = Xorshift::seeded(seed + 1);
     (0..bytes).map(|_| random.draw() as u8).collect()
 }
 
 #[test]
-fn all_that_fits_is_there_after_a_clean_stop_with_all_that_belongs_to_it() {
+fn items_that_fit_are_there_unchanged_after_a_clean_stop() {
     let before = Fixture::new(64 << 20);
     let attributes = |number: u32| Attributes {
         flags: number,
@@ -181,7 +181,7 @@ fn the_compressed_zone_is_saved_too() {
 }
 
 #[test]
-fn what_is_over_or_too_long_is_not_saved() {
+fn expired_and_too_long_items_are_not_saved() {
     let before = Fixture::new(32 << 20);
     let cache = &before.cache;
     let expires = Attributes { expiry: Expiry::at(NOW + 10), ..Attributes::default() };
@@ -208,7 +208,7 @@ fn saving_ends_before_it_would_collect_what_it_has_saved() {
         let bytes = noise(number.into(), 1000);
         before.cache.put(&key(number), &bytes, Attributes::default(), Condition::Always).unwrap();
     }
-    // A store may have handed one down.
+    // A store may have demoted one.
     let on_flash = before.cache.stats().flash.unwrap().items;
     let saved = before.save();
     assert_eq!(saved.end, SaveEnd::Full, "{saved:?}");
@@ -219,10 +219,11 @@ fn saving_ends_before_it_would_collect_what_it_has_saved() {
     assert_eq!(found, on_flash + saved.items, "{saved:?}");
 }
 
-/// Small items run out of words of the index long before they run out of flash. Saving ended with
-/// the first item beyond, though what it left out was used later than all that was there.
+/// Regression: small items run out of words of the index long before they run out of flash. Saving
+/// ended with the first item beyond, though the items left out were used later than all that were
+/// there.
 #[test]
-fn what_is_saved_takes_the_words_of_what_is_older() {
+fn saved_items_take_the_words_of_older_ones() {
     // A tree has half as many.
     let pages = ((64 << 20) / PAGE_BYTES) as u64;
     let before = Fixture::indexed_by(IndexKind::Tree, FakeDevice::new(pages, 1, Faults::default()));
@@ -238,9 +239,10 @@ fn what_is_saved_takes_the_words_of_what_is_older() {
     assert!(found as u64 * 100 > saved.items * 99, "{found} of the latest; {saved:?}");
 }
 
-/// It recovered everything first, and where its time was over by then it saved nothing.
+/// Regression: it recovered everything first, and where its time had passed by then it saved
+/// nothing.
 #[test]
-fn memory_is_saved_before_all_is_recovered_and_the_rest_is_there_after_the_stop() {
+fn memory_is_saved_before_recovery_ends_and_loses_no_items_by_that() {
     let first = Fixture::new(24 << 20);
     first.fill(20_000);
     first.save();

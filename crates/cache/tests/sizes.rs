@@ -1,5 +1,5 @@
-//! What is kept when sizes mix and shift: memory goes where it is stored, and what was stored last
-//! is there, whatever its size and under every policy.
+//! Which items are kept when sizes mix and shift: memory goes where it is stored, and the items
+//! stored last are there, whatever their size and under every policy.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use larder::{Attributes, Cache, Condition, Expiry, Policy};
 const MIB: usize = 1 << 20;
 /// Bytes stored between two turns of the background, which in a server runs beside the stores.
 const TURN_BYTES: usize = 256 << 10;
-/// The same where the background never comes.
+/// Bytes between two turns where the background never comes.
 const NO_TURNS: usize = usize::MAX;
 
 const POLICIES: [Policy; 4] = [Policy::Clock, Policy::CostClock, Policy::GdWheel, Policy::Lru];
@@ -20,7 +20,7 @@ fn cache(memory_bytes: usize, policy: Policy) -> Cache {
     builder.build().expect("addresses are there")
 }
 
-/// A length between 10 bytes and 1 MiB, each doubling as frequent as the next.
+/// Returns a length between 10 bytes and 1 MiB, each doubling as frequent as the next.
 fn mixed_bytes(number: u64) -> usize {
     // SplitMix64's finish: any number gives an unrelated one.
     let mut bits = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -65,7 +65,8 @@ fn fill_with_turns(
     number
 }
 
-/// How many of the items stored last, up to `bytes` of them, there were, and how many still are.
+/// Returns how many of the items stored last, up to `bytes` of them, there were, and how many still
+/// are.
 fn recent(cache: &Cache, next: u64, bytes: usize, size: impl Fn(u64) -> usize) -> (usize, usize) {
     let (mut asked, mut found, mut left) = (0, 0, bytes);
     for number in (0..next).rev() {
@@ -79,9 +80,9 @@ fn recent(cache: &Cache, next: u64, bytes: usize, size: impl Fn(u64) -> usize) -
     (asked, found)
 }
 
-/// A large item lies in many chunks. The hand used to judge it at each of them, and to pass over
-/// victims that it had gathered without need; so of a mix of sizes a tenth of the newest items was
-/// gone.
+/// Regression: a large item lies in many chunks. The hand judged it at each of them, and passed
+/// over victims that it had gathered without need; so of a mix of sizes a tenth of the newest items
+/// was gone.
 #[test]
 fn the_newest_of_mixed_sizes_are_there() {
     for policy in POLICIES {
@@ -97,8 +98,8 @@ fn the_newest_of_mixed_sizes_are_there() {
     }
 }
 
-/// Slabs that an idle class lost used to count as its evictions, so that it kept a third of the
-/// memory although nothing was stored in it or read from it any more.
+/// Regression: slabs that an idle class lost counted as its evictions, so that it kept a third of
+/// the memory although nothing was stored in it or read from it any more.
 #[test]
 fn an_idle_size_gives_its_memory_up() {
     for policy in POLICIES {
@@ -112,8 +113,8 @@ fn an_idle_size_gives_its_memory_up() {
     }
 }
 
-/// A thousand times as many items need a larger index. A slab that was drained for it could still
-/// be seen by the very session that stored, which then found no memory now and then.
+/// Regression: a thousand times as many items need a larger index. A slab that was drained for it
+/// could still be seen by the very session that stored, which then found no memory now and then.
 #[test]
 fn a_size_that_follows_a_mix_gets_the_memory() {
     for policy in POLICIES {
@@ -128,11 +129,12 @@ fn a_size_that_follows_a_mix_gets_the_memory() {
     }
 }
 
-/// Whether slabs moved to a size that had become frequent was left to the background, which counted
-/// evictions for a while first. Until it came, such a size evicted what it had stored a moment ago,
-/// while others kept items of long before: of the newest tenth, up to half was gone.
+/// Regression: whether slabs moved to a size that had become frequent was left to the background,
+/// which counted evictions for a while first. Until it came, such a size evicted the items that it
+/// had stored a moment ago, while others kept items of long before: of the newest tenth, up to half
+/// was gone.
 #[test]
-fn what_was_stored_last_is_there_whatever_came_before() {
+fn the_items_stored_last_are_there_whatever_came_before() {
     for policy in POLICIES {
         for (memory, seed) in [(16, 0), (16, 1), (32, 2), (64, 3)] {
             for turn_bytes in [NO_TURNS, TURN_BYTES] {
@@ -176,8 +178,9 @@ fn a_size_that_is_overwritten_leaves_room_for_another() {
     }
 }
 
-/// Values that were stored a moment ago went, though what all others would have evicted was a
-/// hundred times as old: in the slabs of these much had been stored since a hand came by.
+/// Regression: values that were stored a moment ago were evicted, though those that all other sizes
+/// would have evicted were a hundred times as old: in the slabs of these much had been stored since
+/// a hand came by.
 #[test]
 fn what_is_stored_anew_all_the_time_stays_beside_a_churn_of_others() {
     const ROUNDS: u64 = 20_000;
@@ -205,11 +208,12 @@ fn what_is_stored_anew_all_the_time_stays_beside_a_churn_of_others() {
     }
 }
 
-/// Reads, of low numbers mostly, of items of any size and a cost that has nothing to do with it, 1
-/// ms to 0.6 s. Classes that keep an order by costs have costly items in every slab; each slab that
-/// moved took them along, thousands did, and the misses cost as much as without knowing costs.
+/// Regression: reads, of low numbers mostly, of items of any size and a cost that has nothing to do
+/// with it, 1 ms to 0.6 s. Classes that keep an order by costs have costly items in every slab;
+/// each slab that moved took them along, thousands did, and the misses cost as much as without
+/// knowing costs.
 #[test]
-fn what_is_costly_stays_when_sizes_mix() {
+fn costly_items_stay_when_sizes_mix() {
     let keys = 100_000_f64;
     let share = |number: u64| f64::from(mixed_bytes(number) as u32).log(MIB as f64);
     let lost_us = |policy| {

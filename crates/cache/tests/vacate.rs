@@ -1,4 +1,4 @@
-//! Free chunks of one size make room for another size before anything alive is evicted.
+//! Free chunks of one size make room for another size before any live item is evicted.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -10,14 +10,16 @@ use stdx::random::Xorshift;
 
 const NOW: u32 = 1_800_000_000;
 const MEMORY_BYTES: usize = 16 << 20;
-/// Small values come for some seconds each, first as many as fill most of the memory, then fewer.
+/// The length of small values. They come for some seconds each, first as many as fill most of the
+/// memory, then fewer.
 const SMALL_BYTES: usize = 150;
 const LIFE_SECONDS: u32 = 5;
 const MANY_A_SECOND: u32 = 10_000;
 const FEW_A_SECOND: u32 = 3_000;
-/// One in so many of them lives for ever: there are some in every slab.
+/// One in this many of them lives for ever: there are some in every slab.
 const KEPT_SHARE: u32 = 8;
-/// Then large ones come as well that live for ever, as many as fit beside the others.
+/// The length of large values, which then come as well and live for ever, as many as fit beside the
+/// others.
 const LARGE_BYTES: usize = 700;
 const LARGE_A_SECOND: u32 = 500;
 const LARGE: u32 = 8_000;
@@ -69,7 +71,8 @@ fn free_chunks_of_one_size_make_room_for_another() {
     }
 }
 
-/// Values in pieces kept their slabs, and what was free there was of use to nobody else.
+/// Regression: values in pieces kept their slabs, and the free chunks there were of use to no other
+/// size.
 #[test]
 fn free_pieces_of_long_values_make_room_for_other_sizes() {
     const LONG: u32 = 240;
@@ -86,7 +89,7 @@ fn free_pieces_of_long_values_make_room_for_other_sizes() {
         };
         let long = |number: u32| format!("long-{number}");
         (0..LONG).for_each(|number| store(&long(number), LONG_BYTES));
-        // Three of four go, here and there.
+        // Three of four are removed, here and there.
         let mut random = Xorshift::seeded(7);
         let (gone, kept): (Vec<u32>, Vec<u32>) =
             (0..LONG).partition(|_| !random.draw().is_multiple_of(4));
@@ -102,10 +105,11 @@ fn free_pieces_of_long_values_make_room_for_other_sizes() {
     }
 }
 
-/// A value that was on its way while its slab was vacated, and for which there was no chunk left
-/// in the others when it was stored, went with the slab: its client had been told that it is there.
+/// Regression: a value that was on its way while its slab was vacated, and for which there was no
+/// chunk left in the others when it was stored, left with the slab: its client had been told that
+/// it is there.
 #[test]
-fn what_arrives_in_a_slab_that_was_vacated_stays_where_nothing_may_be_evicted() {
+fn a_value_arriving_in_a_vacated_slab_stays_without_eviction() {
     let builder = Cache::builder().memory_bytes(4 << 20).compress(false).evict(false);
     let cache = builder.clock(Arc::new(ManualClock::new(NOW))).build().unwrap();
     let key = |number: u32| format!("key-{number:06}");
@@ -139,8 +143,8 @@ fn what_arrives_in_a_slab_that_was_vacated_stays_where_nothing_may_be_evicted() 
     assert_eq!(lost.count(), 0);
 }
 
-/// The background span for as long as what was above a lowered limit could not leave: it had said
-/// that there was more to do at once, whether anything came of its turns or not.
+/// Regression: the background span for as long as slabs above a lowered limit could not leave: it
+/// had said that there was more to do at once, whether anything came of its turns or not.
 #[test]
 fn the_background_rests_while_nothing_may_leave_for_a_lower_limit() {
     let builder = Cache::builder().memory_bytes(16 << 20).compress(false).evict(false);
@@ -157,7 +161,7 @@ fn the_background_rests_while_nothing_may_leave_for_a_lower_limit() {
     assert!((0..stored).all(|number| cache.get(&key(number)).is_some()));
     assert_eq!(item_bytes(), before, "nothing could leave");
 
-    // What can leave later does.
+    // Slabs that can leave later do.
     assert!((0..stored).all(|number| cache.remove(&key(number))));
     while cache.stats().used_bytes > cache.stats().limit_bytes {
         assert!(rests(), "{:?}", cache.stats());

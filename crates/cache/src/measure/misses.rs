@@ -1,4 +1,4 @@
-//! The misses of late: which keys were asked for and not there, and since when.
+//! Recent misses: the keys that were asked for and not there, and since when.
 //!
 //! ```text
 //!   63       44 43      36 35                        0
@@ -9,8 +9,8 @@
 //!
 //! A note is found by its key's hash: 13 bits of it choose the row, 20 others are the tag. Of eight
 //! notes in a row one in 131,072 stores finds another key's, and then takes a cost from it that is
-//! bounded like any other. The time is that of the monotonic clock modulo 19 hours. What the key
-//! had cost when it was last there, if the miss still saw that, is kept to a tenth.
+//! bounded like any other. The time is that of the monotonic clock modulo 19 hours. The key's
+//! earlier cost, if the miss still saw that, is kept to a tenth.
 //!
 //! A note is one word and leads to nothing else, so relaxed loads and stores do: threads that note
 //! at the same time may lose a note or leave two of one key, never a mixture. A full row loses its
@@ -20,14 +20,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stdx::CachePadded;
 
-/// Notes in all: 512 KiB. Of 60 s, the longest that a note is of use, they last for 1000 misses a
-/// second that nobody ever answers with a store; those that are answered leave at once.
+/// Notes in all: 512 KiB. Within 60 s, the longest that a note is of use, they last for 1000 misses
+/// a second that no store ever answers; those that are answered leave at once.
 pub(crate) const NOTES: usize = 1 << 16;
 const ROW_NOTES: usize = 8;
 const ROWS: usize = NOTES / ROW_NOTES;
 
-/// A note is of no use when it is older, in microseconds: the client has given up, or had nothing
-/// to store, and the next store has other reasons.
+/// The age from which on a note is of no use, in microseconds: the client has given up, or had
+/// nothing to store, and the next store has other reasons.
 pub(crate) const NOTE_US_MAX: u64 = 60_000_000;
 
 const TIME_BITS: u32 = 36;
@@ -46,14 +46,14 @@ pub(crate) struct Misses {
     rows: Box<[CachePadded<[Row; 2]>]>,
 }
 
-/// What noting a miss came to.
+/// The outcome of noting a miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Noted {
     /// It is the key's note now.
     Fresh,
     /// It is, and another key has lost a note that was still of use.
     Displaced,
-    /// The key had one already: others miss it, too.
+    /// The key had one already: other clients miss it, too.
     Known,
 }
 
@@ -67,8 +67,8 @@ impl Misses {
     }
 
     /// Notes that the key with this hash was missed now, unless it was already; `is_won` overrides
-    /// that: whoever has a win token is the one who makes the value, from now on. `key_us` is what
-    /// the key had cost before.
+    /// that: the client with a win token is the one that makes the value, from now on. `key_us` is
+    /// the key's earlier cost.
     pub(crate) fn note(&self, hash: u64, now_us: u64, key_us: u32, is_won: bool) -> Noted {
         let row = self.row(hash);
         let (mut victim, mut victim_age) = (&row[0], 0);
@@ -79,7 +79,7 @@ impl Misses {
                 if !is_won && age <= NOTE_US_MAX {
                     return Noted::Known;
                 }
-                // What the first miss saw of an expired item, a later one cannot see.
+                // A later miss cannot see what the first one saw of an expired item.
                 let known_us = if key_us == 0 { Note(word).key_us() } else { key_us };
                 place.store(Note::new(hash, now_us, known_us).0, Ordering::Relaxed);
                 return Noted::Fresh;
@@ -93,20 +93,19 @@ impl Misses {
         if victim_age <= NOTE_US_MAX { Noted::Displaced } else { Noted::Fresh }
     }
 
-    /// Asks for the row that the key's note would be in.
+    /// Prefetches the row that the key's note would be in.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         stdx::prefetch::read(self.row(hash).as_ptr().cast());
     }
 
-    /// The key's note, if there is one.
+    /// Returns the key's note, if there is one.
     #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<Note> {
         self.seek(hash).map(|(_, word)| Note(word))
     }
 
-    /// Removes what is noted of the key. Of several threads that do, one is told that there was
-    /// something.
+    /// Removes the note of the key. Of several threads that do, one is told that there was one.
     #[inline]
     pub(crate) fn take(&self, hash: u64) -> bool {
         let mut taken = false;
@@ -117,8 +116,8 @@ impl Misses {
         taken
     }
 
-    /// A note of the key, and where it is. Every store comes here twice, nearly always for nothing:
-    /// one comparison for each note tells whether it has another tag.
+    /// Returns a note of the key, and where it is. Every store comes here twice, nearly always for
+    /// nothing: one comparison for each note tells whether it has another tag.
     #[inline]
     fn seek(&self, hash: u64) -> Option<(&AtomicU64, u64)> {
         let wanted = tag(hash) << TAG_SHIFT;
@@ -147,13 +146,13 @@ impl Note {
         Self(tag(hash) << TAG_SHIFT | code << TIME_BITS | now_us & TIME_MASK)
     }
 
-    /// How long ago the miss was. A thread that read the clock before the one that missed sees a
-    /// note of the future: it is as old as can be, and of no use.
+    /// Returns how long ago the miss was. A thread that read the clock before the one that missed
+    /// sees a note of the future: it is as old as can be, and of no use.
     pub(crate) fn age_us(self, now_us: u64) -> u64 {
         now_us.wrapping_sub(self.0) & TIME_MASK
     }
 
-    /// What the key had cost before; 0 if nobody knows.
+    /// Returns the key's earlier cost; 0 if unknown.
     pub(crate) fn key_us(self) -> u32 {
         match (self.0 >> TIME_BITS) & ((1 << COST_BITS) - 1) {
             0 => 0,
@@ -162,7 +161,7 @@ impl Note {
     }
 }
 
-/// Not 0, which is the tag of the word that is no note.
+/// Returns a tag that is not 0, which is the tag of the word that is no note.
 fn tag(hash: u64) -> u64 {
     (hash >> TAG_SHIFT).max(1)
 }
@@ -171,7 +170,7 @@ fn tag(hash: u64) -> u64 {
 mod tests {
     use super::{Misses, NOTE_US_MAX, NOTES, Note, Noted, ROW_NOTES, ROWS};
 
-    /// A hash in the first row.
+    /// Returns a hash in the first row.
     fn hash_of(number: u64) -> u64 {
         number << 44
     }

@@ -1,4 +1,4 @@
-//! What making the values of one prefix's keys takes: a running mean and spread of the logarithms
+//! The cost of making the values of one prefix's keys: a running mean and spread of the logarithms
 //! of their costs, in one word, so that it changes at once or not at all.
 //!
 //! ```text
@@ -8,33 +8,33 @@
 //!   +----------+----------------+----------------+
 //! ```
 //!
-//! Costs differ by factors, and an outlier is one by a factor: among logarithms a value that took
-//! a thousand times as long is ten away, and moves a mean of 64 by a sixth. The spread is the mean
-//! distance from the mean, which takes no squares and is moved less by what lies far out.
+//! Costs differ by factors, and an outlier is one by a factor: among logarithms a value that took a
+//! thousand times as long is ten away, and moves a mean of 64 by a sixth. The spread is the mean
+//! distance from the mean, which takes no squares and is moved less by outliers.
 //!
-//! [`Model::bound`] draws an outlier to the edge of what is usual, and that is also what the model
-//! then learns. If everything takes longer from now on, each bounded sample widens the spread, and
-//! the model follows in some tens of samples.
+//! [`Model::bound`] draws an outlier to the edge of what is usual, and the model then learns that
+//! edge. If everything takes longer from now on, each bounded sample widens the spread, and the
+//! model follows in some tens of samples.
 //!
-//! How far out is usual, and how much a new measurement counts beside a key's older cost, comes
+//! How far out is usual, and how much a new measurement counts beside a key's earlier cost, comes
 //! from a simulation (`docs/decisions/0008-measured-cost.md`).
 
-/// Fewer samples say nothing yet: costs are neither bounded nor guessed by them.
+/// The fewest samples that say anything: costs are neither bounded nor guessed by fewer.
 pub(crate) const SAMPLES_MIN: u32 = 8;
-/// What is counted of the samples; more are as many.
+/// The most samples that are counted; more are as many.
 pub(crate) const SAMPLES_MAX: u32 = 256;
-/// The mean is over about so many samples: some seconds of a busy prefix.
+/// The samples that the mean is over, about: some seconds of a busy prefix.
 const WINDOW: u32 = 64;
 /// The spread that a first sample suggests: a factor of two.
 const SPREAD_FIRST: f32 = 1.0;
-/// No prefix is so even that a factor of two is no longer usual, at five spreads.
+/// The least spread: no prefix is so even that a factor of two is no longer usual, at five spreads.
 const SPREAD_MIN: f32 = 0.2;
-/// A cost further from the mean than so many spreads is an outlier. With five, outliers of which
-/// nobody knows better are bounded in most prefixes, and the costs of a prefix of which one key in
-/// ten is 32 times as costly as the others are left alone; with four, these suffer.
+/// Spreads from the mean from which on a cost is an outlier. With five, outliers of keys without a
+/// known cost are bounded in most prefixes, and the costs of a prefix of which one key in ten is 32
+/// times as costly as the others are left alone; with four, these suffer.
 const SPREADS: f32 = 5.0;
-/// How much a measurement counts beside what the key had cost before: at a quarter, an outlier of
-/// 16 times doubles a cost, and a cost that has changed is followed within four stores.
+/// The weight of a measurement beside the key's earlier cost: at a quarter, an outlier of 16 times
+/// doubles a cost, and a cost that has changed is followed within four stores.
 const NEW_WEIGHT: f32 = 0.25;
 
 const FIELD_BITS: u32 = 24;
@@ -52,7 +52,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// As it was packed.
+    /// Unpacks a model from a word.
     pub(crate) fn unpack(word: u64) -> Self {
         let field = |bits: u64| (bits & FIELD_MASK) as f32 / FRACTION;
         Self {
@@ -62,7 +62,7 @@ impl Model {
         }
     }
 
-    /// In one word; 0 is a model without samples.
+    /// Packs the model into one word; 0 is a model without samples.
     pub(crate) fn pack(self) -> u64 {
         let field = |value: f32| ((value * FRACTION).round() as u64).min(FIELD_MASK);
         u64::from(self.samples) << (2 * FIELD_BITS)
@@ -70,27 +70,27 @@ impl Model {
             | field(self.spread)
     }
 
-    /// How many samples it has seen, up to [`SAMPLES_MAX`].
+    /// Returns the samples it has seen, up to [`SAMPLES_MAX`].
     pub(crate) fn samples(self) -> u32 {
         self.samples
     }
 
-    /// Whether it says anything.
+    /// Whether it has enough samples to say anything.
     pub(crate) fn is_settled(self) -> bool {
         self.samples >= SAMPLES_MIN
     }
 
-    /// The usual cost, a geometric mean; 0 if there is none yet.
+    /// Returns the usual cost, a geometric mean; 0 if there is none yet.
     pub(crate) fn typical_us(self) -> u32 {
         if self.is_settled() { us_of(self.mean) } else { 0 }
     }
 
-    /// The factor by which costs usually differ from the typical one.
+    /// Returns the factor by which costs usually differ from the typical one.
     pub(crate) fn spread_factor(self) -> f32 {
         self.spread.exp2()
     }
 
-    /// With one sample more.
+    /// Returns the model with one sample more.
     pub(crate) fn with(self, us: u32) -> Self {
         let log = log_of(us);
         if self.samples == 0 {
@@ -105,13 +105,13 @@ impl Model {
         }
     }
 
-    /// As if one sample fewer had been seen.
+    /// Returns the model as if one sample fewer had been seen.
     pub(crate) fn weakened(self) -> Self {
         Self { samples: self.samples.saturating_sub(1), ..self }
     }
 
-    /// `us`, or the nearest to it that is usual: for the prefix, or around `key_us`, what the key
-    /// itself had cost before (0 if nobody knows). A key that is costly every time gets there in
+    /// Returns `us`, or the nearest cost to it that is usual: for the prefix, or around `key_us`,
+    /// the key's own earlier cost (0 if unknown). A key that is costly every time gets there in
     /// steps, however cheap its neighbours.
     pub(crate) fn bound(self, us: u32, key_us: u32) -> u32 {
         if !self.is_settled() {
@@ -131,7 +131,7 @@ impl Model {
     }
 }
 
-/// A measurement beside what the key had cost before: in between, among logarithms.
+/// Mixes a measurement with the key's earlier cost: in between, among logarithms.
 pub(crate) fn mix(key_us: u32, us: u32) -> u32 {
     if key_us == 0 {
         return us;
@@ -177,7 +177,7 @@ mod tests {
         }
         assert!((1900..2600).contains(&model.bound(1_000_000, 0)));
         assert!((400..600).contains(&model.bound(1, 0)));
-        // Around what the key itself had cost, too.
+        // Around the key's own earlier cost, too.
         assert_eq!(model.bound(100_000, 100_000), 100_000);
         assert_eq!(model.bound(1000, 100_000), 1000);
         assert!((100_000..260_000).contains(&model.bound(1_000_000, 100_000)));

@@ -11,18 +11,18 @@
 //! | `key-00012` | `key` |
 //! | `8f3a90` | (empty) |
 //!
-//! Digits number things, so what stands behind them does not make another kind of value, and a key
-//! such as `user:123:profile` does not make a prefix for each user.
+//! Digits number things, so the bytes behind them do not make another kind of value, and a key such
+//! as `user:123:profile` does not make a prefix for each user.
 //!
 //! There are [`PREFIXES`] places, eight to a row that the prefix's hash chooses. When a row is
 //! full, a new prefix takes the place of the one with the fewest samples if these are too few to
 //! say anything; otherwise that one loses a sample, and the new prefix is turned away. So a prefix
 //! that is left alone is worn down, and any number of prefixes that come once take one place of
-//! each row, which they take from each other. What is measured under no prefix is taken as it is.
+//! each row, which they take from each other. A cost measured under no prefix is taken as it is.
 //!
-//! Whoever measures reads and writes single words and waits for nobody. The lock is for names: it
-//! is held by whoever gives a place to a prefix, who gives up if somebody else has it, and by the
-//! listing. A sample that meets a change of its place's owner may count for the new one.
+//! A measuring thread reads and writes single words and waits for no other. The lock is for names:
+//! it is held by the thread that gives a place to a prefix, which gives up if another holds it, and
+//! by the listing. A sample that meets a change of its place's owner may count for the new one.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -33,29 +33,29 @@ use crate::measure::model::{Model, SAMPLES_MIN};
 
 /// Prefixes at a time, in 75 KiB.
 pub(crate) const PREFIXES: usize = 1024;
-/// How much of a key is looked at for its prefix.
+/// Bytes of a key that are looked at for its prefix.
 pub(crate) const PREFIX_BYTES_MAX: usize = 32;
 const ROW_PREFIXES: usize = 8;
 const ROWS: usize = PREFIXES / ROW_PREFIXES;
-/// How often a sample is tried to be entered beside other threads' before it is left out.
+/// Attempts to enter a sample beside other threads' before it is left out.
 const TEACH_ATTEMPTS: usize = 4;
 
-/// What is known of one prefix.
+/// The costs of one prefix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CostPrefix {
     /// The prefix.
     pub prefix: Vec<u8>,
     /// Misses whose cost is known: those that a store followed in time.
     pub misses: u64,
-    /// What these cost together, in microseconds.
+    /// The total cost of `misses`, in microseconds.
     pub miss_cost_us: u64,
-    /// Of these misses, the ones whose measured time was beyond what is usual here.
+    /// Of `misses`, those whose measured time was beyond what is usual here.
     pub outliers: u64,
     /// Stores without a miss that got the typical cost.
     pub presumed: u64,
     /// The typical cost, in microseconds: a geometric mean. 0 until there are eight samples.
     pub typical_us: u32,
-    /// The factor by which costs usually differ from that.
+    /// The factor by which costs usually differ from `typical_us`.
     pub spread: f32,
 }
 
@@ -85,7 +85,7 @@ struct Name {
     length: u8,
 }
 
-/// The prefix of a key.
+/// Returns the prefix of a key.
 pub(crate) fn prefix_of(key: &[u8]) -> &[u8] {
     let head = &key[..key.len().min(PREFIX_BYTES_MAX)];
     let (mut after_separator, mut letters) = (0, 0);
@@ -110,18 +110,18 @@ impl Prefixes {
         }
     }
 
-    /// What is known of the prefix with this hash.
+    /// Returns the model of the prefix with this hash.
     pub(crate) fn model(&self, hash: u32) -> Model {
         let word = self.find(hash).map_or(0, |place| place.model.load(Ordering::Relaxed));
         Model::unpack(word)
     }
 
-    /// Whether anything typical was ever known of any prefix.
+    /// Whether a typical cost was ever known of any prefix.
     pub(crate) fn is_any_settled(&self) -> bool {
         self.is_any_settled.load(Ordering::Relaxed)
     }
 
-    /// Sees to it that the prefix has a place, if it can have one. Returns its hash.
+    /// Gives the prefix a place, if it can have one. Returns its hash.
     pub(crate) fn admit(&self, prefix: &[u8], hash_of: impl FnOnce(&[u8]) -> u32) -> u32 {
         let hash = hash_of(prefix);
         if self.find(hash).is_none() {
@@ -151,7 +151,7 @@ impl Prefixes {
             let _ = place.model.compare_exchange(word, weakened, before, after);
             return;
         }
-        // While it has no hash, nobody finds it.
+        // While it has no hash, no thread finds it.
         self.hashes[weakest].store(0, Ordering::Relaxed);
         place.model.store(0, Ordering::Relaxed);
         place.reset();
@@ -159,7 +159,7 @@ impl Prefixes {
         self.hashes[weakest].store(hash, Ordering::Relaxed);
     }
 
-    /// Adds a miss that cost so much to the sums.
+    /// Adds a miss of this cost to the sums.
     pub(crate) fn count(&self, hash: u32, us: u32, is_outlier: bool) {
         if let Some(place) = self.find(hash) {
             place.misses.fetch_add(1, Ordering::Relaxed);
@@ -199,7 +199,7 @@ impl Prefixes {
         }
     }
 
-    /// All prefixes that have a place, those whose misses cost most first.
+    /// Returns all prefixes that have a place, those whose misses cost most first.
     pub(crate) fn list(&self) -> Vec<CostPrefix> {
         let names = lock(&self.names);
         let taken = (0..PREFIXES).filter(|&at| self.hashes[at].load(Ordering::Relaxed) != 0);
@@ -212,7 +212,7 @@ impl Prefixes {
         list
     }
 
-    /// Begins the sums anew. The models stay.
+    /// Resets the sums. The models stay.
     pub(crate) fn reset(&self) {
         self.places.iter().for_each(Place::reset);
     }
@@ -252,7 +252,7 @@ impl Name {
     }
 }
 
-/// The places that a prefix may have.
+/// Returns the places that a prefix may have.
 fn row(hash: u32) -> std::ops::Range<usize> {
     let first = hash as usize % ROWS * ROW_PREFIXES;
     first..first + ROW_PREFIXES
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(prefix_of(&[b'x'; 250]).len(), PREFIX_BYTES_MAX);
     }
 
-    /// A hash in the first row.
+    /// Returns a hash in the first row.
     fn hash_of(number: u32) -> u32 {
         (1 + number) * ROWS as u32
     }

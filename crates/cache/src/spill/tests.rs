@@ -1,5 +1,5 @@
 //! The background is not pinned while it waits for the device of the flash tier: stores wait for
-//! who is. And the index leads to flash until all there is void.
+//! pinned threads. And the index leads to flash until all there is void.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -63,8 +63,8 @@ impl Device for Watching {
     }
 }
 
-/// How many writes of segments a cache makes for so many values, of this length, on a device that
-/// is too small for all that leaves memory: pinned and not.
+/// Returns how many segments a cache writes, pinned and not, for this many values of this length,
+/// on a device that is too small for all items that leave memory.
 fn writes(compress: bool, items: u32, value_bytes: usize) -> (u64, u64) {
     let inner = FakeDevice::new((FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
     let (epochs, unpinned, pinned) = Default::default();
@@ -80,7 +80,7 @@ fn writes(compress: bool, items: u32, value_bytes: usize) -> (u64, u64) {
         let stored =
             cache.put(&number.to_be_bytes(), &value, Attributes::default(), Condition::Always);
         assert!(stored.is_ok(), "{stored:?}");
-        // What was read is wanted on flash.
+        // An item that was read is wanted on flash.
         assert!(cache.get(&number.to_be_bytes()).is_some());
         if number % STORES_BETWEEN == 0 {
             // The background has as much time as it wants.
@@ -95,7 +95,7 @@ fn writes(compress: bool, items: u32, value_bytes: usize) -> (u64, u64) {
 }
 
 #[test]
-fn who_writes_a_segment_is_not_pinned() {
+fn a_thread_that_writes_a_segment_is_not_pinned() {
     // In the compressed zone, rows of a block, and long ones, of which one is half a block.
     for (compress, items, value_bytes) in
         [(true, 30_000, 3000), (true, 10_000, 9000), (true, 6000, 20_000), (false, 30_000, 3000)]
@@ -106,9 +106,9 @@ fn who_writes_a_segment_is_not_pinned() {
     }
 }
 
-/// Nobody asked the kernel whether it had kept what was noted.
+/// Regression: the kernel was never asked whether it had kept the notes.
 #[test]
-fn a_device_is_synced_about_once_a_minute_by_who_trains_if_anybody_does() {
+fn a_device_is_synced_about_once_a_minute_by_trainer_or_background() {
     let device = Arc::new(FakeDevice::new(4096, 1, Faults::default()));
     let flash = FlashSettings { threads: 1, ..FlashSettings::new(device.clone(), [7; 16]) };
     let clock = Arc::new(ManualClock::new(1_800_000_000));
@@ -138,7 +138,7 @@ fn a_device_is_synced_about_once_a_minute_by_who_trains_if_anybody_does() {
     assert_eq!([syncs(&train), syncs(&train), syncs(&maintain)], [1, 0, 0]);
 }
 
-/// A cache of which some items are on flash.
+/// Returns a cache of which some items are on flash.
 fn filled(clock: Arc<dyn ::io::Clock>) -> Cache {
     let device = FakeDevice::new((FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
     let flash = FlashSettings { threads: 1, ..FlashSettings::new(Arc::new(device), [7; 16]) };
@@ -170,7 +170,8 @@ fn the_index_leads_to_flash_until_the_device_knows_of_a_flush() {
     assert_eq!(cache.flash_items(), 0);
 }
 
-/// Who stored a key over a word of before a flush took an item more from the tier's own count.
+/// Regression: a store of a key over a word of before a flush took an item more from the tier's own
+/// count.
 #[test]
 fn the_tier_counts_as_the_cache_does_after_a_flush() {
     let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
@@ -192,10 +193,10 @@ fn the_tier_counts_as_the_cache_does_after_a_flush() {
     assert_eq!((stats.items, stats.tier.items), (cache.flash_items(), cache.flash_items()));
 }
 
-/// With a large index that takes seconds, in which all that left memory was lost and nowhere
-/// counted.
+/// Regression: with a large index a purge takes seconds, in which all items that left memory were
+/// lost and nowhere counted.
 #[test]
-fn what_is_turned_away_until_the_index_is_purged_is_counted() {
+fn an_item_refused_until_the_index_is_purged_is_counted() {
     let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
     let refused = || cache.stats().flash.expect("there is a tier").refused;
     cache.flush(None);
@@ -204,16 +205,16 @@ fn what_is_turned_away_until_the_index_is_purged_is_counted() {
         let key = number.to_be_bytes();
         let stored = cache.put(&key, &[7; 1500], Attributes::default(), Condition::Always);
         assert!(stored.is_ok(), "{stored:?}");
-        // What was read is wanted on flash.
+        // An item that was read is wanted on flash.
         assert!(cache.get(&key).is_some());
     }
     let evicted = cache.stats().evicted - evicted;
     assert!(evicted > 1000 && refused() - before == evicted, "{} of {evicted}", refused());
 }
 
-/// Only what stores evicted was counted, which in a server is next to nothing.
+/// Regression: only items that stores evicted were counted, next to none in a server.
 #[test]
-fn what_the_background_finds_turned_away_until_the_index_is_purged_is_counted() {
+fn an_item_of_the_background_refused_before_the_purge_is_counted() {
     let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
     let tier = cache.flash.as_deref().expect("there is a tier");
     let refused = || cache.stats().flash.expect("there is a tier").refused;
@@ -224,7 +225,7 @@ fn what_the_background_finds_turned_away_until_the_index_is_purged_is_counted() 
         let key = number.to_be_bytes();
         let stored = cache.put(&key, &[7; 1500], Attributes::default(), Condition::Always);
         assert!(stored.is_ok(), "{stored:?}");
-        // What was read is wanted on flash.
+        // An item that was read is wanted on flash.
         assert!(cache.get(&key).is_some());
         if number % STORES_BETWEEN == 0 {
             while cache.maintain() {}
@@ -270,8 +271,8 @@ impl Device for Slow {
     }
 }
 
-/// After so many turns of an idle background, ten a second, scrubbing is over for this many
-/// prefixes, and for how many microseconds it has read meanwhile, of so many.
+/// Returns the turns of an idle background, ten a second, after which this many prefixes are
+/// scrubbed, the microseconds for which scrubbing has read meanwhile, and those that passed.
 fn scrubbed(prefixes: u32) -> (u32, u64, u64) {
     let clock = Arc::new(ManualClock::new(1_800_000_000));
     let inner = FakeDevice::new(4 * (FLASH_BYTES / PAGE_BYTES) as u64, 1, Faults::default());
@@ -303,17 +304,17 @@ fn scrubbed(prefixes: u32) -> (u32, u64, u64) {
     (turns, read_us() - read_before_us, clock.monotonic_us() - began_us)
 }
 
-/// An idle background slept for a tenth of a second with each segment, so that a pass over a large
-/// device took hours, in which the page of prefixes filled up.
+/// Regression: an idle background slept for a tenth of a second with each segment, so that a pass
+/// over a large device took hours, in which the page of prefixes filled up.
 #[test]
-fn scrubbing_has_a_share_of_the_time_and_a_larger_one_where_prefixes_fill_their_page() {
+fn scrubbing_gets_more_of_the_time_as_prefixes_fill_their_page() {
     let [(few_turns, few_us, of_few_us), (many_turns, many_us, of_many_us)] = [1, 60].map(scrubbed);
     assert!(few_turns < 280 && many_turns < few_turns / 2 + 20, "{few_turns}, {many_turns}");
     assert!(few_us * 100 < of_few_us * 15, "{few_us} of {of_few_us}");
     assert!(many_us * 100 < of_many_us * 40, "{many_us} of {of_many_us}");
 }
 
-/// Moves on by 40 microseconds whenever it is read.
+/// A clock that moves on by 40 microseconds whenever it is read.
 #[derive(Default)]
 struct Moving(AtomicU64);
 
@@ -327,9 +328,9 @@ impl ::io::Clock for Moving {
     }
 }
 
-/// An index of half a GiB took it the better part of a tenth of a second.
+/// Regression: an index of half a GiB took it the better part of a tenth of a second.
 #[test]
-fn who_purges_the_index_lets_others_have_the_core_between_its_tables() {
+fn a_purge_of_the_index_yields_the_cpu_between_tables() {
     let cache = filled(Arc::new(Moving::default()));
     cache.flush(None);
     let (mut purging, mut turn) = (None, TimeSlice::default());
@@ -339,9 +340,9 @@ fn who_purges_the_index_lets_others_have_the_core_between_its_tables() {
     assert!(turn.waited_us() >= 40, "{}", turn.waited_us());
 }
 
-/// It was gone through in one turn, in which nothing else of the background's work was done.
+/// Regression: it was gone through in one turn, in which no other work of the background was done.
 #[test]
-fn a_large_index_is_purged_over_several_turns_and_nothing_comes_in_before_its_end() {
+fn a_large_index_is_purged_over_several_turns_before_items_come_in() {
     let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
     for number in 0..60_000_u32 {
         cache.set(&u64::from(number).to_be_bytes(), b"", Expiry::NEVER).expect("others give way");
@@ -380,7 +381,7 @@ fn a_large_index_is_purged_over_several_turns_and_nothing_comes_in_before_its_en
     assert_eq!(stages(), Spilled::There);
 }
 
-/// Those of a segment on flash that nobody can read any more stayed for good.
+/// Regression: the words of a segment on flash that cannot be read any more stayed for good.
 #[test]
 fn words_that_lead_to_some_places_leave_the_index_and_are_not_counted() {
     let cache = filled(Arc::new(ManualClock::new(1_800_000_000)));
@@ -396,9 +397,10 @@ fn words_that_lead_to_some_places_leave_the_index_and_are_not_counted() {
     assert_eq!(cache.flash_items(), 0);
 }
 
-/// Each session that there was at once left as much as the longest value that it had met.
+/// Regression: each session of those open at once kept as much memory as the longest value that it
+/// had met.
 #[test]
-fn who_has_read_long_values_on_flash_gives_their_memory_back() {
+fn a_session_gives_the_memory_of_long_values_of_flash_back() {
     const LONG: usize = 400_000;
     // With segments that have room for such values.
     let device = FakeDevice::new((256 << 20) / PAGE_BYTES as u64, 1, Faults::default());
@@ -412,7 +414,7 @@ fn who_has_read_long_values_on_flash_gives_their_memory_back() {
         let key = long(number);
         let stored = cache.put(&key, &value, Attributes::default(), Condition::Always);
         assert!(stored.is_ok(), "{stored:?}");
-        // What was read is wanted on flash.
+        // An item that was read is wanted on flash.
         assert!(cache.get(&key).is_some());
         while cache.maintain() {}
     }

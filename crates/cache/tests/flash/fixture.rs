@@ -1,4 +1,4 @@
-//! A small cache over a fake device, whose memory is easily filled, and what it is filled with.
+//! A small cache over a fake device, whose memory is easily filled, and the items that fill it.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ pub const NOW: u32 = 1_800_000_000;
 pub const BOOT: [u8; 16] = [7; 16];
 /// Keys of the test with many restarts.
 pub const KEYS: u64 = 60_000;
-/// Items that are stored behind an item until it is on flash.
+/// Items that are stored after an item until it is on flash.
 pub const FILLERS_MAX: u32 = 1_000_000;
 
-/// What a cache is made like.
+/// The settings of a cache.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub compress: bool,
@@ -23,7 +23,7 @@ pub struct Shape {
 
 /// With a compressed zone, and without.
 pub const SHAPES: [Shape; 2] = [shape(true, IndexKind::Cuckoo), shape(false, IndexKind::Cuckoo)];
-/// The same over a tree.
+/// [`SHAPES`] over a tree.
 pub const TREE_SHAPES: [Shape; 2] = [shape(true, IndexKind::Tree), shape(false, IndexKind::Tree)];
 
 pub const fn shape(compress: bool, index: IndexKind) -> Shape {
@@ -64,7 +64,7 @@ impl Fixture {
         Self { cache, shape, clock, device, fillers: 0 }
     }
 
-    /// Another process on what this one has left, which was killed.
+    /// Returns another process on what this one has left, which was killed.
     pub fn killed(self) -> Self {
         self.reopened(BOOT)
     }
@@ -94,8 +94,8 @@ impl Fixture {
     }
 
     /// Stores an item, reads it, so that it is worth keeping, and stores others until it has left
-    /// memory. Of those that get into a compressed zone to which hardly anything goes it stays
-    /// there: then it is stored once more.
+    /// memory. An item that gets into a compressed zone to which hardly any go stays there: then it
+    /// is stored once more.
     pub fn put_on_flash(&mut self, key: &[u8], value: &[u8], attributes: Attributes) {
         for round in 0.. {
             if round % 1000 == 0 {
@@ -114,7 +114,7 @@ impl Fixture {
             self.fillers += 1;
             let key = key(self.fillers);
             self.put(&key, &value(self.fillers), Condition::Always);
-            // What was never read does not move down when there is no room.
+            // An item that was never read is not demoted when there is no room.
             assert!(self.cache.session().get(&key, self.cache.hash(&key)).is_some());
             if self.fillers.is_multiple_of(64) {
                 self.maintain();
@@ -122,7 +122,7 @@ impl Fixture {
         }
     }
 
-    /// How many of the fillers are there; each that is has its value.
+    /// Returns how many of the fillers are there; each has its value.
     pub fn found(&self, fillers: u32) -> u32 {
         let found = |number: &u32| {
             let there = self.cache.get(&key(*number));
@@ -135,7 +135,8 @@ impl Fixture {
     }
 }
 
-/// A key so long that the item is of the fillers' size: an item alone in its size class stays.
+/// Returns a key so long that the item is of the fillers' size: an item alone in its size class
+/// stays.
 pub fn long(name: &str) -> Vec<u8> {
     format!("{name:-<155}").into_bytes()
 }
@@ -144,7 +145,7 @@ pub fn key(number: u32) -> Vec<u8> {
     format!("filler-{number}").into_bytes()
 }
 
-/// Text that repeats itself from item to item, as values of one kind do.
+/// Returns text that repeats itself from item to item, as values of one kind do.
 pub fn value(number: u32) -> Vec<u8> {
     format!(
         "{{\"id\":{number},\"title\":\"An item of the catalogue\",\"price\":\"{}.{:02}\",\

@@ -1,5 +1,5 @@
-//! The flash tier as users of the cache see it: what leaves memory is still there, every command
-//! works on it, and a restart finds it again, but never an older value.
+//! The flash tier as users of the cache see it: an item that leaves memory is still there, every
+//! command works on it, and a restart finds it again, but never an older value.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
@@ -18,7 +18,7 @@ use larder::{
 };
 
 #[test]
-fn what_leaves_memory_is_found_on_flash() {
+fn an_item_that_leaves_memory_is_found_on_flash() {
     for shape in SHAPES.into_iter().chain(TREE_SHAPES) {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(200_000);
@@ -40,7 +40,7 @@ fn no_more_is_written_than_the_limit_allows() {
     let mut fixture = Fixture::shaped(shape, 64 << 20);
     let written = |fixture: &Fixture| fixture.cache.stats().flash.unwrap().tier.bytes_written;
     fixture.fill(200_000);
-    // What may be saved up: ten minutes' worth, or two segments of 256 KiB if that is more. A
+    // The most that is saved up: ten minutes' worth, or two segments of 256 KiB if that is more. A
     // segment more may be on its way when that is spent.
     let saved = 600_000;
     let at_once = written(&fixture);
@@ -56,10 +56,10 @@ fn no_more_is_written_than_the_limit_allows() {
     assert!(u64::from(found) >= fixture.cache.stats().items * 99 / 100);
 }
 
-/// Small items run out of words of the index before they run out of flash. The tier took nothing
-/// new from then on.
+/// Regression: small items run out of words of the index before they run out of flash. The tier
+/// took no new ones from then on.
 #[test]
-fn what_comes_finds_room_when_the_index_is_full_of_items_on_flash() {
+fn new_items_find_room_when_the_index_is_full_of_flash_items() {
     for shape in [SHAPES[1], TREE_SHAPES[1]] {
         finds_room_when_the_index_is_full(shape);
     }
@@ -79,10 +79,11 @@ fn finds_room_when_the_index_is_full(shape: Shape) {
     assert!(found > 90_000, "{found} of the latest; {flash:?}");
 }
 
-/// A tree has half as many words for what is on flash. Recovery knew of no limit: the index took
-/// the memory of the zones, and what was found last was noted as dead, one item after the other.
+/// Regression: a tree has half as many words for items on flash. Recovery knew of no limit: the
+/// index took the memory of the zones, and the items found last were noted as dead, one after the
+/// other.
 #[test]
-fn a_process_with_fewer_words_finds_what_was_stored_last_and_no_more() {
+fn a_process_with_fewer_words_finds_only_the_newest_items() {
     let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
     fixture.fill(330_000);
     let before = fixture.cache.stats().flash.unwrap();
@@ -113,9 +114,9 @@ fn a_process_with_fewer_words_finds_what_was_stored_last_and_no_more() {
     assert!(found > 90_000, "{found} of the latest; {flash:?}");
 }
 
-/// What was read left the index with the segment that it lay in.
+/// Regression: an item that was read left the index with the segment that it lay in.
 #[test]
-fn what_was_read_stays_when_the_index_is_full_of_items_on_flash() {
+fn read_items_stay_when_the_index_is_full_of_flash_items() {
     let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
     let evicts = |fixture: &Fixture| {
         let flash = fixture.cache.stats().flash.unwrap();
@@ -138,7 +139,7 @@ fn what_was_read_stays_when_the_index_is_full_of_items_on_flash() {
 }
 
 #[test]
-fn what_a_miss_costs_divides_the_flash() {
+fn the_cost_of_a_miss_divides_the_flash() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.maintain();
     let miss_ns = |fixture: &Fixture| fixture.cache.stats().flash.unwrap().tier.costs.miss_ns;
@@ -155,7 +156,7 @@ fn what_a_miss_costs_divides_the_flash() {
 }
 
 #[test]
-fn what_reads_cost_divides_the_flash() {
+fn the_cost_of_reads_divides_the_flash() {
     let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
     fixture.fill(100_000);
     let cache = &fixture.cache;
@@ -182,7 +183,7 @@ fn what_reads_cost_divides_the_flash() {
 }
 
 #[test]
-fn what_expires_soon_is_not_written() {
+fn an_item_expiring_soon_is_not_written() {
     let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
     let attributes = Attributes { expiry: Expiry::at(NOW + 59), ..Attributes::default() };
     let names: Vec<_> = (0..2000).map(|number| long(&format!("soon-{number}"))).collect();
@@ -195,9 +196,10 @@ fn what_expires_soon_is_not_written() {
     assert!(fixture.cache.stats().flash.unwrap().expiring > 1000);
 }
 
-/// A meta get promoted at the first read what a plain one leaves until the second.
+/// Regression: a meta get promoted at the first read an item that a plain one leaves until the
+/// second.
 #[test]
-fn what_is_read_on_flash_comes_up_at_the_second_time() {
+fn an_item_on_flash_is_promoted_at_its_second_read() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(150_000);
@@ -299,8 +301,8 @@ fn a_request_for_an_item_on_flash_is_pending_until_that_is_delivered() {
     );
 }
 
-/// A long unit is read in two steps, and the second one's ticket used to be unknown to the request
-/// that came back with it: it asked for the first again, for ever.
+/// Regression: a long unit is read in two steps, and the second one's ticket was unknown to the
+/// request that came back with it: it asked for the first again, for ever.
 #[test]
 fn a_value_of_many_pages_arrives() {
     let mut fixture = Fixture::new(64 << 20);
@@ -322,7 +324,7 @@ fn a_value_of_many_pages_arrives() {
 }
 
 #[test]
-fn what_expires_or_is_flushed_on_flash_is_gone() {
+fn expired_and_flushed_items_on_flash_are_gone() {
     let mut fixture = Fixture::new(64 << 20);
     let expiry = Expiry::at(NOW + 100);
     let attributes = Attributes { expiry, ..Attributes::default() };
@@ -342,7 +344,7 @@ fn what_expires_or_is_flushed_on_flash_is_gone() {
 }
 
 #[test]
-fn a_planned_flush_happens_though_the_process_is_killed_before_its_time() {
+fn a_planned_flush_happens_though_the_process_is_killed_before() {
     for restart in [50, 100, 500] {
         let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
         fixture.fill(60_000);
@@ -355,7 +357,7 @@ fn a_planned_flush_happens_though_the_process_is_killed_before_its_time() {
             fixture.maintain();
         }
         assert_eq!(fixture.found(60_000), 0, "{restart}");
-        // It happens once: what comes later is found by the next process.
+        // It happens once: items that come later are found by the next process.
         fixture.fill(60_000);
         fixture.clock.advance(1000);
         assert!(fixture.killed().found(60_000) > 10_000, "{restart}");
@@ -383,7 +385,7 @@ fn a_killed_process_is_followed_by_one_that_finds_what_was_written() {
         let after = fixture.killed();
         let flash = after.cache.stats().flash.unwrap();
         assert!(!flash.recovering);
-        // What was not in a written segment is lost: two at most.
+        // Items that were not in a written segment are lost: two segments at most.
         let written = before.tier.segments_written;
         assert!(flash.items * (written + 2) >= before.items * written, "{before:?} {flash:?}");
         let found = u64::from(after.found(150_000));
@@ -391,10 +393,10 @@ fn a_killed_process_is_followed_by_one_that_finds_what_was_written() {
     }
 }
 
-/// The index had no room for what was found then, and each item for which there was none was noted
-/// as dead: a restart under load cost a part of what was on flash.
+/// Regression: the index had no room for the items found then, and each of these was noted as dead:
+/// a restart under load cost a part of the items on flash.
 #[test]
-fn what_is_on_flash_is_found_though_memory_is_full_by_then() {
+fn items_on_flash_are_recovered_though_memory_is_full_by_then() {
     for shape in [SHAPES[0], SHAPES[1], TREE_SHAPES[1]] {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(200_000);
@@ -421,7 +423,8 @@ fn what_is_on_flash_is_found_though_memory_is_full_by_then() {
     }
 }
 
-/// Numbers began at 0 again, and a unique from before could have been that of a later value.
+/// Regression: numbers began at 0 again, and a unique from before could have been that of a later
+/// value.
 #[test]
 fn a_cas_unique_from_before_a_restart_is_no_items_after_it() {
     let mut fixture = Fixture::new(64 << 20);
@@ -437,14 +440,14 @@ fn a_cas_unique_from_before_a_restart_is_no_items_after_it() {
     fixture.put_on_flash(&long("k"), b"v", Attributes::default());
     fixture.cache.close_flash().unwrap();
     let fillers = fixture.fillers;
-    // The clock stands still, and what changes from then on is not kept before a kill.
+    // The clock stands still, and changes from then on are not kept before a kill.
     let mut after = fixture.reopened(BOOT);
     let later = unique(&after.cache);
     assert!(later > before);
     after.fillers = fillers;
     after.put_on_flash(&long("k"), b"v", Attributes::default());
     after.fill(60_000);
-    // To ask for that of "k" would bring it up into memory, too.
+    // To ask for that of "k" would promote it, too.
     after.put(b"last", b"v", Condition::Always);
     let later = later.max(unique_of(&after.cache, b"last"));
     let device = after.device.reopened(2, Faults::default());
@@ -454,9 +457,10 @@ fn a_cas_unique_from_before_a_restart_is_no_items_after_it() {
     assert!(unique(&last.cache) > later, "the clock was put back, too");
 }
 
-/// The wall clock was put back while there was no process. What had been over was there again.
+/// Regression: the wall clock was put back while there was no process, and expired items were there
+/// again.
 #[test]
-fn what_has_expired_stays_so_though_the_clock_is_put_back() {
+fn an_expired_item_stays_so_though_the_clock_is_put_back() {
     for (back, knows_time) in [(30, true), (5000, false)] {
         let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
         for (name, expiry) in [("over", Expiry::at(NOW + 100)), ("later", Expiry::at(NOW + 90_000))]
@@ -477,7 +481,7 @@ fn what_has_expired_stays_so_though_the_clock_is_put_back() {
         let after = Fixture::at(NOW + 110 - back, SHAPES[1], device, BOOT);
         after.maintain();
         assert_eq!(get(&after), [false, knows_time, true], "{back}");
-        // What is to last a second counts from the time that stands still.
+        // An item that is to last a second counts from the time that stands still.
         let soon = Expiry::at_ms(after.cache.session().now_ms() + 1000);
         after.cache.set(b"soon", b"v", soon).unwrap();
         assert!(after.cache.get(b"soon").is_some(), "{back}");
@@ -485,7 +489,7 @@ fn what_has_expired_stays_so_though_the_clock_is_put_back() {
 }
 
 #[test]
-fn a_planned_flush_takes_all_where_nobody_knows_whether_its_time_has_come() {
+fn a_planned_flush_takes_all_where_its_time_may_have_come() {
     for (back, is_taken) in [(30, false), (5000, true)] {
         let mut fixture = Fixture::shaped(SHAPES[1], 64 << 20);
         fixture.fill(60_000);
@@ -508,7 +512,7 @@ fn a_planned_flush_takes_all_where_nobody_knows_whether_its_time_has_come() {
 }
 
 #[test]
-fn a_machine_that_crashed_is_followed_by_an_empty_tier_and_a_clean_stop_by_a_full_one() {
+fn a_tier_is_empty_after_a_crash_and_full_after_a_clean_stop() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.fill(150_000);
     let crashed = FakeDevice::reopened(&fixture.device, 3, Faults::default());
@@ -568,7 +572,7 @@ fn restarts_never_bring_an_older_value_back(shape: Shape) {
     }
 }
 
-/// A kilobyte that no other version of the key has.
+/// Returns a kilobyte that no other version of the key has.
 fn versioned(number: u32, version: u32) -> Vec<u8> {
     let mut random = stdx::random::Xorshift::seeded(u64::from(number) << 32 | u64::from(version));
     let mut text = format!("{number} {version} ");
@@ -593,10 +597,10 @@ fn check_found(cache: &Cache, number: u32, versions: &HashMap<u32, u32>) -> bool
     true
 }
 
-/// A get with a unique brings the item up to give it one, and used to delete it when the device did
-/// not answer once.
+/// Regression: a get with a unique promotes the item to give it one, and deleted it when the device
+/// did not answer once.
 #[test]
-fn a_read_that_fails_is_a_miss_for_who_reads_and_the_end_for_who_changes() {
+fn a_failed_read_is_a_miss_for_readers_and_removes_for_changes() {
     let mut fixture = Fixture::new(64 << 20);
     let names = ["read", "fetched", "touched", "removed", "added"].map(long);
     for name in &names {
@@ -635,7 +639,7 @@ fn a_read_that_fails_is_a_miss_for_who_reads_and_the_end_for_who_changes() {
     fixture.device.set_faults(Faults::default());
     let before = Some(b"before".to_vec());
     assert_eq!((gets(read), fetch(fetched)), (before.clone(), before));
-    // Who was told that there is nothing does not find it.
+    // A client that was told that there is nothing does not find it.
     assert_eq!((gets(touched), gets(removed)), (None, None));
     assert_eq!(gets(added), Some(b"after".to_vec()));
 }
@@ -658,8 +662,8 @@ fn a_device_that_fails_costs_hits_and_nothing_else() {
         fixture.found(fixture.fillers);
     }
     fixture.device.set_faults(Faults::default());
-    // A superblock that was torn is written again as soon as that is possible; whoever is killed
-    // before leaves a damaged one, with which the next start begins empty.
+    // A superblock that was torn is written again as soon as that is possible; a process that is
+    // killed before leaves a damaged one, with which the next start begins empty.
     fixture.maintain();
     let after = fixture.killed();
     after.found(after.fillers);

@@ -1,9 +1,9 @@
-//! Notes of death that the device takes its time for: nobody is told of a change before the device
-//! knows of it, whoever made it.
+//! Notes of death that the device takes its time for: no client is told of a change before the
+//! device knows of it, whichever client made it.
 //!
-//! The note was written after the key's lock had opened. So a second client could find nothing of a
-//! key any more, and be told so, while the device still had its old value: a kill then brought that
-//! back.
+//! Regression: the note was written after the key's lock had opened. So a second client could find
+//! nothing of a key any more, and be told so, while the device still had its old value: a kill then
+//! brought that back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,10 +17,10 @@ use larder::{Attributes, Cache, Condition, Expiry, FlashSettings};
 
 use crate::fixture::{BOOT, Fixture, NOW, SHAPES, Shape, TREE_SHAPES, long};
 
-/// How long it is seen that the second client waits. One that does not is done much sooner.
+/// How long the second client is seen to wait. One that does not is done much sooner.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// When an item that expires has done so.
+/// The second by which an expiring item has expired.
 const OVER: u32 = NOW + 100;
 
 /// A device whose next note waits until it is told to go on, when it is told to wait.
@@ -28,7 +28,7 @@ const OVER: u32 = NOW + 100;
 struct SlowDevice {
     inner: FakeDevice,
     is_slow: AtomicBool,
-    /// Told when a note waits.
+    /// Notified when a note waits.
     waits: Sender<()>,
     goes_on: Mutex<Receiver<()>>,
 }
@@ -63,7 +63,7 @@ impl Device for SlowDevice {
     }
 }
 
-/// What one client does to the key, and what another one asks for then.
+/// The change that one client makes to the key, and the request that another makes then.
 type Request = fn(&Cache, &[u8]);
 
 fn set(cache: &Cache, key: &[u8]) {
@@ -74,7 +74,7 @@ fn delete(cache: &Cache, key: &[u8]) {
     cache.remove(key);
 }
 
-/// What is found is in the way of an `add`, and its time is over.
+/// Adds to a key whose present item is in the way, and has expired.
 fn add(cache: &Cache, key: &[u8]) {
     cache.put(key, b"after", Attributes::default(), Condition::Absent).unwrap();
 }

@@ -1,5 +1,5 @@
-//! Rows on flash that outlast that their items come up: what leaves memory unchanged is not written
-//! again, and what has changed is never found as it was.
+//! Rows on flash that outlast the promotion of their items: an item that leaves memory unchanged is
+//! not written again, and one that has changed is never found as it was.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,14 +14,14 @@ use crate::fixture::{BOOT, Fixture, NOW, SHAPES, TREE_SHAPES, key, long, value};
 
 const FILLERS: u32 = 120_000;
 
-/// Two reads of an item on flash.
+/// Reads an item on flash twice.
 fn bring_up(cache: &Cache, key: &[u8], value: &[u8]) {
     for _ in 0..2 {
         assert_eq!(cache.get(key).as_deref(), Some(value));
     }
 }
 
-/// The same of many, for which the background makes room in time.
+/// [`bring_up`] for many, for which the background makes room in time.
 fn bring_all_up(fixture: &Fixture, numbers: &[u32]) {
     for some in numbers.chunks(16) {
         some.iter().for_each(|number| bring_up(&fixture.cache, &key(*number), &value(*number)));
@@ -29,7 +29,7 @@ fn bring_all_up(fixture: &Fixture, numbers: &[u32]) {
     }
 }
 
-/// Keeps the keys that it is told to be evicted.
+/// An observer that keeps the keys of evicted items.
 #[derive(Debug, Default)]
 struct Listening(Mutex<Vec<Vec<u8>>>);
 
@@ -43,7 +43,7 @@ impl Observer for Listening {
     }
 }
 
-/// So many of the first fillers that are on flash.
+/// Returns the first fillers that are on flash, `count` of them.
 fn on_flash(fixture: &Fixture, count: usize) -> Vec<u32> {
     let cache = &fixture.cache;
     let is_pending = |number: &u32| {
@@ -55,7 +55,7 @@ fn on_flash(fixture: &Fixture, count: usize) -> Vec<u32> {
     found
 }
 
-/// How much that is depends on whether the compressed zone has trained a dictionary, which it does
+/// How much fits depends on whether the compressed zone has trained a dictionary, which it does
 /// when the background happens to be calm.
 fn store_three_times_what_fits(fixture: &mut Fixture) {
     let (mut stored, mut most_in_memory) = (0, 0);
@@ -68,7 +68,7 @@ fn store_three_times_what_fits(fixture: &mut Fixture) {
 }
 
 #[test]
-fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
+fn an_unchanged_promoted_item_leaves_memory_without_a_write() {
     for shape in SHAPES.into_iter().chain(TREE_SHAPES) {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(120_000);
@@ -81,7 +81,7 @@ fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
         assert_eq!(flash.spare + flash.rested, flash.promoted, "{flash:?}");
         // Some few may leave for want of time, and none is counted twice.
         assert!(up.items <= before.items && up.items * 1000 > before.items * 995, "{up:?}");
-        // Hardly anything of it is in memory any more when much more than fits was stored.
+        // Hardly any of them is in memory any more when much more than fits was stored.
         store_three_times_what_fits(&mut fixture);
         let left = fixture.cache.stats().flash.unwrap();
         assert!(left.spare < 200 && left.rested > 1700, "{left:?}");
@@ -93,7 +93,7 @@ fn what_comes_up_and_does_not_change_leaves_memory_without_being_written() {
 }
 
 #[test]
-fn what_came_up_and_did_not_change_is_found_after_a_kill() {
+fn an_unchanged_promoted_item_is_found_after_a_kill() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(120_000);
@@ -112,10 +112,10 @@ fn what_came_up_and_did_not_change_is_found_after_a_kill() {
     }
 }
 
-/// Whatever is done to an item that has come up, the row that it came from is dead before the
-/// reply: a process that is killed a moment later is followed by one that does not find it.
+/// Whatever is done to a promoted item, the row that it came from is dead before the reply: a
+/// process that is killed a moment later is followed by one that does not find it.
 #[test]
-fn no_change_of_what_came_up_leaves_its_row() {
+fn a_change_of_a_promoted_item_kills_its_row() {
     const CHANGES: [&str; 9] = [
         "set", "replaced", "appended", "compared", "counted", "touched", "gat", "stale", "removed",
     ];
@@ -147,7 +147,8 @@ fn no_change_of_what_came_up_leaves_its_row() {
     }
 }
 
-/// A touch that changed nothing had the row noted as dead, and written again when it left memory.
+/// Regression: a touch that changed nothing had the row noted as dead, and written again when it
+/// left memory.
 #[test]
 fn a_touch_with_the_same_expiry_leaves_the_row_spare() {
     for shape in SHAPES {
@@ -181,7 +182,7 @@ fn a_touch_with_the_same_expiry_leaves_the_row_spare() {
     }
 }
 
-/// Does to the key what it is called by.
+/// Makes the change with this name to the key.
 fn change(cache: &Cache, name: &str) {
     let key = long(name);
     let hash = cache.hash(&key);
@@ -247,7 +248,7 @@ fn listed(cache: &Cache) -> BTreeMap<Vec<u8>, u32> {
 }
 
 #[test]
-fn what_is_in_memory_and_on_flash_is_listed_and_counted_once() {
+fn an_item_in_memory_and_on_flash_is_listed_and_counted_once() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(120_000);
@@ -263,10 +264,10 @@ fn what_is_in_memory_and_on_flash_is_listed_and_counted_once() {
     }
 }
 
-/// What a store pushed out of memory for want of time, though flash had it too, was counted and
-/// told as evicted, and the next read found it.
+/// Regression: an item that a store pushed out of memory for want of time, though flash had it too,
+/// was counted and reported as evicted, and the next read found it.
 #[test]
-fn what_rests_on_flash_is_not_told_to_be_evicted() {
+fn an_item_that_rests_on_flash_is_not_reported_as_evicted() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.fill(FILLERS);
     fixture.cache.close_flash().unwrap();
@@ -277,7 +278,7 @@ fn what_rests_on_flash_is_not_told_to_be_evicted() {
     fixture.cache = builder.clock(fixture.clock.clone()).build().unwrap();
     fixture.maintain();
     let numbers = on_flash(&fixture, 2000);
-    // Nobody writes what is full, so that stores evict before long.
+    // Full segments are not written, so that stores evict before long.
     let cache = &fixture.cache;
     let store = |number: u32| {
         cache.put(&key(number), &value(number), Attributes::default(), Condition::Always).unwrap()

@@ -1,5 +1,5 @@
-//! What is wanted from flash: what is asked for ahead, for requests that will be asked for later,
-//! is what only flash has, and nothing is looked at for it; and what cannot come up goes.
+//! Reads asked for ahead, for later requests: only of items that only flash has, and no item is
+//! looked at for it; and items that cannot be promoted are removed.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::fixture::{BOOT, Fixture, SHAPES, key, long};
 
 const FILLERS: u32 = 120_000;
 
-/// The first fillers of which `is_it` says so.
+/// Returns the first fillers for which `is_it` is true.
 fn fillers(count: usize, is_it: impl Fn(&[u8]) -> bool) -> Vec<u32> {
     let found: Vec<u32> = (1..=FILLERS).filter(|number| is_it(&key(*number))).take(count).collect();
     assert_eq!(found.len(), count);
@@ -21,7 +21,7 @@ fn is_pending(cache: &Cache, key: &[u8]) -> bool {
     matches!(cache.session().look_up(key, cache.hash(key)), Lookup::Pending)
 }
 
-/// How many reads a session asks for that is asked for a key ahead.
+/// Returns how many reads a session asks for when a key is wanted ahead.
 fn wanted(cache: &Cache, key: &[u8]) -> usize {
     let session = cache.session();
     session.want(key, cache.hash(key));
@@ -29,9 +29,10 @@ fn wanted(cache: &Cache, key: &[u8]) -> usize {
     session.take_wanted().len()
 }
 
-/// Buffers' items used to be decoded and copied, all of them into one session, and counted as hits.
+/// Regression: items in buffers were decoded and copied, all of them into one session, and counted
+/// as hits.
 #[test]
-fn what_is_asked_for_ahead_is_not_looked_at() {
+fn an_item_asked_for_ahead_is_not_looked_at() {
     for shape in SHAPES {
         let mut fixture = Fixture::shaped(shape, 64 << 20);
         fixture.fill(FILLERS);
@@ -41,15 +42,15 @@ fn what_is_asked_for_ahead_is_not_looked_at() {
         let after = cache.stats().flash.unwrap();
         assert_eq!(format!("{:?}", after.tier), format!("{:?}", before.tier));
         assert_eq!((after.hits, after.promoted), (before.hits, before.promoted));
-        // All that lies there but for what is in memory yet.
+        // All that lie there but those that are in memory yet.
         assert!(asked > after.items / 2 && asked < after.items, "{asked}: {after:?}");
     }
 }
 
-/// A look that is no use counted as one: by it segments stayed that nobody read, and what the two
-/// areas' margins are worth was counted twice. What was not there was read for it as well.
+/// Regression: a look that is no use counted as one: by it segments stayed that were not read, and
+/// the value of the two areas' margins was counted twice. Missing items were read for it as well.
 #[test]
-fn who_watches_leaves_no_trace_and_has_nothing_read() {
+fn a_watcher_leaves_no_trace_and_has_nothing_read() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.fill(FILLERS);
     let cache = &fixture.cache;
@@ -57,7 +58,7 @@ fn who_watches_leaves_no_trace_and_has_nothing_read() {
     let before = stats();
     for number in 1..=FILLERS {
         let (key, session) = (key(number), cache.session());
-        // In the buffers, too, what is found is not counted.
+        // Items found in the buffers are not counted either.
         session.peek_here(&key, cache.hash(&key));
         assert_eq!(session.take_wanted().len(), 0, "filler {number}");
     }
@@ -81,7 +82,7 @@ fn who_watches_leaves_no_trace_and_has_nothing_read() {
 }
 
 #[test]
-fn what_has_arrived_is_not_asked_for_again() {
+fn a_result_that_has_arrived_is_not_asked_for_again() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.fill(FILLERS);
     let cache = &fixture.cache;
@@ -100,7 +101,7 @@ fn what_has_arrived_is_not_asked_for_again() {
     }
 }
 
-/// It was counted again by each look at what it was for.
+/// Regression: it was counted again by each look at its result.
 #[test]
 fn a_read_that_failed_is_counted_once() {
     let mut fixture = Fixture::new(64 << 20);
@@ -127,16 +128,16 @@ fn a_read_that_failed_is_counted_once() {
     }
 }
 
-/// What came up and went down to the compressed zone has a word for its row on flash as well: it
-/// used to be read from the device.
+/// Regression: an item that was promoted and then demoted to the compressed zone has a word for its
+/// row on flash as well, and was read from the device.
 #[test]
-fn what_is_in_the_compressed_zone_is_not_asked_for() {
+fn an_item_in_the_compressed_zone_is_not_asked_for() {
     let mut fixture = Fixture::new(64 << 20);
     fixture.fill(FILLERS);
     let numbers = fillers(2000, |key| is_pending(&fixture.cache, key));
     for some in numbers.chunks(16) {
         for number in some {
-            // The second read brings it up.
+            // The second read promotes it.
             (0..2).for_each(|_| assert!(fixture.cache.get(&key(*number)).is_some()));
         }
         fixture.maintain();
@@ -148,7 +149,7 @@ fn what_is_in_the_compressed_zone_is_not_asked_for() {
             let (cache, key) = (&fixture.cache, key(*number));
             let session = cache.session();
             if session.peek(&key, cache.hash(&key)).is_some() {
-                // A copy is made of what is not in the hot zone.
+                // An item that is not in the hot zone is copied.
                 compressed += u32::from(session.lower_bytes() > 0);
                 assert_eq!(wanted(cache, &key), 0, "filler {number}");
             }
@@ -157,10 +158,10 @@ fn what_is_in_the_compressed_zone_is_not_asked_for() {
     assert!(compressed > 100, "{compressed} looks to mean anything");
 }
 
-/// After a restart with a lower limit of an item. It could be read for ever, and every change of it
-/// was refused as too large, however short.
+/// Regression: after a restart with a lower limit of an item, such an item could be read for ever,
+/// and every change of it was refused as too large, however short.
 #[test]
-fn what_is_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
+fn an_item_too_large_for_the_hot_zone_is_removed_when_wanted() {
     let mut fixture = Fixture::new(64 << 20);
     let (large, value) = (|number: u32| long(&format!("large-{number}")), [7; 2000]);
     for number in 0..1000 {
@@ -188,7 +189,7 @@ fn what_is_too_large_for_the_hot_zone_by_now_goes_when_it_is_wanted_there() {
 }
 
 #[test]
-fn what_reads_may_take_of_memory_follows_its_limit() {
+fn the_memory_for_reads_follows_the_limit() {
     let fixture = Fixture::new(64 << 20);
     let bytes_max = || fixture.cache.stats().flash.unwrap().fetch_bytes_max;
     let at_the_start = bytes_max();

@@ -1,4 +1,4 @@
-//! A client that runs every operation, and checks what it is told.
+//! A client that runs every operation, and checks the answers.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -11,9 +11,9 @@ use larder::{
 use crate::NOW;
 use crate::model::{FILLER_BITS, KEYS, Model, Op, RECORD_BYTES, Random, fill};
 
-/// After so many operations a client does a turn of the background's work.
+/// Operations after which a client does a turn of the background's work.
 const MAINTAIN_OPERATIONS: u64 = 32;
-/// After so many operations a client flushes everything, or what has a prefix.
+/// Operations after which a client flushes everything, or a prefix.
 pub const FLUSH_OPERATIONS: u64 = 40_009;
 pub const PREFIX_OPERATIONS: u64 = 3001;
 /// A counter's value is the number of the op that set it times this, plus the increments since.
@@ -109,8 +109,9 @@ impl<'t> Client<'t> {
         self.model.check_records(key, &value, floor, clock);
     }
 
-    /// Many in one session, as of a multiget, which are checked at its end: whatever has become of
-    /// them, what was found stays what it was. Now and then the session changes one of them itself.
+    /// Reads many in one session, as a multiget does, and checks them at its end: a found item
+    /// stays as it was, whatever has become of it. Now and then the session changes one of them
+    /// itself.
     fn read_many(&mut self) {
         let count = 2 + self.random.below(15);
         // Records, with and without an expiry.
@@ -202,7 +203,7 @@ impl<'t> Client<'t> {
         let last = self.model.check_records(key, &value, floor, clock);
         let op = self.model.begin(key);
         let value = self.record(key, &op, Expiry::NEVER);
-        // Over what somebody else has stored meanwhile the second kind is stored as stale.
+        // Over an item that another client has stored meanwhile the second kind is stored as stale.
         let is_strict = self.random.below(4) > 0;
         let condition =
             if is_strict { Condition::Unique(cas) } else { Condition::UniqueOrStale(cas) };
@@ -223,7 +224,7 @@ impl<'t> Client<'t> {
             session.concat(draft, Side::Back, store, None).map_err(|(_, refusal)| refusal)
         });
         match outcome {
-            // Appended to until it is too large, as clients do: then it goes.
+            // Appended to until it is too large, as clients do: then it is removed.
             Err(Refusal::TooLarge) => {
                 self.model.end_without_effect(&op);
                 self.remove(key);
@@ -254,7 +255,7 @@ impl<'t> Client<'t> {
     fn touch(&mut self, key: u64) {
         let name = self.name(key);
         let hash = self.cache.hash(name);
-        // Into the past is a removal; otherwise the value stays what it is.
+        // Into the past is a removal; otherwise the value stays as it is.
         if self.random.below(3) == 0 {
             let op = self.model.begin(key);
             let touched = self.cache.with_memory(|session| session.touch(name, hash, Expiry::PAST));
@@ -273,7 +274,7 @@ impl<'t> Client<'t> {
         }
     }
 
-    /// Reads, and has the value stay what it is, or go.
+    /// Reads, and touches the item, which keeps its value or is removed.
     fn read_and_touch(&mut self, key: u64) {
         let name = self.name(key);
         let hash = self.cache.hash(name);
@@ -334,7 +335,8 @@ impl<'t> Client<'t> {
         }
     }
 
-    /// Of a key's name the first bytes: those of a few others too, now and then of most of them.
+    /// Flushes by the first bytes of a key's name: those of a few others too, now and then of most
+    /// of them.
     fn flush_prefix(&mut self, key: u64) {
         let name = self.name(key);
         let dropped = match self.random.below(40) {

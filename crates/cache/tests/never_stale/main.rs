@@ -38,7 +38,7 @@ use model::{KEYS, Model, Random};
 
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 63_000_000;
-/// The policies, which tiers there are below the hot zone, and what is asked for besides.
+/// The policies, the lower tiers, and extra settings.
 const RUNS: [(Policy, Tiers, Extra); 20] = [
     (Policy::Clock, Tiers::Hot, Extra::None),
     (Policy::Clock, Tiers::Hot, Extra::Columns),
@@ -72,7 +72,7 @@ const FORMS: [(IndexKind, ChunkLayout); 3] = [
 const FLASH_BYTES: usize = 5 << 18;
 const NOW: u32 = 1_800_000_000;
 
-/// Which tiers a cache has.
+/// The tiers of a cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Tiers {
     Hot,
@@ -88,7 +88,7 @@ impl Tiers {
     }
 }
 
-/// What a cache has besides.
+/// An extra setting of a cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Extra {
     None,
@@ -114,14 +114,14 @@ const FAULTS: Faults = Faults {
 
 /// The memory limits of a cache for which they change, in bytes.
 const LIMITS: [usize; 4] = [8 << 20, 6 << 20, 7 << 20, 5 << 20];
-/// After so many turns of the background it is the next one.
+/// Turns of the background after which it is the next one.
 const LIMIT_TURNS: usize = 64;
 
-/// Quotas of keys that begin with so many zeros, of so many KiB: together less than these want, and
+/// Quotas of keys that begin with this many zeros, in KiB: together less than the keys want, and
 /// each more than the largest item.
 const QUOTAS: [(usize, u64); 3] = [(1, 1100), (4, 1200), (20, 1500)];
 
-/// Every hit counts, and whatever may move does.
+/// Returns settings with which every hit counts, and everything moves that may.
 fn to_columns(tiers: Tiers) -> Repartition {
     // A span of 8 KiB, a sixteenth of a slab.
     let geometry = CacheGeometry::new(64, 16, 128, 1).unwrap();
@@ -130,8 +130,8 @@ fn to_columns(tiers: Tiers) -> Repartition {
     repartition.settings.pass_hits = 1;
     repartition.settings.pass_chunks = 0;
     repartition.settings.limits = Limits { margin: 1, swaps_max: 64 };
-    // The clock that tells how much time it took jumps by a second. Beside flash, the background
-    // has more to do.
+    // The clock by which its time is measured jumps by a second. Beside flash, the background has
+    // more to do.
     repartition.share_max = if tiers.has_flash() { 0.3 } else { 100.0 };
     repartition
 }
@@ -155,7 +155,7 @@ fn no_read_ever_returns_a_value_that_was_overwritten_before_it_began() {
     let seed = setting("LARDER_SEED", std::hash::BuildHasher::hash_one(&entropy, 0) >> 1);
     let operations = setting("LARDER_OPERATIONS", OPERATIONS);
     println!("LARDER_SEED={seed} LARDER_OPERATIONS={operations}");
-    // A tier on flash gets little of what happens above it.
+    // A tier on flash sees little of what happens above it.
     let shares = |tiers: Tiers| if tiers.has_flash() { 2 } else { 1 };
     let all: u64 = RUNS.iter().map(|&(_, tiers, _)| shares(tiers)).sum();
     let share = operations / (all * FORMS.len() as u64);
@@ -195,7 +195,7 @@ fn run(
     if tiers.has_flash() {
         let flash = FlashSettings::new(device.clone(), [1; 16]);
         let flash = FlashSettings { is_new: true, threads: 2, ..flash };
-        // A compressed zone that wants to be small lets go of what it gets.
+        // A compressed zone that wants to be small lets go of most items.
         builder = builder.hot_target(1.0).flash(flash);
     }
     let cache =
@@ -210,7 +210,7 @@ fn run(
     let model = Model::new(operations * 2 + (flushes + 2 * THREADS + 2) * KEYS);
     let done = AtomicBool::new(false);
     let ended = thread::scope(|scope| {
-        // Also when a client panics: or the scope would wait for the background for ever.
+        // Also when a client panics: otherwise the scope would wait for the background for ever.
         let _end = EndOnDrop(&done);
         scope.spawn(|| {
             for turn in 0.. {
@@ -245,7 +245,7 @@ fn run(
     check_end(&cache, operations);
 }
 
-/// A turn of the background, and what holds at any time.
+/// Does a turn of the background, and checks what holds at any time.
 fn in_background(cache: &Cache, extra: Extra, turn: usize) {
     for quota in cache.quota_stats() {
         assert!(quota.bytes <= quota.limit_bytes, "{quota:?}");
@@ -262,8 +262,8 @@ fn in_background(cache: &Cache, extra: Extra, turn: usize) {
     }
 }
 
-/// That no two increments returned the same: a counter's value has the number of the op that set
-/// it, so one of them would have been lost.
+/// Checks that no two increments returned the same: a counter's value has the number of the op that
+/// set it, so one of them would have been lost.
 fn check_counts<'t>(counted: impl Iterator<Item = &'t u64>) {
     let mut counted: Vec<_> = counted.collect();
     counted.sort_unstable();
@@ -271,7 +271,7 @@ fn check_counts<'t>(counted: impl Iterator<Item = &'t u64>) {
     assert_eq!(twice, None, "of {} increments, two returned the same", counted.len());
 }
 
-/// That the quotas were full, and nothing is left of what was charged, nor on flash.
+/// Checks that the quotas were full, and that nothing is left of what was charged, nor on flash.
 fn check_end(cache: &Cache, operations: u64) {
     cache.flush(None);
     let is_empty = || cache.quota_stats().iter().all(|quota| quota.bytes == 0);
@@ -291,7 +291,7 @@ fn check_end(cache: &Cache, operations: u64) {
     assert_eq!(flash, (0, 0), "nothing is left on flash");
 }
 
-/// That enough has happened to mean anything, and that a lower limit is reached.
+/// Checks that enough has happened to mean anything, and that a lower limit is reached.
 fn check_stats(cache: &Cache, (tiers, extra): (Tiers, Extra), operations: u64) {
     if extra == Extra::Limits {
         cache.set_memory_bytes(LIMITS[3]).unwrap();

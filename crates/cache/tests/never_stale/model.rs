@@ -1,4 +1,4 @@
-//! What is known of what a read may return, and what values look like.
+//! The values that a read may return, and their form.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -7,7 +7,7 @@ use stdx::random::split_mix;
 pub const KEYS: u64 = 4000;
 /// Bytes of the record that an op writes: key, op, expiry and filler length.
 pub const RECORD_BYTES: usize = 24;
-/// The part of its last word that is the filler's length; above is the expiry in milliseconds.
+/// The bits of its last word that are the filler's length; above is the expiry in milliseconds.
 pub const FILLER_BITS: u32 = 20;
 pub const FILLER_MASK: u64 = (1 << FILLER_BITS) - 1;
 pub const NOT_ENDED: u64 = u64::MAX;
@@ -78,7 +78,7 @@ impl Model {
         self.floors[key as usize].fetch_max(op.began, SeqCst);
     }
 
-    /// The op changed nothing, for certain: nobody may ever read its number.
+    /// The op certainly changed nothing: its number may never be read.
     pub fn end_without_effect(&self, op: &Op) {
         self.ended[op.number as usize].store(0, SeqCst);
     }
@@ -115,8 +115,9 @@ impl Model {
     }
 }
 
-/// What stands behind a record: of every other op noise, which does not compress, so that blocks
-/// and segments fill up. It goes by whole words, or a quarter of the run would be spent on this.
+/// Fills the part behind a record: every other op has noise, which does not compress, so that
+/// blocks and segments fill up. It goes by whole words, or a quarter of the run would be spent on
+/// this.
 pub fn fill(op: u64, target: &mut [u8]) {
     if op.is_multiple_of(2) {
         return target.fill(op as u8);
