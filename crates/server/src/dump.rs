@@ -3,6 +3,7 @@
 //! A dump goes on in its connection's turns: each writes a bounded number of lines, and the next
 //! comes when the socket has taken them. So it neither holds a cache session for long nor keeps the
 //! worker from its other connections. For items on flash the connection waits, as a get does.
+//!
 //! Items of flash that a dump keeps lie outside of the memory limit, and for as long as its client
 //! takes to read: so there are at most [`DUMPS_MAX`] at one time, of all connections together.
 

@@ -3,6 +3,7 @@
 //! The loop waits for events, gives every connection that has one a turn, then gives one turn to
 //! each connection that could go on without an event. New connections come through the
 //! [`Mailbox`], whose waker also announces log lines for watchers and the end of the server.
+//!
 //! A connection that waits for flash does not hold up the others: its reads begin after the replies
 //! to all ready requests are written, and a turn of the loop decodes at most [`DELIVERIES_MAX`]
 //! finished reads, after the ready connections. Where the kernel allows it, reads go through the
