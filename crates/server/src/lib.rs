@@ -99,7 +99,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// How the program ends, and why if it failed.
+/// The program's exit code, after reporting why it failed.
 fn exit_code(name: &str, ended: Result<(), Failed>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -110,7 +110,7 @@ fn exit_code(name: &str, ended: Result<(), Failed>) -> ExitCode {
     }
 }
 
-/// What the process was started with.
+/// The arguments and variables that the process was started with.
 fn given() -> Result<Given, UsageError> {
     let text = |word: OsString| {
         word.into_string()
@@ -119,7 +119,7 @@ fn given() -> Result<Given, UsageError> {
     let arguments = std::env::args_os().skip(1).map(text).collect::<Result<_, _>>()?;
     let mut variables = Vec::new();
     for (name, value) in std::env::vars_os() {
-        // A name that is not UTF-8 is none of ours.
+        // A name that is not UTF-8 is not one of Larder's.
         let Ok(name) = name.into_string() else { continue };
         if options::is_variable(&name) {
             variables.push((name, text(value)?));
