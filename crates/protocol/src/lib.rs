@@ -1,5 +1,5 @@
 //! Protocols: bytes to requests, outcomes to bytes. memcached's text and meta commands are
-//! [`Request`]s, those of its binary protocol are in [`binary`], and Redis's in [`resp`].
+//! [`Request`]s, those of its binary protocol are in [`binary`], and Redis' in [`resp`].
 //!
 //! The crate knows neither sockets nor the cache. [`parse()`] parses the request at the front of a
 //! connection's bytes; [`reply`] writes answers behind one another into a buffer. The parser does

@@ -50,7 +50,7 @@ pub struct Context<'a, 'c> {
     pub is_patience_over: bool,
 }
 
-/// What the connection does after a command.
+/// The connection's next step after a command.
 pub enum Flow<'c> {
     /// Executes the next one.
     Next,
@@ -84,7 +84,7 @@ pub enum Again {
     Room,
 }
 
-/// What a command returns.
+/// The result of a command.
 pub type Outcome<'c> = Result<Flow<'c>, Again>;
 
 impl Context<'_, '_> {

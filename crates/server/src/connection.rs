@@ -1,4 +1,4 @@
-//! One client's connection: its socket and what it is in the middle of.
+//! One client's connection: its socket and its state.
 //!
 //! ```text
 //!            +--> Swallow (bytes of a refused value)  --+

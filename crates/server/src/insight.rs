@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! worker   batch: which hashes are sampled -> request -> what is there now -> lists
-//! admin    ten times a second, and when somebody asks: takes the lists; says what is sampled
+//! admin    ten times a second, and at a request: takes the lists; says what is sampled
 //! ```
 //!
 //! An event is derived from the counters' changes during a request, and from the items present

@@ -75,7 +75,7 @@ use std::process::ExitCode;
 use exit::{EXIT_USAGE, Failed};
 use options::{Command, Given, UsageError};
 
-/// What the program does: serve, show how a server is doing, or print what was asked for.
+/// Runs the program: serves, shows the state of a server, or prints the requested text.
 pub fn main() -> ExitCode {
     match given().and_then(|given| Ok((given.read()?, given))) {
         Ok((Command::Print(text), _)) => {

@@ -194,7 +194,7 @@ impl ParkedLimit {
 
     fn try_take(&self, bytes: usize, bytes_max: usize) -> bool {
         // Not added first and taken back if it is too much: others that ask meanwhile would be
-        // refused, or have connections closed, for bytes that nobody has.
+        // refused, or have connections closed, for bytes that are not kept.
         let fits = |taken: usize| taken.checked_add(bytes).filter(|&sum| sum <= bytes_max);
         self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
@@ -246,7 +246,7 @@ impl ParkedLimit {
     }
 
     /// Ends the connections that have stalled for longest, until there is room for this many bytes.
-    /// If they have too little together they stay: closing them would help nobody.
+    /// If they have too little together they stay: closing them would not help.
     #[cold]
     fn end_stalled(&self, bytes: usize, bytes_max: usize) -> bool {
         let missing = || (self.bytes() + bytes).saturating_sub(bytes_max);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! worker   begin -> execute -> end -> a list under a lock that is only tried
-//! admin    once a second, and when somebody asks: takes the lists, fills histograms
+//! admin    once a second, and at a request: takes the lists, fills histograms
 //! ```
 //!
 //! The time is that of serving: from when the request begins to be executed, among those that came

@@ -1,4 +1,4 @@
-//! What all threads of the server share.
+//! The state that all threads of the server share.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -81,11 +81,11 @@ pub struct Server {
     pub config: Option<PathBuf>,
     /// Logins to be checked.
     pub logins: Logins,
-    /// What the memory file held at the start, if there was one.
+    /// The items found in the memory file at the start, if there was one.
     pub found: OnceLock<Found>,
     /// The phase, for readiness checks.
     pub phase: PhaseCell,
-    /// What is kept of scans on flash.
+    /// Scans on flash that are kept.
     pub listings: Listings,
     /// Dumps that are under way.
     pub dumps: Dumps,
@@ -156,7 +156,7 @@ impl Server {
 pub enum Phase {
     /// It has not begun to serve.
     Starting,
-    /// It stores what the memory file holds.
+    /// It stores the items of the memory file.
     Restoring,
     /// It serves.
     Serving,

@@ -252,7 +252,7 @@ fn restore(
     Ok(())
 }
 
-/// The log's text about what was restored.
+/// The log's text about the restored items.
 fn restored_text(found: &Found) -> String {
     let Found { restored, evicted, age_s, ms } = *found;
     let Restored { items, bytes, expired, refused, lost, is_whole, behind_s, is_untimed } =
@@ -703,7 +703,7 @@ fn train(server: &Server) {
 pub mod tests {
     use super::*;
 
-    /// What a server is made of, with one worker, at a port of its own at which nobody listens yet.
+    /// The parts of a server with one worker, at a port of its own that does not listen yet.
     pub struct Parts {
         pub server: Server,
         pub endpoints: Vec<Endpoint>,

@@ -77,7 +77,7 @@ const TOGETHER_BYTES_MAX: usize = 1 << 10;
 /// A reply buffer that has grown beyond this is given back after the turn.
 const REPLIES_KEPT_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
 
-/// What a connection does after its turn.
+/// The connection's next step after its turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum After {
     /// It waits for an event.
@@ -326,13 +326,13 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
             if consumed == 0 && !goes_on_later(connection) {
                 return Err(Close::Normal);
             }
-            // What remains may be read on at once, whatever the socket says.
+            // The rest may be read on at once, whatever the socket says.
             connection.is_readable = true;
         }
         Ok(())
     }
 
-    /// Executes what was read; returns the number of bytes consumed.
+    /// Executes the input; returns the number of bytes consumed.
     fn execute_read(
         &mut self,
         connection: &mut Connection<'c>,

@@ -77,7 +77,7 @@ pub struct Delivery {
     pub message: Message,
 }
 
-/// What other threads bring to a connection.
+/// The contents of a delivery.
 #[derive(Debug)]
 pub enum Message {
     /// Something was read from flash.
@@ -677,7 +677,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             let is_shaking = connection.stream.tls().is_some_and(|tls| tls.is_shaking_hands());
             let stranger_s = connection.unauthenticated.look(connection.rights(), self.now_s);
             let waited_s = self.now_s.saturating_sub(connection.arrived_s);
-            // A client whose password is being checked has done what it can.
+            // A client whose password is being checked is not late.
             let is_late = stranger_s.is_some_and(|seconds| seconds > LOGIN_PATIENCE_S);
             if is_shaking && waited_s > HANDSHAKE_PATIENCE_S {
                 self.close(slot, Close::Handshake);

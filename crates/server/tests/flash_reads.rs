@@ -103,7 +103,7 @@ fn the_method_that_was_asked_for_reads_and_is_shown() {
 }
 
 #[test]
-fn left_to_itself_it_takes_what_the_kernel_allows_also_in_the_background() {
+fn the_default_takes_the_allowed_method_also_in_the_background() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = refuses_io_uring(folder.path());
     let method = if refused { ReadMethod::Threads } else { ReadMethod::IoUring };

@@ -275,7 +275,7 @@ fn a_second_server_with_the_same_file_is_refused() {
 }
 
 #[test]
-fn a_server_that_starts_while_the_old_one_saves_waits_for_what_it_saves() {
+fn a_server_started_during_a_save_waits_for_the_image() {
     let place = Place::new();
     let mut old = place.start(&[]);
     store_all(&mut old.connect(), 1);

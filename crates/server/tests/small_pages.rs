@@ -25,7 +25,7 @@ fn has(text: &str, line: &str) -> bool {
 }
 
 #[test]
-fn columns_go_by_the_frames_of_small_pages_or_say_that_they_are_refused() {
+fn columns_use_frames_of_small_pages_or_report_the_refusal() {
     // Every server that this test starts inherits it.
     rustix::thread::disable_transparent_huge_pages(true).expect("Linux knows it");
     // 32 colours, and slabs of 256 KiB, in which a column is half a slab.

@@ -74,7 +74,7 @@ fn requests_and_replies_are_what_they_are_without_it() {
 }
 
 #[test]
-fn a_client_that_reads_late_gets_everything_and_others_are_served_meanwhile() {
+fn a_late_reader_gets_everything_and_others_are_served_meanwhile() {
     let authority = Authority::new("ours");
     let (server, plain) = start_with_plain(&authority, &["-m", "512", "-I", "16m", "-t", "1"]);
     let mut client = authority.connect(server.address());

@@ -182,7 +182,7 @@ fn input_of_many_turns_is_all_answered_in_order() {
     }
     client.send(&input);
     client.expect(&answers);
-    // The same from a client that has closed its sending side, whose end is known at once.
+    // Also from a client that has closed its sending side, whose end is known at once.
     let mut client = server.connect();
     client.ask("mn\r\n", "MN\r\n");
     server.stop_threads();

@@ -3,7 +3,7 @@
 //! Three kinds of error differ in the handling of the answer and of the payload:
 //!
 //! - a token is missing, or the length of a value is no number: answered even with `noreply`, and
-//!   a payload is not skipped, for nobody knows how long it is;
+//!   a payload is not skipped, as its length is unknown;
 //! - any other bad token of a storage command: the payload is skipped;
 //! - any other bad token: silenced by `noreply`.
 

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! user:*[ab]    atoms    u  s  e  r  :  [ab]
-//!               bits   0  1  2  3  4  5     6    so many atoms have taken what was read so far
+//!               bits   0  1  2  3  4  5     6    this many atoms have matched the text so far
 //!                                     *          bit 5 stays whatever comes
 //! ```
 //!

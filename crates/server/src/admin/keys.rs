@@ -63,7 +63,7 @@ pub struct Keys {
     picked: Vec<Picked>,
 }
 
-/// What each tier has room for, in bytes that items take uncompressed.
+/// The room of each tier, in bytes that items take uncompressed.
 ///
 /// ```text
 /// memory  | fixed: flash's index and buffers | items | their index and the rest | compressed |

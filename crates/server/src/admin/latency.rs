@@ -72,7 +72,7 @@ pub struct Latencies {
     ticks: usize,
 }
 
-/// An empty histogram, which grows with what it is given.
+/// An empty histogram, which grows with its samples.
 fn histogram() -> Histogram<u64> {
     Histogram::new(DIGITS).expect("two digits are within what it can do")
 }

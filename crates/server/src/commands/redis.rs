@@ -81,7 +81,7 @@ pub enum Call<'b> {
     Refused(resp::Refusal),
 }
 
-/// What the connection does after a command.
+/// The connection's next step after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
     /// Executes the next one.

@@ -62,7 +62,7 @@ impl<'l> Room<'l> {
         spent
     }
 
-    /// Gives back what is left.
+    /// Gives back the rest.
     #[inline]
     pub fn give_back(&mut self) {
         // Most have none, and all workers share the counter.

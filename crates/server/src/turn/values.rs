@@ -165,7 +165,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
     }
 }
 
-/// Skips what has come of a value that was refused.
+/// Skips the bytes that have come of a refused value.
 pub(super) fn swallow(connection: &mut Connection<'_>, plan: &mut Plan<'_>) {
     let State::Swallow(bytes) = &mut connection.state else { return };
     let here = usize::try_from(*bytes).unwrap_or(usize::MAX).min(plan.rest().len());
