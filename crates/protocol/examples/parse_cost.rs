@@ -1,4 +1,4 @@
-//! What reading a request and writing its answer cost, in nanoseconds: the median of many rounds.
+//! The cost of reading a request and writing its answer, in nanoseconds: the median of many rounds.
 //!
 //! `cargo run --release -p larder-protocol --example parse_cost`
 
@@ -28,7 +28,7 @@ fn measure(name: &str, units: usize, mut once: impl FnMut()) {
     println!("{name:<44} {median:>7.1} ns   (10 % {low:.1}, 90 % {high:.1})");
 }
 
-/// Reads everything in `input`, looks at each key, and returns how many requests there were.
+/// Reads everything in `input`, looks at each key, and returns the number of requests.
 fn read_all(input: &[u8], dialect: Dialect) -> usize {
     let mut at = 0;
     let mut count = 0;

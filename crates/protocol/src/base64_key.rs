@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_base64_is_refused() {
+    fn anything_but_base64_is_refused() {
         let mut target = [0; KEY_BYTES_MAX];
         for wire in [&b""[..], b"Zm9", b"Zm9v!", b"====", b"Zm9=", b"Zg==Zg==", b"\xff\xff\xff\xff"]
         {

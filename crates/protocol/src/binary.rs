@@ -9,8 +9,8 @@
 //!
 //! All numbers are big-endian, and the body is extras, key and value together. A request borrows
 //! from the connection's read buffer. The value of a storage request is not part of it, as in text:
-//! the connection streams it. The opcode decides whether a request is quiet: then only what is
-//! worth saying is answered (a hit, an error), and a `noop` behind it tells where the answers end.
+//! the connection streams it. The opcode decides whether a request is quiet: then only hits or
+//! errors are answered, and a `noop` behind it tells where the answers end.
 
 pub mod parse;
 pub mod reply;
@@ -25,17 +25,17 @@ pub const HEADER_BYTES: usize = 24;
 /// The longest body that a header may announce; memcached's limit to `-I`.
 pub const BODY_BYTES_MAX: usize = 1 << 30;
 
-/// What a SASL request may say: an identity, a user and a password, of which RFC 4616 expects no
-/// more than 255 bytes each, with room to spare.
+/// The longest SASL message: an identity, a user and a password, of which RFC 4616 expects no more
+/// than 255 bytes each, with room to spare.
 pub const SASL_BYTES_MAX: usize = 1024;
 
 /// The longest name of a SASL mechanism.
 pub const MECHANISM_BYTES_MAX: usize = 32;
 
-/// What a reply repeats of its request.
+/// The fields of a request that its reply repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Echo {
-    /// Which command, in its quiet form where it was that.
+    /// The command, in its quiet form where it was that.
     pub opcode: u8,
     /// The client's own mark.
     pub opaque: u32,
@@ -44,15 +44,15 @@ pub struct Echo {
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'b> {
-    /// What the reply repeats.
+    /// The fields that the reply repeats.
     pub echo: Echo,
     /// A miss of a get, or the success of anything else, is not answered.
     pub quiet: bool,
-    /// What is asked for.
+    /// The command.
     pub command: Command<'b>,
 }
 
-/// What is asked for.
+/// The commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command<'b> {
     /// `get`, `getk`, `gat`, `gatk`, `touch`.
@@ -86,7 +86,7 @@ pub enum Command<'b> {
     },
     /// `stat`.
     Stat {
-        /// What stands behind `stats` in text.
+        /// The words that stand behind `stats` in text.
         arguments: &'b [u8],
     },
     /// `sasl list mechs`.
@@ -95,7 +95,7 @@ pub enum Command<'b> {
     Sasl {
         /// The mechanism's name.
         mechanism: &'b [u8],
-        /// What it is told.
+        /// The message to it.
         message: &'b [u8],
         /// The first of an exchange.
         is_first: bool,
@@ -124,7 +124,7 @@ pub struct Store<'b> {
     pub mode: StoreMode,
     /// Client flags.
     pub flags: u32,
-    /// When it expires.
+    /// The expiry.
     pub expiry: ExpiryTime,
     /// Length of the value.
     pub value_bytes: usize,
@@ -137,9 +137,9 @@ pub struct Store<'b> {
 pub struct Arithmetic<'b> {
     /// The key.
     pub key: &'b [u8],
-    /// Which way.
+    /// Up or down.
     pub direction: Direction,
-    /// By how much.
+    /// The amount.
     pub delta: u64,
     /// A missing item is created with this value and expiry.
     pub create: Option<(u64, ExpiryTime)>,
@@ -168,7 +168,7 @@ impl<'b> Request<'b> {
     }
 }
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// As asked.
@@ -177,7 +177,7 @@ pub enum Status {
     NotFound,
     /// There is one, or it has another CAS unique.
     Exists,
-    /// The value is larger than an item may be.
+    /// The value is larger than the item limit.
     TooLarge,
     /// The request's parts do not fit its opcode.
     InvalidArguments,
@@ -185,18 +185,18 @@ pub enum Status {
     NotStored,
     /// `increment` or `decrement` found no number.
     NonNumeric,
-    /// The client has not said who it is, or not truly.
+    /// The client is unauthenticated, or its login failed.
     AuthFailure,
-    /// The client has to say more.
+    /// The client has to send more.
     AuthContinue,
-    /// No such command, or not here.
+    /// The command is unknown, or not available.
     UnknownCommand,
     /// No memory for it.
     NoMemory,
 }
 
 impl Status {
-    /// What the header says.
+    /// The code in the header.
     pub fn code(self) -> u16 {
         match self {
             Status::Success => 0x00,
@@ -213,7 +213,7 @@ impl Status {
         }
     }
 
-    /// What the body says.
+    /// The text in the body.
     pub fn text(self) -> &'static str {
         match self {
             Status::Success | Status::AuthContinue => "",

@@ -1,4 +1,4 @@
-//! When an item expires: the number a client writes, turned into a point in time.
+//! Expiry of items: the number a client writes, converted to a point in time.
 
 use crate::request::ExpiryTime;
 
@@ -17,8 +17,8 @@ pub enum Expiry {
 }
 
 impl ExpiryTime {
-    /// The point in time that the client means. `now_unix` says what the Unix time is, in seconds,
-    /// and is asked only where that matters.
+    /// The point in time that the client means. `now_unix` returns Unix time in seconds, and is
+    /// called only where it matters.
     pub fn resolve(self, now_unix: impl FnOnce() -> u64) -> Expiry {
         match self.0 {
             0 => Expiry::Never,

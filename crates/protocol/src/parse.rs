@@ -1,4 +1,4 @@
-//! What stands at the front of a connection's bytes.
+//! The request at the front of a connection's bytes.
 //!
 //! ```text
 //! bytes -> usual: `get key` and `set key ...` as most clients write them
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! [`parse`] is a pure function of the bytes (and, inside a long multiget, of the continuation). It
-//! looks at one request, says how many bytes that took, and keeps nothing. A payload is not looked
-//! at: a storage request says how many bytes of it follow.
+//! parses one request, returns how many bytes that took, and keeps nothing. A payload is not looked
+//! at: a storage request gives its length.
 //!
 //! A multiget has no longest line. When more than [`LINE_BYTES_MAX`] bytes of it are there and no
 //! line end, the complete keys are handed out as a [`Get`](crate::request::Get) with `more` set, so
-//! a connection never has to hold more than these bytes plus what it reads at once.
+//! a connection never has to hold more than these bytes plus one read.
 
 mod classic;
 mod meta;
@@ -26,49 +26,49 @@ use crate::refusal::Refusal;
 use crate::request::{GetContinuation, Request};
 use tokens::{Tokens, space_index};
 
-/// A line that is not a multiget has to end within this many buffered bytes, and one that a value
-/// follows has no more of them however it comes. A connection's buffer must be able to hold at
-/// least two more: the parser wants to see that there is no end.
+/// The longest line that is not a multiget: its end has to come within this many buffered bytes,
+/// and one that a value follows has no more of them however it comes. A connection's buffer must be
+/// able to hold at least two more: the parser has to see that there is no end.
 pub const LINE_BYTES_MAX: usize = 2048;
 
 /// The shortest line, with its end: two letters and `\r\n`.
 const LINE_BYTES_MIN: usize = 4;
 
-/// What a server understands beyond what memcached does.
+/// The extensions to memcached that a server understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dialect {
     /// `set`, `add` and `replace` may have a cost behind the length.
     pub text_cost: bool,
 }
 
-/// What the parser found.
+/// The parser's findings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Parsed<'b> {
     /// No complete request yet.
     Incomplete,
     /// A request.
     Request {
-        /// What is asked for.
+        /// The request.
         request: Request<'b>,
-        /// How many bytes of the input it took, without a payload.
+        /// Bytes of the input it took, without a payload.
         consumed: usize,
     },
     /// A line that is no request.
     Refused {
-        /// Why.
+        /// The error.
         error: Refusal,
-        /// How many bytes of the input it took.
+        /// Bytes of the input it took.
         consumed: usize,
-        /// How many bytes follow (a value and its `\r\n`) that must be skipped unread.
+        /// Bytes that follow (a value and its `\r\n`) and must be skipped unread.
         swallow_bytes: u64,
         /// The line ended in `noreply`: do not answer.
         quiet: bool,
     },
-    /// Close the connection without an answer: this is no client.
+    /// Close the connection without an answer: the peer is not a client.
     Close,
 }
 
-/// Why a line is no request, before anybody has counted its bytes.
+/// Why a line is no request, before its bytes are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failure {
     /// An error to be answered.
@@ -86,8 +86,8 @@ impl From<Refusal> for Failure {
 
 type Outcome<'b> = Result<Request<'b>, Failure>;
 
-/// Says what stands at the front of `input`, as memcached understands it. `continuation` is what
-/// the previous [`Get`](crate::request::Get) of this connection left.
+/// Parses the front of `input`, as memcached understands it. `continuation` is left by the previous
+/// [`Get`](crate::request::Get) of this connection.
 #[inline]
 pub fn parse(input: &[u8], continuation: Option<GetContinuation>) -> Parsed<'_> {
     parse_as(input, continuation, Dialect::default())
@@ -183,8 +183,8 @@ fn rare<'b>(line: &'b [u8], verb: &[u8], arguments: &'b [u8]) -> Outcome<'b> {
     }
 }
 
-/// A browser, or somebody who makes a server send a web request here, is not answered at all. A
-/// last word `noreply` is heard, whatever the verb.
+/// A web request, of a browser or of a server that was made to send it here, is not answered at
+/// all. A last word `noreply` is respected, whatever the verb.
 fn unknown(line: &[u8]) -> Failure {
     if is_of_the_web(line) {
         return Failure::Close;
@@ -196,8 +196,8 @@ fn unknown(line: &[u8]) -> Failure {
     }
 }
 
-/// Whether a line without its end, which is no request of memcached's, begins one of the web: what
-/// follows it are headers, and then whatever a page wants to be sent.
+/// Whether a line without its end, which is no memcached request, begins a web request: headers
+/// follow it, and then whatever a page wants to be sent.
 pub fn is_of_the_web(line: &[u8]) -> bool {
     let mut tokens = Tokens::new(line);
     let first = tokens.next();

@@ -1,4 +1,4 @@
-//! Why a line is no request, and the line that says so.
+//! Errors of lines that are no request, and their answers.
 
 /// An error that the parser finds. [`Refusal::line`] is the answer to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -49,7 +49,7 @@ pub const AUTH_TOKEN_FORMAT: &str = "CLIENT_ERROR bad authentication token forma
 pub const FLUSH_NOT_ALLOWED: &str = "CLIENT_ERROR flush_all not allowed\r\n";
 /// `-F`.
 pub const FLUSH_PREFIX_NOT_ALLOWED: &str = "CLIENT_ERROR flush_prefix not allowed\r\n";
-/// As many prefixes are being flushed as there is room for.
+/// The limit of prefixes being flushed is reached.
 pub const TOO_MANY_PREFIXES: &str =
     "SERVER_ERROR too many prefixes are being flushed, try again later\r\n";
 /// `--disable-memlimit`.
@@ -82,7 +82,7 @@ pub const NO_MEMORY_ITEM: &str = "SERVER_ERROR Out of memory allocating new item
 pub const SHUTDOWN_NOT_ENABLED: &str = "SERVER_ERROR: shutdown not enabled\r\n";
 /// `shutdown` in an unknown way.
 pub const INVALID_SHUTDOWN_MODE: &str = "CLIENT_ERROR invalid shutdown mode\r\n";
-/// There are `-c` connections already.
+/// The limit of connections (`-c`) is reached.
 pub const TOO_MANY_CONNECTIONS: &str = "ERROR Too many open connections\r\n";
 
 /// The longest number of 64 bits.
@@ -149,7 +149,7 @@ pub fn decimal_digits(number: u64, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
     }
 }
 
-/// Appends `-1` for none, or the number.
+/// Appends the number, or `-1` for `None`.
 fn decimal_or_minus_one(out: &mut Vec<u8>, number: Option<u64>) {
     match number {
         Some(number) => decimal(out, number),

@@ -1,14 +1,14 @@
-//! What a client can ask for: every request of the text and meta protocols as borrowed data.
+//! Requests of clients: every request of the text and meta protocols as borrowed data.
 //!
 //! A request borrows from the connection's read buffer. The payload of a storage request is not
-//! part of it: `value_bytes` says how many bytes (and then `\r\n`) follow the line, so that the
-//! connection can stream a value of any size to where it will live.
+//! part of it: `value_bytes` is the number of bytes that follow the line (and then `\r\n`), so that
+//! the connection can stream a value of any size to its place in memory.
 
 use crate::base64_key;
 use crate::parse::tokens::Tokens;
 use crate::refusal::Refusal;
 
-/// A key is at most this long, decoded or not.
+/// The longest key, decoded or not.
 pub const KEY_BYTES_MAX: usize = 250;
 
 /// A key as the client sent it: 1 to 250 bytes without spaces.
@@ -21,12 +21,13 @@ pub struct Key<'b> {
 }
 
 impl<'b> Key<'b> {
-    /// A key that stands on the wire as it is.
+    /// A key that is not encoded.
     pub fn plain(wire: &'b [u8]) -> Key<'b> {
         Key { wire, base64: false }
     }
 
-    /// The key itself: what stands on the wire, or what its base64 form decodes to (in `room`).
+    /// The key itself: the bytes on the wire, or the bytes that their base64 form decodes to (in
+    /// `room`).
     #[inline]
     pub fn bytes<'k>(&self, room: &'k mut KeyRoom) -> &'k [u8]
     where
@@ -52,20 +53,20 @@ pub struct KeyRoom(Option<[u8; KEY_BYTES_MAX]>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExpiryTime(pub i64);
 
-/// Which value may be replaced.
+/// The values that a store may replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreMode {
-    /// Whatever is there.
+    /// Any value, or none.
     Set,
-    /// Only where there is none.
+    /// Stored only where there is none.
     Add,
-    /// Only where there is one.
+    /// Stored only where there is one.
     Replace,
-    /// Behind the one that is there.
+    /// Appended to the one that is there.
     Append,
-    /// Before the one that is there.
+    /// Prepended to the one that is there.
     Prepend,
-    /// Only the one with this CAS unique.
+    /// Stored only over the one with this CAS unique.
     Cas(u64),
 }
 
@@ -89,18 +90,18 @@ pub enum Request<'b> {
     Delete {
         /// The key.
         key: Key<'b>,
-        /// Answer nothing.
+        /// Sends no answer.
         noreply: bool,
     },
     /// `incr`, `decr`.
     Arithmetic {
         /// The key.
         key: Key<'b>,
-        /// By how much.
+        /// The amount.
         delta: u64,
-        /// Which way.
+        /// Up or down.
         direction: Direction,
-        /// Answer nothing.
+        /// Sends no answer.
         noreply: bool,
     },
     /// `touch`.
@@ -109,7 +110,7 @@ pub enum Request<'b> {
         key: Key<'b>,
         /// The new expiry.
         expiry: ExpiryTime,
-        /// Answer nothing.
+        /// Sends no answer.
         noreply: bool,
     },
     /// `mg`.
@@ -131,33 +132,33 @@ pub enum Request<'b> {
     FlushAll {
         /// Seconds from now, or Unix time; 0 is now.
         delay: ExpiryTime,
-        /// Answer nothing.
+        /// Sends no answer.
         noreply: bool,
     },
     /// `flush_prefix prefix [b] [noreply]`.
     FlushPrefix {
-        /// What the keys begin with.
+        /// The beginning of the keys.
         prefix: Key<'b>,
-        /// Answer nothing.
+        /// Sends no answer.
         noreply: bool,
     },
     /// `version`.
     Version,
     /// `verbosity n [noreply]`.
     Verbosity {
-        /// Answer nothing.
+        /// Sends no answer.
         noreply: bool,
     },
     /// `quit`.
     Quit,
     /// `stats [args]`; the rest of the line, trimmed.
     Stats {
-        /// What stands behind `stats`.
+        /// The words behind `stats`.
         arguments: &'b [u8],
     },
     /// `watch [args]`; the rest of the line, trimmed.
     Watch {
-        /// What stands behind `watch`.
+        /// The words behind `watch`.
         arguments: &'b [u8],
     },
     /// `lru_crawler [args]`, `lru [args]`, `slabs [args]`, `extstore [args]`: whole line, trimmed.
@@ -169,13 +170,13 @@ pub enum Request<'b> {
     CacheMemlimit {
         /// The new limit.
         megabytes: u64,
-        /// Answer nothing.
+        /// Sends no answer.
         noreply: bool,
     },
     /// `shutdown [graceful]`.
     Shutdown {
-        /// Let the connections finish; none if there is no such way to stop, which matters to who
-        /// may.
+        /// Whether the connections may finish; `None` if the way to stop is unknown, which matters
+        /// only where stopping is allowed.
         graceful: Option<bool>,
     },
     /// `refresh_certs`.
@@ -206,7 +207,8 @@ impl<'b> Get<'b> {
         Tokens::new(self.keys)
     }
 
-    /// What the connection keeps for the next call of the parser: nothing once the line has ended.
+    /// The continuation that the connection keeps for the next call of the parser; `None` once the
+    /// line has ended.
     pub fn continuation(&self) -> Option<GetContinuation> {
         self.more.then_some(GetContinuation {
             with_cas: self.with_cas,
@@ -232,17 +234,17 @@ pub struct GetContinuation {
 pub struct Store<'b> {
     /// The key.
     pub key: Key<'b>,
-    /// What may be replaced.
+    /// The values that may be replaced.
     pub mode: StoreMode,
     /// Client flags.
     pub flags: u32,
-    /// When it expires.
+    /// The expiry.
     pub expiry: ExpiryTime,
     /// Length of the value, without the `\r\n` behind it.
     pub value_bytes: usize,
-    /// What the value cost to make, in microseconds; 0 if the client does not say.
+    /// Microseconds that it took to make the value; 0 if the client does not say.
     pub cost_us: u32,
-    /// Answer nothing.
+    /// Sends no answer.
     pub noreply: bool,
 }
 
@@ -258,7 +260,7 @@ impl<'b> MetaFlags<'b> {
     }
 }
 
-/// `mg`. What the flags ask for beyond what is returned.
+/// `mg`. The options that its flags set beyond the fields to return.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MetaGet<'b> {
     /// The key.
@@ -295,7 +297,7 @@ pub struct MetaSet<'b> {
     pub mode: StoreMode,
     /// `F`: client flags.
     pub client_flags: u32,
-    /// `T`: when it expires.
+    /// `T`: the expiry.
     pub expiry: ExpiryTime,
     /// `C`: only over an item with this CAS unique.
     pub compare_cas: Option<u64>,
@@ -307,7 +309,7 @@ pub struct MetaSet<'b> {
     pub vivify: Option<ExpiryTime>,
     /// `q`: no answer to success.
     pub quiet: bool,
-    /// `Pc<microseconds>`: what the value cost to make; 0 if the client does not say.
+    /// `Pc<microseconds>`: the cost of making the value; 0 if the client does not say.
     pub cost_us: u32,
 }
 
@@ -343,7 +345,7 @@ pub struct MetaArithmetic<'b> {
     pub flags: MetaFlags<'b>,
     /// `M`.
     pub direction: Direction,
-    /// `D`: by how much; 1 if absent.
+    /// `D`: the amount; 1 if absent.
     pub delta: u64,
     /// `J`: the value of an item that `N` creates.
     pub initial: u64,

@@ -5,10 +5,10 @@
 //!         |------- a command ---------||-inline-||---- not all there: stays ---------
 //! ```
 //!
-//! [`scan()`] says where the next command ends, and remembers how far it has come, so that a
-//! command that arrives in many pieces is looked at once. [`Command::words`] goes over its words
-//! where they lie; only an inline command that has quotes is written anew ([`Command::unquoted`]).
-//! How answers differ between the versions is the matter of [`mod@reply`].
+//! [`scan()`] finds the end of the next command, and remembers how far it has come, so that the
+//! bytes of a command that arrives in many pieces are scanned once. [`Command::words`] iterates
+//! over its words in place; only an inline command that has quotes is rewritten
+//! ([`Command::unquoted`]). The differences between the versions' answers are in [`mod@reply`].
 
 pub mod decimal;
 pub mod glob;

@@ -1,4 +1,4 @@
-//! Which protocol a connection speaks.
+//! The protocol of a connection.
 
 /// A protocol. Every request of a connection is in the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,12 +15,12 @@ pub enum Wire {
 pub(crate) const BINARY_MAGIC: u8 = 0x80;
 
 impl Wire {
-    /// What a client speaks whose first byte this is, at a port for memcached's clients.
+    /// The protocol of a client whose first byte this is, at a port for memcached's clients.
     pub fn of_first_byte(byte: u8) -> Wire {
         if byte == BINARY_MAGIC { Wire::Binary } else { Wire::Text }
     }
 
-    /// How many bytes stand behind a value.
+    /// Bytes behind a value.
     pub fn tail_bytes(self) -> usize {
         match self {
             Wire::Text | Wire::Redis => 2,

@@ -1,5 +1,5 @@
-//! The binary protocol: what each kind of packet means, what is refused and how, and that no bytes
-//! and no cut through them bring the parser off its way.
+//! The binary protocol: the meaning of each kind of packet, the refusals, and that no bytes and no
+//! cut through them derail the parser.
 
 mod packets;
 
@@ -26,7 +26,7 @@ fn packet(opcode: u8, cas: u64, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<
     [&packet, extras, key, value].concat()
 }
 
-/// The command of a packet that is one, and whether it is quiet.
+/// The command of a valid packet, and whether it is quiet.
 #[track_caller]
 fn command(packet: &[u8]) -> (Command<'_>, bool) {
     match parse(packet) {
@@ -38,7 +38,7 @@ fn command(packet: &[u8]) -> (Command<'_>, bool) {
     }
 }
 
-/// Why a packet is none, and how many bytes are skipped.
+/// Why a packet is refused, and the number of bytes skipped.
 #[track_caller]
 fn refused(packet: &[u8]) -> (Status, Option<u64>) {
     match parse(packet) {

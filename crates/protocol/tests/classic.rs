@@ -11,7 +11,7 @@ fn request(line: &str) -> Request<'_> {
     }
 }
 
-/// What becomes of a bad line: the error, the bytes swallowed, whether it is silent.
+/// The refusal of a bad line: the error, the bytes swallowed, whether it is silent.
 fn refusal(line: &str) -> (Refusal, u64, bool) {
     let input = format!("{line}\r\n");
     match parse(input.as_bytes(), None) {
@@ -188,7 +188,7 @@ fn a_cost_stands_behind_the_length() {
             (" 4294967295", Ok((u32::MAX, false))),
             (" 4294967296 noreply", Ok((u32::MAX, true))),
             (" 99999999999999999999999999999999", Ok((u32::MAX, false))),
-            // What follows further words is ignored, as it is without costs.
+            // Further words behind it are ignored, as they are without costs.
             (" 1500 junk", Ok((1500, false))),
             (" 1500 junk noreply", Ok((1500, true))),
             (" -1", Err((5, false))),

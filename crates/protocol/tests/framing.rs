@@ -1,4 +1,4 @@
-//! Where lines end, which bytes are no client, and multigets that are longer than a buffer.
+//! Line ends, bytes that come from no client, and multigets that are longer than a buffer.
 
 use larder_protocol::parse::LINE_BYTES_MAX;
 use larder_protocol::request::{Get, GetContinuation, Request};
@@ -36,7 +36,7 @@ fn short_lines() {
 }
 
 #[test]
-fn what_is_no_verb() {
+fn lines_without_a_known_verb() {
     for line in [
         "    ",
         " get a",
@@ -80,8 +80,8 @@ fn browsers_are_not_answered() {
     assert!(matches!(parse(b"GET / http/1.1\r\n", None), Parsed::Refused { .. }));
 }
 
-/// What begins as a packet of the binary protocol closed a connection of text. Only a connection's
-/// first byte says what it speaks.
+/// Regression: a line that begins as a binary packet closed a connection of text. Only a
+/// connection's first byte decides its protocol.
 #[test]
 fn a_line_that_begins_as_a_packet_is_an_unknown_command() {
     assert_eq!(parse(b"\x80", None), Parsed::Incomplete);
@@ -114,9 +114,9 @@ fn a_long_line_that_has_arrived_is_a_line() {
     assert!(matches!(parse(input.as_bytes(), None), Parsed::Request { .. }));
 }
 
-/// Of 900 connections that sent no value each kept 60,000 bytes of a line, in no count.
+/// Regression: each of 900 connections that sent no value kept 60,000 bytes of a line, uncounted.
 #[test]
-fn a_line_that_a_value_follows_is_no_longer_than_one_may_be_however_it_comes() {
+fn a_line_before_a_value_has_the_same_limit_whole_and_in_pieces() {
     for (begin, byte) in [("set key 0 0 10", " "), ("ms key 10 P", "x"), ("ms key 10 L", "x")] {
         let of_bytes = |bytes: usize| format!("{begin}{}\r\n", byte.repeat(bytes - begin.len()));
         let longest = of_bytes(LINE_BYTES_MAX);
@@ -129,7 +129,7 @@ fn a_line_that_a_value_follows_is_no_longer_than_one_may_be_however_it_comes() {
 }
 
 /// Feeds a line through a buffer that is filled `read_bytes` at a time, and returns its keys and
-/// what it ended with.
+/// its end.
 fn multiget(line: &[u8], read_bytes: usize) -> (Vec<Vec<u8>>, Result<Get<'static>, Refusal>) {
     let mut keys = Vec::new();
     let mut buffer: Vec<u8> = Vec::new();

@@ -65,7 +65,7 @@ fn gets() {
             MetaGet { recache: Some(ExpiryTime(30)), new_cas: Some(7), known_cas: Some(8), ..GET },
         ),
         ("mg Zm9v b k\r\n", MetaGet { key: base64, ..GET }),
-        // Flags of other commands say nothing, but they are no error.
+        // Flags of other commands mean nothing, but they are no error.
         ("mg k I x F1 M J1 D1\r\n", GET),
     ] {
         let expected = MetaGet { flags: flags(line, 2), ..get };
@@ -358,7 +358,7 @@ fn long_keys() {
         request(&format!("{verb} {wire}\r\n"));
     }
     assert_eq!(refusal(&format!("mg {wire}k")), (Refusal::BadCommandLineFormat, 0));
-    // The encoded form counts, although what it decodes to would be short enough.
+    // The encoded form counts, although its decoded form would be short enough.
     assert_eq!(refusal(&format!("mg {} b", "AAAA".repeat(63))), (Refusal::BadCommandLineFormat, 0));
     let line = format!("mg {} b\r\n", "AAAA".repeat(62));
     let Request::MetaGet(get) = request(&line) else { panic!() };

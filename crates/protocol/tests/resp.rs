@@ -1,4 +1,4 @@
-//! Where Redis' commands end: whole, cut at every place, damaged, and beyond every limit.
+//! The ends of Redis commands: whole, cut at every place, damaged, and beyond every limit.
 
 mod resp_bodies;
 
@@ -40,7 +40,7 @@ fn commands_are_arrays_of_bulks_or_lines() {
     }
 }
 
-/// The limit may be lowered before a command is done with.
+/// The limit may be lowered before a command is done.
 #[test]
 fn a_command_that_was_short_enough_stays_so() {
     let input = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
@@ -50,7 +50,7 @@ fn a_command_that_was_short_enough_stays_so() {
     assert_eq!(scan(input, &mut progress, 5), Scanned::TooLarge(consumed), "it may come once more");
 }
 
-/// The limit may be raised while a command comes: what is there of it then is not the command.
+/// The limit may be raised while a command comes: its remaining bytes are then not the command.
 #[test]
 fn a_command_that_was_too_large_stays_so() {
     let mut progress = Scan::default();
@@ -63,7 +63,7 @@ fn a_command_that_was_too_large_stays_so() {
 }
 
 #[test]
-fn what_is_no_protocol_is_refused_in_redis_words() {
+fn input_outside_the_protocol_is_refused_in_redis_words() {
     let long = "1".repeat(64 << 10);
     let (long_line, long_count) = (format!("GET {long}"), format!("*{long}"));
     let long_length = format!("*1\r\n${long}");
@@ -93,7 +93,7 @@ fn what_is_no_protocol_is_refused_in_redis_words() {
 }
 
 #[test]
-fn what_a_stranger_may_send_is_little() {
+fn an_unauthenticated_client_may_send_little() {
     let texts =
         |input: &str| match scan_of_stranger(input.as_bytes(), &mut Scan::default(), 1 << 20) {
             Scanned::Refused(refusal) => {
@@ -119,7 +119,7 @@ fn what_a_stranger_may_send_is_little() {
     ] {
         assert_eq!(texts(&input), text, "{}", &input[..input.len().min(50)]);
     }
-    // Whose header is here already goes on by the same bounds.
+    // A command whose header is here already is bound by the same limits.
     let mut progress = Scan::default();
     let input = b"*2\r\n$4\r\nAUTH\r\n$16385\r\n";
     assert_eq!(scan_of_stranger(&input[..10], &mut progress, 1 << 20), Scanned::Incomplete);
@@ -154,7 +154,7 @@ fn a_command_of_exactly_the_limit_is_taken() {
 }
 
 #[test]
-fn what_is_wanted_of_a_command_is_no_more_than_there_will_be() {
+fn the_bytes_wanted_of_a_command_are_no_more_than_it_has() {
     let whole = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9\r\n123456789\r\n";
     let mut progress = Scan::default();
     let mut arrived = 1;
@@ -165,7 +165,7 @@ fn what_is_wanted_of_a_command_is_no_more_than_there_will_be() {
     assert_eq!(arrived, whole.len());
 }
 
-/// What clients send, and what they do not.
+/// Streams that clients send, and that they do not.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let array = vec(vec(any::<u8>(), 0..40), 1..6).prop_map(|words| {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
@@ -201,7 +201,7 @@ proptest! {
 }
 
 #[test]
-fn a_command_that_was_looked_at_is_found_without_another_look() {
+fn a_scanned_command_is_found_without_another_scan() {
     let input = b"*4\r\n$4\r\nMGET\r\n$1\r\na\r\n$0\r\n\r\n$3\r\nb\r\n\r\nPING\r\n";
     let Scanned::Command(command, consumed) = first(input) else {
         panic!("it is whole");
@@ -209,7 +209,7 @@ fn a_command_that_was_looked_at_is_found_without_another_look() {
     let known = Scan::of_whole(command, input);
     assert!(known.is_whole(consumed) && !known.is_whole(consumed - 1));
     assert!(!Scan::default().is_whole(consumed));
-    // With what stands in it damaged, only another look would tell.
+    // If bytes within it are damaged, only another scan would notice.
     let mut damaged = input.to_vec();
     damaged[4..consumed].fill(b'x');
     let mut scan_of_damaged = known;
@@ -217,7 +217,7 @@ fn a_command_that_was_looked_at_is_found_without_another_look() {
     assert!(matches!(found, Scanned::Command(command, bytes)
         if command.count() == 4 && bytes == consumed));
     assert_eq!(scan_of_damaged, Scan::default());
-    // A line is looked at anew.
+    // A line is scanned anew.
     let Scanned::Command(line, _) = first(b"get a\r\n") else {
         panic!("it is whole");
     };

@@ -1,4 +1,4 @@
-//! A request written the way a client writes it is read back as what it was.
+//! A request in a client's writing is read back as the same request.
 
 use larder_protocol::request::{
     Direction, ExpiryTime, Get, Key, MetaArithmetic, MetaDelete, MetaFlags, MetaGet, MetaSet,
@@ -10,7 +10,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Keys of any bytes that can stand in a line.
+/// Keys of any bytes that a line can hold.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     let bytes = any::<u8>().prop_filter("separates", |byte| !b" \r\n".contains(byte));
     vec(bytes, 1..=250)

@@ -1,9 +1,9 @@
 //! The thread that accepts: it takes connections from every listener and deals them out to the
 //! workers in turn.
 //!
-//! At the limit (`-c`) a new connection gets a line that says so and is closed; with
-//! `-o no_maxconns_fast` accepting pauses instead until a connection ends, and whoever comes waits
-//! in the kernel's backlog. Who comes from an address that has as many as it may is refused in any
+//! At the limit (`-c`) a new connection gets a line that says so and is closed; with `-o
+//! no_maxconns_fast` accepting pauses instead until a connection ends, and new clients wait in the
+//! kernel's backlog. A client whose address has as many connections as it may is refused in any
 //! case.
 
 use std::io::{ErrorKind, Result};
@@ -22,16 +22,16 @@ use crate::connection::{Arrival, Info};
 use crate::listen::Endpoint;
 use crate::server::Server;
 
-/// The waker's place among the tokens; listeners have the numbers from 0 on.
+/// The waker's token; listeners use the tokens from 0 on.
 pub const WAKE: Token = Token(usize::MAX);
 
-/// When the process has no descriptors left, accepting is tried again after so long.
+/// Delay after which accepting is tried again when the process has no descriptors left.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// That nobody can be accepted is said once in so long.
+/// Interval between log lines about failures to accept.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
-/// So many are accepted at one listener before the others, and the end of the server, are looked
+/// Connections accepted at one listener before the others, and the end of the server, are looked
 /// at.
 const ACCEPTS_MAX: usize = 256;
 
@@ -41,12 +41,12 @@ pub struct Acceptor<'c> {
     endpoints: Vec<Endpoint>,
     poll: Poll,
     next_worker: usize,
-    /// When it was last said that somebody could not be accepted.
+    /// When a failure to accept was last logged.
     failed: Option<Stopwatch>,
 }
 
 impl<'c> Acceptor<'c> {
-    /// Accepts at `doors`, woken through `poll`.
+    /// Accepts at `endpoints`, woken through `poll`.
     pub fn new(server: &'c Server, mut endpoints: Vec<Endpoint>, poll: Poll) -> Result<Self> {
         for (number, endpoint) in endpoints.iter_mut().enumerate() {
             poll.registry().register(&mut endpoint.listener, Token(number), Interest::READABLE)?;
@@ -67,7 +67,7 @@ impl<'c> Acceptor<'c> {
     }
 
     /// Accepts from every listener: events are edges, and a pause may have swallowed some. Returns
-    /// after how long they have to be asked again without one.
+    /// the delay after which the listeners have to be asked again without an event.
     fn accept_all(&mut self) -> Option<Duration> {
         let mut timeout: Option<Duration> = None;
         for number in 0..self.endpoints.len() {
@@ -77,8 +77,8 @@ impl<'c> Acceptor<'c> {
         timeout
     }
 
-    /// Accepts from one listener until nobody waits there, or others come first. Returns after how
-    /// long it has to be asked again.
+    /// Accepts from one listener until its backlog is empty, or others come first. Returns the
+    /// delay after which it has to be asked again.
     fn accept_some(&mut self, number: usize) -> Option<Duration> {
         for _ in 0..ACCEPTS_MAX {
             if self.must_pause() {
@@ -93,7 +93,7 @@ impl<'c> Acceptor<'c> {
                         ErrorKind::Interrupted | ErrorKind::ConnectionAborted
                     ) => {}
                 Err(error) => {
-                    // It is tried again a hundred times a second.
+                    // Accepting is tried again a hundred times a second.
                     if self.failed.is_none_or(|failed| failed.elapsed() >= SAY_AGAIN) {
                         self.failed = Some(Stopwatch::start());
                         self.server.log(0, &format!("cannot accept: {error}"));
@@ -105,8 +105,8 @@ impl<'c> Acceptor<'c> {
         Some(Duration::ZERO)
     }
 
-    /// With `no_maxconns_fast`: whether the limit is reached. Who says so looks again afterwards,
-    /// so that the end of the last connection cannot slip through in between.
+    /// With `no_maxconns_fast`: whether the limit is reached. The acceptor looks again after
+    /// setting the pause, so that the end of the last connection cannot slip through in between.
     fn must_pause(&self) -> bool {
         let connections = &self.server.connections;
         if self.server.options.connections_fast {
@@ -137,8 +137,8 @@ impl<'c> Acceptor<'c> {
             let count =
                 if is_full { &connections.rejected } else { &connections.rejected_by_address };
             count.fetch_add(1, Ordering::Relaxed);
-            // The socket is new, so its buffer takes the line; if not, the close says it too, and
-            // over TLS nothing else does.
+            // The socket is new, so its buffer takes the line; if not, the close tells the same,
+            // and over TLS nothing else does.
             if self.endpoints[number].is_tls {
                 return;
             }
@@ -182,10 +182,10 @@ mod tests {
     use crate::options::Options;
     use crate::start::tests::Parts;
 
-    /// For as long as clients came faster than they were accepted, no other listener was asked, and
-    /// the server did not end.
+    /// Regression: as long as clients came faster than they were accepted, no other listener was
+    /// asked, and the server did not end.
     #[test]
-    fn who_comes_in_great_numbers_keeps_others_waiting_for_a_while_only() {
+    fn a_flood_at_one_listener_does_not_starve_the_others() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let unix_path = Some(path.clone());
@@ -193,7 +193,7 @@ mod tests {
         let Parts { server, endpoints, accept_poll: poll, .. } = Parts::new(options);
         endpoints[0].listener.listen(2 * ACCEPTS_MAX as i32).expect("nobody else listens there");
         let mut acceptor = Acceptor::new(&server, endpoints, poll).expect("a queue");
-        // Whoever is connected to it waits there by then.
+        // By then every connected client waits in its backlog.
         let connect = |_| UnixStream::connect(&path).expect("it listens");
         let clients: Vec<_> = (0..=ACCEPTS_MAX).map(connect).collect();
         let accepted = || server.connections.total.load(Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Where clients come from, as far as limits tell them apart: an address of IPv4, a network of
-//! IPv6, or this machine's Unix socket.
+//! Addresses of clients, as far as limits tell them apart: an address of IPv4, a network of IPv6,
+//! or this machine's Unix socket.
 //!
-//! Who has one address of IPv6 has a network of 2^64 of them, so these count as one. An address of
-//! IPv4 that a socket of IPv6 shows is that address.
+//! A client with one address of IPv6 has a network of 2^64 of them, so these count as one. An
+//! address of IPv4 that an IPv6 socket reports counts as the IPv4 address.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use stdx::sync::lock;
 
-/// Where a client comes from.
+/// The origin of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Address {
     /// The Unix socket: all its clients.
@@ -22,7 +22,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// The other side of a connection; none if that is a Unix socket.
+    /// The peer of a connection; `None` is a Unix socket's.
     pub fn of(peer: Option<SocketAddr>) -> Self {
         match peer.map(|peer| peer.ip().to_canonical()) {
             None => Self::Unix,
@@ -32,14 +32,14 @@ impl Address {
     }
 }
 
-/// How many connections come from each address, where that is limited. It has one entry at most
-/// for each open connection.
+/// Connections by address, where that is limited. It has at most one entry for each open
+/// connection.
 #[derive(Debug, Default)]
 pub struct Counts(Mutex<BTreeMap<Address, usize>>);
 
 impl Counts {
-    /// Counts one more from there; false, and nothing is counted, if there are `max`. A Unix socket
-    /// has no address: who may use it is for its mode to say.
+    /// Counts one more connection; false, and nothing is counted, if there are `max`. A Unix socket
+    /// has no address: its mode limits its use.
     pub fn try_enter(&self, address: Address, max: usize) -> bool {
         if max == 0 || address == Address::Unix {
             return true;
@@ -53,7 +53,7 @@ impl Counts {
         true
     }
 
-    /// One from there, which was counted if any are, has ended.
+    /// Counts out a connection that has ended, if connections are counted.
     pub fn leave(&self, address: Address, max: usize) {
         if max == 0 || address == Address::Unix {
             return;
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_holds_at_its_edge_and_nobody_is_remembered() {
+    fn the_limit_holds_at_its_edge_and_entries_are_removed() {
         let counts = Counts::default();
         let (one, other) = (address("10.0.0.1:5"), address("10.0.0.2:5"));
         for _ in 0..2 {

@@ -8,9 +8,9 @@
 //!                    \-> assets                    the page itself
 //! ```
 //!
-//! All of it runs on one thread, whose runtime does nothing else: it shares no lock with the
-//! workers but those under which statistics are read, holds none of them, and no session of the
-//! cache, while it waits. HTTP is hyper's; what is here is the limits. A connection serves one
+//! All of it runs on one thread, whose runtime does nothing else: it shares no locks with the
+//! workers except those under which statistics are read, and holds none of them, and no session of
+//! the cache, while it waits. HTTP is hyper's; the limits are set here. A connection serves one
 //! request and has [`CONNECTION_PATIENCE`] for all of it, so a client that sends or reads slowly is
 //! cut off, and at [`CONNECTIONS_MAX`] the next ones wait in the kernel.
 //!
@@ -56,13 +56,13 @@ use crate::server::Server;
 /// Connections at one time. A browser has six, and Prometheus one.
 const CONNECTIONS_MAX: usize = 32;
 
-/// So long a connection may take for its one request and the answer, which is for reading half a
-/// MiB over a bad line.
+/// The longest time of a connection, for its one request and the answer: enough to read half a MiB
+/// over a bad line.
 const CONNECTION_PATIENCE: Duration = Duration::from_secs(10);
 
-/// So long the header of a request may take from when its connection came or, over TLS, from the
-/// end of the handshake, which may take as long. Those who say nothing keep others from asking
-/// whether the server is well; and a segment of TCP that is lost comes again in that time.
+/// The longest time until the header of a request has come, from when its connection came or, over
+/// TLS, from the end of the handshake, which may take as long. Silent clients keep others from
+/// asking whether the server is well; and a lost TCP segment comes again in that time.
 const HEADER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest header of a request; the least that hyper takes.
@@ -71,13 +71,13 @@ const HEADER_BYTES_MAX: usize = 8 << 10;
 /// How often the history gets a point.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often what the workers tell of keys is taken: so many times a second their lists may fill.
+/// Interval at which the workers' lists of events are taken; they may fill once in each.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// After a connection could not be accepted, the next try comes so much later.
+/// Delay after which accepting is tried again when it failed.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Descriptors that this takes: connections, listeners, and the runtime's own.
+/// Descriptors of the admin port: connections, listeners, and the runtime's own.
 pub const FILES_MAX: u64 = CONNECTIONS_MAX as u64 + 16;
 
 /// Takes the addresses of the admin port; none if there is no such port.
@@ -99,19 +99,19 @@ pub fn bind(options: &Options) -> Result<Vec<TcpListener>, String> {
 pub struct AdminThread<'s> {
     server: &'s Server,
     addresses: Vec<SocketAddr>,
-    /// Until it runs.
+    /// Held until it runs.
     listeners: Vec<TcpListener>,
     end: Arc<Notify>,
 }
 
 impl<'s> AdminThread<'s> {
-    /// Will answer on `listeners`.
+    /// A thread that will answer on `listeners`.
     pub fn new(listeners: Vec<TcpListener>, server: &'s Server) -> Self {
         let addresses = listeners.iter().filter_map(|one| one.local_addr().ok()).collect();
         Self { server, addresses, listeners, end: Arc::default() }
     }
 
-    /// Where it answers.
+    /// The addresses that it answers at.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -160,7 +160,7 @@ async fn serve(server: &Server, listeners: Vec<TcpListener>) {
     let site = Site { server, collector: RefCell::new(Collector::new(server)), is_local };
     let mut connections = FuturesUnordered::new();
     let mut ticks = tokio::time::interval(TICK);
-    // The first one comes after a second, so that it tells of one.
+    // The first tick comes after a second, so that it covers one.
     ticks.reset();
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut drains = tokio::time::interval(DRAIN);
@@ -173,14 +173,14 @@ async fn serve(server: &Server, listeners: Vec<TcpListener>) {
             Some(()) = connections.next() => {}
             accepted = accept(&listeners), if may_accept => match accepted {
                 Ok(stream) => connections.push(converse(stream, &site)),
-                // Descriptors may have run out: all of this waits until some will have been closed.
+                // Descriptors may have run out: everything here waits until some have been closed.
                 Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
             },
         }
     }
 }
 
-/// The next connection, whichever listener it comes to.
+/// The next connection, from any listener.
 async fn accept(listeners: &[tokio::net::TcpListener]) -> io::Result<TcpStream> {
     poll_fn(|context| {
         for listener in listeners {
@@ -193,7 +193,7 @@ async fn accept(listeners: &[tokio::net::TcpListener]) -> io::Result<TcpStream> 
     .await
 }
 
-/// One connection: one request and its answer, in time.
+/// Serves one connection: one request and its answer, in time.
 async fn converse(stream: TcpStream, site: &Site<'_>) {
     let conversation = async {
         match site.server.admin_tls() {
@@ -202,7 +202,7 @@ async fn converse(stream: TcpStream, site: &Site<'_>) {
                 let client = stream.peer_addr();
                 let acceptor = TlsAcceptor::from(tls.config().rustls());
                 let handshake = tokio::time::timeout(HEADER_PATIENCE, acceptor.accept(stream));
-                // Who does not get through the handshake has no answer to get.
+                // A client that does not complete the handshake gets no answer.
                 let text = match handshake.await {
                     Ok(Ok(stream)) => return answer(stream, site).await,
                     Ok(Err(error)) => error.to_string(),
@@ -216,7 +216,7 @@ async fn converse(stream: TcpStream, site: &Site<'_>) {
     let _ = tokio::time::timeout(CONNECTION_PATIENCE, conversation).await;
 }
 
-/// The request and its answer.
+/// Reads the request and sends its answer.
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, site: &Site<'_>) {
     let service = service_fn(async |request| Ok::<_, Infallible>(site.answer(&request)));
     let connection = http1::Builder::new()
@@ -225,6 +225,6 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, site: &Site<'_>) {
         .max_buf_size(HEADER_BYTES_MAX)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    // Whoever breaks off or is too slow has no answer to get.
+    // A client that breaks off or is too slow gets no answer.
     let _ = connection.await;
 }

@@ -24,37 +24,37 @@ use crate::turn::READ_BYTES;
 /// Bytes of the buffer: this many full reads, or as many small ones as there are events.
 const BUFFER_READS: usize = 4;
 
-/// The longest verb whose key is looked for; the rest are rare.
+/// Length of the longest verb whose key is looked for; longer ones are rare.
 const VERB_BYTES_MAX: usize = 8;
 
-/// What stands before the extras and the key of a binary request.
+/// Bytes before the extras and the key of a binary request.
 const BINARY_HEADER_BYTES: usize = 24;
 
-/// What one connection has sent.
+/// The bytes that one connection has sent.
 #[derive(Debug)]
 pub struct Ahead {
-    /// Which connection of its worker.
+    /// The connection's slot in the worker's table.
     pub slot: usize,
-    /// Where its bytes are in the buffer.
+    /// Their range in the buffer.
     pub bytes: Range<usize>,
     /// The client sends no more.
     pub is_ended: bool,
-    /// How many bytes of the replies are for it.
+    /// Length of the connection's replies.
     pub reply_bytes: usize,
 }
 
-/// What several connections have sent, and what they will be sent.
+/// The input of several connections, and the replies to it.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// The bytes that were read.
     pub input: Vec<u8>,
-    /// Which of them each connection sent.
+    /// The part of the input that each connection sent.
     pub reads: Vec<Ahead>,
     /// Short replies, in the order of `reads`.
     pub replies: Vec<u8>,
 }
 
-/// What has been read and not been executed, of one worker.
+/// Input of one worker's connections that has been read and not been executed.
 #[derive(Debug)]
 pub struct ReadAhead {
     batch: Batch,
@@ -62,7 +62,7 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Nothing read.
+    /// An empty buffer.
     pub fn new() -> Self {
         let input = vec![0; BUFFER_READS * READ_BYTES];
         Self { batch: Batch { input, ..Batch::default() }, filled: 0 }
@@ -73,8 +73,7 @@ impl ReadAhead {
         self.batch.input.len() - self.filled >= READ_BYTES
     }
 
-    /// Whether this connection's next turn is nothing but a read and the execution of what it
-    /// brings.
+    /// Whether this connection's next turn is nothing but a read and the execution of its bytes.
     pub fn suits(connection: &Connection<'_>) -> bool {
         matches!(connection.state, State::Idle)
             && connection.is_readable
@@ -95,7 +94,7 @@ impl ReadAhead {
     ) -> Result<(), Close> {
         let target = &mut self.batch.input[self.filled..self.filled + READ_BYTES];
         let read = connection.read(target, counters)?;
-        // Without bytes and with more to come there is a turn all the same, and then another.
+        // Without bytes and with more to come it gets a turn all the same, and then another.
         if read.is_none() && !connection.is_readable {
             return Ok(());
         }
@@ -125,13 +124,13 @@ impl ReadAhead {
         }
     }
 
-    /// Gives the batch away, to be given back by [`ReadAhead::put_back`].
+    /// Takes the batch out, until [`ReadAhead::put_back`].
     pub fn take(&mut self) -> Batch {
         self.filled = 0;
         std::mem::take(&mut self.batch)
     }
 
-    /// The batch is over, and its memory is free again.
+    /// Ends the batch; its memory is used again.
     pub fn put_back(&mut self, mut batch: Batch) {
         batch.reads.clear();
         batch.replies.clear();
@@ -139,7 +138,7 @@ impl ReadAhead {
     }
 }
 
-/// What stands where most requests have their key. Only a guess: it is good for a hint.
+/// The bytes where most requests have their key. Only a guess: it is good for a hint.
 fn first_key(input: &[u8]) -> Option<&[u8]> {
     let first = *input.first()?;
     if first == b'*' {
@@ -152,7 +151,7 @@ fn first_key(input: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The second word of a command of Redis' protocol: `*2 $3 GET $1 a`, each on a line of its own.
+/// The second word of a Redis command: `*2 $3 GET $1 a`, each on a line of its own.
 fn first_key_of_array(input: &[u8]) -> Option<&[u8]> {
     let mut lines = input.splitn(6, |&byte| byte == b'\n');
     let key = lines.nth(4)?;
@@ -167,7 +166,7 @@ fn first_key_of_text(input: &[u8]) -> Option<&[u8]> {
     Some(&rest[..key_end])
 }
 
-/// A header says where the key begins and how long it is.
+/// The key of a binary request, whose header tells its place and length.
 fn first_key_of_binary(input: &[u8]) -> Option<&[u8]> {
     let lengths = input.get(2..5)?;
     let key_bytes = usize::from(u16::from_be_bytes([lengths[0], lengths[1]]));

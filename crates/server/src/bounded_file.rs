@@ -1,12 +1,12 @@
-//! Files that operators name, read up to a limit: a wrong name does not fill the memory, and nobody
-//! waits for what is behind a FIFO's.
+//! Files that operators name, read up to a limit: a wrong name does not fill the memory, and no
+//! thread waits at a FIFO.
 
 use std::io::{self, Read};
 use std::path::Path;
 
 use ::io::regular;
 
-/// What is in a file; none if it is longer than `bytes_max`.
+/// The contents of a file; `None` if it is longer than `bytes_max`.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     regular::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
@@ -27,10 +27,10 @@ mod tests {
         assert!(read(folder.path(), 5).is_err());
     }
 
-    /// The length that the system tells of a device is 0, and there is no end of it; and a worker
-    /// that read a certificate again waited for somebody to write to the FIFO in its place.
+    /// Regression: a device has length 0 and no end; and a worker that read a certificate again
+    /// waited for a writer at the FIFO in its place.
     #[test]
-    fn what_is_no_file_is_refused_at_once() {
+    fn a_device_or_fifo_is_refused_at_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let fifo = folder.path().join("fifo");
         let made = std::process::Command::new("mkfifo").arg(&fifo).status();

@@ -1,8 +1,7 @@
-//! Requests executed: each family in a file of its own, and what they have in common here.
+//! Execution of requests: each family in a file of its own, and their common parts here.
 //!
 //! A command reads and changes the cache through the batch's session, appends its reply to the
-//! output and counts. What it cannot do itself, because it concerns the connection, it returns as a
-//! [`Flow`].
+//! output and counts. An action that concerns the connection is returned as a [`Flow`].
 
 mod admin;
 mod arithmetic;
@@ -37,7 +36,7 @@ use crate::watch::{self, DETAIL, FETCHERS, Log};
 pub use admin::{VERSION, limit_memory};
 pub use login::Login;
 
-/// What a command knows beside its request.
+/// The context of a command, beside its request.
 pub struct Context<'a, 'c> {
     /// The server.
     pub server: &'c Server,
@@ -47,23 +46,23 @@ pub struct Context<'a, 'c> {
     pub worker: usize,
     /// The connection's file descriptor, for log lines.
     pub fd: i32,
-    /// [`Refusal::SessionTooLong`] has been met in fresh sessions so often that it is final.
+    /// Fresh sessions have met [`Refusal::SessionTooLong`] so often that it is final.
     pub is_patience_over: bool,
 }
 
-/// What comes after a command.
+/// The connection's next step after a command.
 pub enum Flow<'c> {
-    /// The next one.
+    /// Executes the next one.
     Next,
-    /// Write what there is, then the same command again.
+    /// Writes the output, then executes the same command again.
     Flush,
     /// The connection ends.
     Close(Close),
     /// The value streams into this draft.
     Stream(Draft<'c>),
-    /// So many bytes are skipped.
+    /// This many bytes are skipped.
     Swallow(u64),
-    /// The client has said who it is, which is yet to be checked.
+    /// The client asks to log in, which is yet to be checked.
     Login(Login),
     /// The certificates are to be read again.
     Certificates,
@@ -73,18 +72,19 @@ pub enum Flow<'c> {
     Dump(Box<Dump<'c>>),
 }
 
-/// Why the same has to be executed again, in another session.
+/// Why the same command has to be executed again, in another session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
     /// The session must end before there is memory: flush, open another.
     Session,
     /// Something has to be read from flash first: the connection waits for it.
     Fetch,
-    /// There is no room for what its client may not take of a long value: the connection waits.
+    /// There is no room for the part of a long value that its client may not take: the connection
+    /// waits.
     Room,
 }
 
-/// What a command returns.
+/// The result of a command.
 pub type Outcome<'c> = Result<Flow<'c>, Again>;
 
 impl Context<'_, '_> {
@@ -107,14 +107,14 @@ impl Context<'_, '_> {
         if self.server.options.cas && cas != 0 { Condition::Unique(cas) } else { Condition::Never }
     }
 
-    /// The CAS unique that a delete or arithmetic compares, as in [`Context::compared`]: 2^64 - 1
-    /// is never given, and an item has it only where a client has chosen it.
+    /// The CAS unique that a delete or arithmetic compares, as in [`Context::compared`]: the server
+    /// never gives 2^64 - 1, and an item has it only where a client has chosen it.
     fn compared_cas(&self, cas: u64) -> u64 {
         if self.server.options.cas && cas != 0 { cas } else { u64::MAX }
     }
 
-    /// What `C` compares in meta commands that take an item's unique for what it shows: 0 fits one
-    /// that shows 0, which without uniques all do.
+    /// The unique that `C` compares in meta commands that compare with the unique an item shows: 0
+    /// fits one that shows 0, which without uniques all do.
     fn compared_as_shown(&self, cas: Option<u64>) -> Option<u64> {
         match cas {
             Some(0) => self.server.options.cas.then_some(0),
@@ -132,13 +132,13 @@ impl Context<'_, '_> {
         self.server.shown_cas(cas)
     }
 
-    /// Whether anybody watches any of `mask`.
+    /// Whether any client watches any of `mask`.
     #[inline]
     fn is_watched(&self, mask: u32) -> bool {
         self.server.watchers.want(mask)
     }
 
-    /// Counts what is done to a key by its namespace, if that is wanted.
+    /// Counts an act on a key by its namespace, if that is wanted.
     #[inline]
     fn count_namespace(&self, key: &[u8], act: Act) {
         if self.is_watched(DETAIL) {
@@ -146,8 +146,8 @@ impl Context<'_, '_> {
         }
     }
 
-    /// Counts a key that was asked for by its namespace, and tells the watchers of fetches. For
-    /// when [`Self::is_watched`] has said that somebody wants either.
+    /// Counts a get of a key by its namespace, and tells the watchers of fetches. To be called when
+    /// [`Self::is_watched`] has said that either is wanted.
     #[cold]
     #[inline(never)]
     fn note_get(&self, key: &[u8], is_hit: bool, item: Option<&Item<'_>>) {
@@ -166,13 +166,13 @@ impl Context<'_, '_> {
     }
 }
 
-/// Unix seconds, read from the clock: a second may have begun since the session looked at it.
+/// Unix seconds, read from the clock: a second may have begun since the session read it.
 fn exact_now(session: &Session<'_>) -> u64 {
     session.now_ms() / 1000
 }
 
-/// The point in time that a client means: what is to last a second would be gone as soon as it is
-/// stored if that counted from one that is over.
+/// The expiry that a client means. Counted from a second that is over, a lifetime of a second would
+/// have ended as soon as the item is stored.
 fn expiry(time: ExpiryTime, session: &Session<'_>) -> Expiry {
     match time.resolve(|| exact_now(session)) {
         protocol::Expiry::Never => Expiry::NEVER,
@@ -181,14 +181,14 @@ fn expiry(time: ExpiryTime, session: &Session<'_>) -> Expiry {
     }
 }
 
-/// How long an item still has, as meta's `t` shows it.
+/// Seconds that an item has left, as meta's `t` shows them.
 fn expires_in_s(expiry: Expiry, session: &Session<'_>) -> Option<u64> {
     let left_s = || u64::from(expiry.second()).saturating_sub(exact_now(session));
     (expiry != Expiry::NEVER).then(left_s)
 }
 
-/// What `T` and `N` of a meta request say. Its flags act in the order in which they stand: `t`
-/// shows what those before it have left, and the last one counts.
+/// The times in `T` and `N` of a meta request. Its flags act in their order: `t` shows the effect
+/// of those before it, and the last one counts.
 #[derive(Clone, Copy)]
 struct Expiries {
     touch: Option<Expiry>,
@@ -196,7 +196,7 @@ struct Expiries {
 }
 
 impl Expiries {
-    /// The expiry of an item that `N` creates; none if it does not.
+    /// The expiry of an item that `N` creates; `None` if it creates none.
     fn of_created(self, flags: MetaFlags<'_>) -> Option<Expiry> {
         let vivify = self.vivify?;
         let last = flags.iter().filter(|(letter, _)| matches!(letter, b'T' | b'N')).last();
@@ -221,7 +221,7 @@ impl Expiries {
     }
 }
 
-/// Whether a key of the binary protocol or of Redis' could stand in a line of text. Dumps and
+/// Whether a key of the binary or the Redis protocol could stand in a line of text. Dumps and
 /// answers show others in base64.
 fn is_text_key(key: &[u8]) -> bool {
     key.iter().all(|&byte| byte > b' ' && byte != 0x7f)
@@ -273,7 +273,7 @@ pub fn execute<'s, 'c>(
     }
 }
 
-/// Stores a draft that has been filled over several reads. With [`Again`] comes the draft back.
+/// Stores a draft that has been filled over several reads. [`Again`] returns the draft.
 pub fn complete<'s, 'c>(
     context: &Context<'_, 'c>,
     session: &'s Session<'c>,
@@ -286,7 +286,7 @@ pub fn complete<'s, 'c>(
     store::complete(context, session, &command, draft, tail, out)
 }
 
-/// Answers a storage request for whose value there is no more memory, when it has come in part.
+/// Answers a storage request whose value has come in part and finds no more memory.
 pub fn give_up<'s, 'c>(
     context: &Context<'_, 'c>,
     session: &'s Session<'c>,
@@ -299,7 +299,7 @@ pub fn give_up<'s, 'c>(
     store::give_up(context, Target { session, hash }, &command, refusal, out)
 }
 
-/// A request that has a draft.
+/// The storage command of a request that has a draft.
 fn storage_of<'a, 'b>(context: &Context<'_, '_>, action: &'a Action<'b>) -> store::Command<'a, 'b> {
     match action {
         Action::Request(request) => store::Command::of(context, request),
@@ -343,7 +343,7 @@ fn execute_keyed<'s, 'c>(
     }
 }
 
-/// Where a command with one key acts.
+/// The session and the hash with which a command with one key works.
 #[derive(Clone, Copy)]
 struct Target<'s, 'c> {
     session: &'s Session<'c>,
@@ -351,7 +351,7 @@ struct Target<'s, 'c> {
 }
 
 impl Target<'_, '_> {
-    /// Deletes what a refused store would have replaced: it is older than what the client holds.
+    /// Deletes the value that a refused store would have replaced: it is older than the client's.
     fn remove_old(&self, key: Key<'_>) -> Result<(), Refusal> {
         let mut room = KeyRoom::default();
         let remove = larder::Remove::default();
@@ -365,7 +365,7 @@ mod tests {
 
     use super::*;
 
-    /// At the first millisecond of a second, of which the coarse time knows nothing yet.
+    /// At the first millisecond of a second that the coarse time does not show yet.
     struct Turning;
 
     const SECOND: u32 = 1_800_000_000;
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_last_a_second_lasts_while_the_next_one_begins() {
+    fn a_lifetime_of_a_second_outlasts_the_turn_of_the_second() {
         let builder = larder::Cache::builder().memory_bytes(8 << 20);
         let cache = builder.clock(std::sync::Arc::new(Turning)).build().expect("a small cache");
         let session = cache.session();

@@ -1,4 +1,4 @@
-//! One client's connection: its socket and what it is in the middle of.
+//! One client's connection: its socket and its state.
 //!
 //! ```text
 //!            +--> Swallow (bytes of a refused value)  --+
@@ -9,11 +9,11 @@
 //!            +--> Watch (until the client goes)
 //! ```
 //!
-//! An idle connection owns no buffer. What a read leaves unparsed (less than a line, or what stands
-//! behind output that the socket does not take, or behind the end of a turn) is kept in `unread`
-//! until the next turn; what the socket does not take is kept in `parked`, and while that is so
-//! nothing more is read or executed. Nor is anything while a read from flash or the check of a
-//! password has not come back, or a long value waits for room: replies keep their order.
+//! An idle connection owns no buffer. Input that a read leaves unparsed (less than a line, or
+//! requests behind output that the socket does not take, or behind the end of a turn) is kept in
+//! `unread` until the next turn; output that the socket does not take is kept in `parked`, and
+//! until that is gone nothing more is read or executed. Nor is anything while a read from flash or
+//! the check of a password is under way, or a long value waits for room: replies keep their order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -37,19 +37,19 @@ use crate::unfinished::Unfinished;
 use crate::users::FAILURES_MAX;
 use crate::watch::Log;
 
-/// What others may know of a connection (`stats conns`).
+/// Facts about a connection that other threads may read (`stats conns`).
 #[derive(Debug)]
 pub struct Info {
     /// Its file descriptor, which is how memcached names connections.
     pub fd: i32,
     /// The client's address.
     pub address: String,
-    /// Where it comes from, as limits see it.
+    /// Where it comes from, as limits tell clients apart.
     pub source: Address,
-    /// The address it came in at.
+    /// The address of the listener that accepted it.
     pub listen_address: String,
-    /// Unix seconds of the last bytes that came in, or of when what they asked for was last gone on
-    /// with: a turn that others had come before, what was waited for, a dump, parked output.
+    /// Unix seconds of the last bytes that came in, or of the last progress with what they asked
+    /// for: after a turn that others had first, a wait, a part of a dump, or parked output.
     pub active_s: AtomicU32,
     state: AtomicU8,
 }
@@ -85,9 +85,9 @@ impl Info {
 pub struct Arrival {
     /// Its socket.
     pub stream: Stream,
-    /// What others know of it.
+    /// Facts about it that other threads may read.
     pub info: Arc<Info>,
-    /// What its listener speaks; where that is more than one protocol, the first byte decides.
+    /// The protocol of its listener; `None` if there are several, and the first byte decides.
     pub wire: Option<Wire>,
 }
 
@@ -99,11 +99,11 @@ pub struct Incoming<'c> {
     pub wire: Wire,
     /// Where the value goes.
     pub draft: Draft<'c>,
-    /// What stands behind the value in text, as far as it has come.
+    /// The end of the value in text, as far as it has come.
     pub tail: [u8; 2],
-    /// How many of them have come.
+    /// Bytes of the end that have come.
     pub tail_bytes: usize,
-    /// Its share of what all such values may have.
+    /// Its share of the memory for unfinished values.
     pub unfinished: Unfinished<'c>,
 }
 
@@ -128,28 +128,28 @@ impl<'c> Incoming<'c> {
         taken
     }
 
-    /// Bytes of the value and of what stands behind it that have yet to come.
+    /// Bytes of the value and its end that have yet to come.
     pub fn missing_bytes(&self) -> u64 {
         (self.draft.remaining() + self.wire.tail_bytes() - self.tail_bytes) as u64
     }
 
-    /// Whether the value and what stands behind it are here.
+    /// Whether the value and its end are here.
     pub fn is_complete(&self) -> bool {
         self.draft.remaining() == 0 && self.tail_bytes == self.wire.tail_bytes()
     }
 }
 
-/// What a connection is in the middle of.
+/// The work that a connection is in the middle of.
 pub enum State<'c> {
     /// Nothing: the next bytes are a request.
     Idle,
-    /// So many bytes of a refused value are skipped.
+    /// Skips this many bytes of a refused value.
     Swallow(u64),
     /// A value fills up.
     Value(Box<Incoming<'c>>),
     /// The certificates are to be read again.
     Certificates,
-    /// Who the client says it is has to be checked.
+    /// The client's login has to be checked.
     Login(Box<Login>),
     /// Every item is listed.
     Dump(Box<Dump<'c>>),
@@ -162,7 +162,7 @@ pub enum State<'c> {
 pub enum Close {
     /// The client is done.
     Normal,
-    /// The socket failed, or the client said something that is no protocol.
+    /// The socket failed, or the client broke the protocol.
     Error,
     /// Silent for too long.
     Idle,
@@ -170,23 +170,23 @@ pub enum Close {
     Output,
     /// It took none of its replies, and others needed the room.
     Stalled,
-    /// The same of a dump, of which others wanted the place.
+    /// It took nothing of a dump, and others wanted its place.
     StalledDump,
     /// It sent a part of a value and no more, and others needed the memory.
     Unfinished {
-        /// Which of all such values it was.
+        /// The value's number among all unfinished values.
         number: u64,
     },
-    /// No TLS session came of it in time.
+    /// It did not complete the TLS handshake in time.
     Handshake,
-    /// Nobody has logged in there in time.
+    /// The client did not log in in time.
     Login,
-    /// The server ends.
+    /// The server stops.
     Shutdown,
 }
 
 impl Close {
-    /// memcached's word for it.
+    /// memcached's word for the reason.
     pub fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -216,17 +216,17 @@ impl From<std::io::Error> for Close {
 pub struct Connection<'c> {
     /// Its socket.
     pub stream: Stream,
-    /// What others know of it.
+    /// Facts about it that other threads may read.
     pub info: Arc<Info>,
-    /// What it speaks; none until its first byte says so.
+    /// Its protocol; `None` until its first byte tells.
     pub wire: Option<Wire>,
-    /// What its client may do, unless [`Client::rights`] says it.
+    /// The rights of its client, unless [`Client::rights`] has them.
     rights: Rights,
-    /// How often it gave a wrong password, unless [`Client::failures`] says it.
+    /// Wrong passwords that it gave, unless [`Client::failures`] counts them.
     failures: u8,
-    /// What else is known of a client that speaks Redis' protocol.
+    /// More about a client that speaks the Redis protocol.
     pub redis: Option<Box<Client>>,
-    /// What it is in the middle of.
+    /// The work it is in the middle of.
     pub state: State<'c>,
     /// The multiget whose line has not ended.
     pub continuation: Option<GetContinuation>,
@@ -238,42 +238,42 @@ pub struct Connection<'c> {
     pub is_readable: bool,
     /// The client sends no more: a read of 0 bytes lies ahead.
     pub is_hung_up: bool,
-    /// Ends as soon as nothing is parked.
+    /// Why it ends as soon as nothing is parked.
     pub closing: Option<Close>,
-    /// Which connection it is.
+    /// Its name for other threads.
     pub id: ConnectionId,
-    /// What others have not brought yet: reads from flash, the check of a password. Until they
-    /// have, nothing is executed.
+    /// Number of deliveries under way: reads from flash, and the check of a password. Until all
+    /// have come, nothing is executed.
     pub fetching: usize,
     /// One of these is the check of a password.
     pub is_claiming: bool,
-    /// What was read from flash.
+    /// Finished reads from flash.
     pub fetched: Vec<ReadResult>,
-    /// What came of who its client says it is.
+    /// The outcome of its login's check.
     pub verdict: Option<Verdict>,
-    /// Its turn was over before all that it has sent was executed: it goes on without an event
-    /// when others have had theirs.
+    /// Its turn ended before all of its input was executed: it goes on without an event when others
+    /// have had their turns.
     pub gives_way: bool,
-    /// It waits for room for what its client may not take of a long value, since. Its worker tries
-    /// again and again.
+    /// Since when it has waited for room for the part of a long value that its client may not take.
+    /// Its worker tries again and again.
     pub short_of_room: Option<Stopwatch>,
     /// It stands in its worker's list of those that can go on without an event.
     pub is_queued: bool,
     /// When it came, in Unix seconds.
     pub arrived_s: u32,
-    /// For how long its client has been nobody.
+    /// Since when the client has been unauthenticated.
     pub unauthenticated: Unauthenticated,
 }
 
-/// Since when a client has not said who it is, as far as anybody has looked.
+/// Since when a client has been unauthenticated, as of the last look.
 #[derive(Debug, Default)]
 pub struct Unauthenticated {
     since_s: Option<u32>,
 }
 
 impl Unauthenticated {
-    /// Looks again: for how many seconds that has been so; `None` if somebody is there now. Who was
-    /// somebody, and no longer wants to be, has all the time again.
+    /// Returns for how many seconds the client has been unauthenticated; `None` if it has logged
+    /// in. A client that logs out starts anew.
     pub fn look(&mut self, rights: Rights, now_s: u32) -> Option<u32> {
         if rights != Rights::None {
             self.since_s = None;
@@ -284,7 +284,7 @@ impl Unauthenticated {
 }
 
 impl Connection<'_> {
-    /// A connection that has just come to its worker, and what its client may do for now.
+    /// A connection that has just come to its worker, and its client's rights for now.
     pub fn new(arrival: Arrival, rights: Rights) -> Self {
         let is_redis = arrival.wire == Some(Wire::Redis);
         Self {
@@ -320,9 +320,9 @@ impl Connection<'_> {
         matches!(&self.state, State::Value(it) if is_it(it) && !it.is_complete())
     }
 
-    /// Reads once into `target`: 0 bytes mean that the client sends no more, none that there is
-    /// nothing now. What was read is counted, and a session of TLS that stands now: both before
-    /// any reply to it.
+    /// Reads once into `target`: 0 bytes mean that the client sends no more, `None` that there is
+    /// nothing now. Counts the bytes, and a TLS session that is complete now: both before any reply
+    /// to them.
     #[inline(always)]
     pub fn read(
         &mut self,
@@ -340,12 +340,12 @@ impl Connection<'_> {
         Ok(read)
     }
 
-    /// What is to be checked if its client says so of itself.
+    /// The attempt to log in by which `claim` is checked.
     pub fn attempt(&self, claim: Claim) -> Attempt {
         Attempt { from: self.id, address: self.info.source, claim }
     }
 
-    /// Takes what came of that.
+    /// Takes the outcome of its login's check.
     pub fn judge(&mut self, verdict: Verdict) {
         match &mut self.redis {
             Some(client) => client.judge(verdict),
@@ -353,14 +353,14 @@ impl Connection<'_> {
         }
     }
 
-    /// What its client may do.
+    /// The rights of its client.
     #[inline]
     pub fn rights(&self) -> Rights {
         self.redis.as_ref().map_or(self.rights, |client| client.rights)
     }
 
-    /// Follows what came of who its client says it is, in text or in the binary protocol: it may do
-    /// nothing more if that was wrong, and its connection ends if that was so too often.
+    /// Applies the outcome of a login in text or in the binary protocol: after a wrong one the
+    /// client has no rights, and after too many its connection ends.
     pub fn conclude_login(&mut self, verdict: Verdict) {
         self.rights = verdict.rights().unwrap_or(Rights::None);
         self.failures += u8::from(self.rights == Rights::None);
@@ -369,7 +369,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Tells others what it waits for.
+    /// Publishes the state for other threads.
     pub fn publish_state(&self) {
         let state = match self.state {
             _ if !self.parked.is_empty() => 3,
@@ -381,8 +381,8 @@ impl Connection<'_> {
     }
 }
 
-/// Reads once into `target`, of a client that `is_hung_up` or not: 0 bytes mean that it sends no
-/// more, none that there is nothing now. Returns as well whether there may be more, which nothing
+/// Reads once into `target`, from a client that `is_hung_up` or not: 0 bytes mean that it sends no
+/// more, `None` that there is nothing now. Also returns whether there may be more, which no event
 /// will announce.
 #[inline(always)]
 pub fn read_once(
@@ -393,14 +393,14 @@ pub fn read_once(
     loop {
         match stream.read(target) {
             // Less than there was room for: the socket is drained, and a new event will announce
-            // what comes next, unless the client has hung up already.
+            // the next bytes, unless the client has hung up already.
             Ok(read) => {
                 let is_readable = read == target.len() || is_hung_up || stream.holds_input();
                 return Ok((Some(read), is_readable));
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             // Over TLS the socket may have held less than a record, and the end may stand behind
-            // that.
+            // it.
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 let is_tls = matches!(stream, Stream::Tls(_));
                 return Ok((None, is_tls && (is_hung_up || stream.holds_input())));
@@ -415,12 +415,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_nobody_is_that_since_it_was_first_seen_so() {
+    fn a_client_is_unauthenticated_since_first_seen_so() {
         let mut unauthenticated = Unauthenticated::default();
         assert_eq!(unauthenticated.look(Rights::None, 100), Some(0));
         assert_eq!(unauthenticated.look(Rights::None, 160), Some(60));
         assert_eq!(unauthenticated.look(Rights::Read, 161), None);
-        // `RESET` of Redis' makes a stranger of it again.
+        // Redis' `RESET` logs it out again.
         assert_eq!(unauthenticated.look(Rights::None, 500), Some(0));
         assert_eq!(unauthenticated.look(Rights::None, 499), Some(0), "a clock that goes back");
         assert_eq!(Unauthenticated::default().look(Rights::All, 7), None);

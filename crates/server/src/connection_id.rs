@@ -1,4 +1,4 @@
-//! How a connection is named by whoever is not its worker.
+//! The name of a connection, for other threads than its worker.
 
 /// A connection: the worker that serves it, its slot in that worker's table, and a serial number
 /// that tells it from earlier connections in the same slot.
@@ -8,6 +8,6 @@ pub struct ConnectionId {
     pub worker: usize,
     /// Its slot in the worker's table of connections.
     pub slot: usize,
-    /// The count of the worker's connections when it came, itself included.
+    /// The number of the worker's connections when it came, itself included.
     pub serial: u64,
 }

@@ -1,8 +1,8 @@
-//! What the workers count.
+//! The workers' counters.
 //!
-//! Every worker has a set of counters that only it writes, with a plain load and store; whoever
-//! asks for statistics adds the sets up. So counting costs no locked instruction and no cache line
-//! is written by two threads. A sum is not a snapshot, and nobody needs it to be.
+//! Every worker has a set of counters that only it writes, with a plain load and store; the sets
+//! are added up when statistics are asked for. So counting costs no locked instruction and no cache
+//! line is written by two threads. A sum is not a snapshot, and need not be.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,7 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
             }
 
-            /// What has been counted since `before`, which is how `stats reset` works.
+            /// The counts since `before`, which is how `stats reset` works.
             pub fn since(&self, before: &Self) -> Self {
                 Self { $($name: self.$name.wrapping_sub(before.$name),)* }
             }
@@ -78,15 +78,15 @@ counters! {
     cmd_meta,
     /// Commands in Redis' protocol.
     cmd_redis,
-    /// Those of them that were answered with an error, and what was none of them.
+    /// Commands in Redis' protocol that were answered with an error, and input that was no command.
     redis_errors,
     /// Keys found.
     get_hits,
     /// Keys not found.
     get_misses,
-    /// Microseconds that it would have taken to make again what was found, as far as is known.
+    /// Microseconds that remaking the values found would have taken, as far as is known.
     cost_saved_us,
-    /// Microseconds that it took to make what was stored, as far as is known.
+    /// Microseconds that making the values stored took, as far as is known.
     cost_stored_us,
     /// Deletes of nothing.
     delete_misses,
@@ -118,11 +118,11 @@ counters! {
     auth_cmds,
     /// Those of them that were wrong.
     auth_errors,
-    /// Those of these that were not looked at, as their address has to wait.
+    /// Those of these that were not checked, as their address has to wait.
     auth_throttled,
-    /// Connections that ended before there was a TLS session.
+    /// Connections that ended before the TLS handshake did.
     ssl_handshake_errors,
-    /// TLS sessions that were not taken up again.
+    /// TLS sessions that were not resumed.
     ssl_new_sessions,
     /// Connections closed for silence.
     idle_kicks,
@@ -155,7 +155,7 @@ impl CounterSets {
         &self.0[worker]
     }
 
-    /// All of them added up.
+    /// The sum of all sets.
     pub fn sum(&self) -> Sums {
         let mut sums = Sums::default();
         for counters in &self.0 {
@@ -164,9 +164,9 @@ impl CounterSets {
         sums
     }
 
-    /// What has been counted since somebody stored the sums of then.
+    /// The counts since the sums in `before` were stored.
     pub fn since(&self, before: &Mutex<Sums>) -> Sums {
-        // Held first: what is stored there was summed before, so that nothing is less now.
+        // Locked first: the sums stored there are older, so that no count is less now.
         let before = lock(before);
         self.sum().since(&before)
     }
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(sets.sum().since(&before).get_hits, 1);
     }
 
-    /// A reset that came between the sum and what was subtracted from it made numbers near 2^64.
+    /// Regression: a reset between the sum and the subtraction made numbers near 2^64.
     #[test]
     fn no_number_is_negative_while_another_thread_resets() {
         const LOOKS: usize = 100_000;
@@ -198,7 +198,8 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    // Who asks meanwhile has to wait, and what it had summed before is old then.
+                    // A thread that asks meanwhile has to wait, and a sum it had made before would
+                    // be old.
                     let mut reset = lock(&reset);
                     sets.of(0).get_hits.one();
                     *reset = sets.sum();

@@ -4,8 +4,8 @@
 //! comes when the socket has taken them. So it neither holds a cache session for long nor keeps the
 //! worker from its other connections. For items on flash the connection waits, as a get does.
 //!
-//! What a dump keeps of flash lies outside of the memory limit, and for as long as its client takes
-//! to read: so there are [`DUMPS_MAX`] at one time, of all connections together.
+//! Items of flash that a dump keeps lie outside of the memory limit, and for as long as its client
+//! takes to read: so there are at most [`DUMPS_MAX`] at one time, of all connections together.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,7 +22,7 @@ pub const DUMPS_MAX: usize = 4;
 /// Items that one turn visits: about 25 KiB of lines, some tens of microseconds.
 const ITEMS_PER_TURN: usize = 256;
 
-/// Which lines a dump writes.
+/// The format of a dump's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DumpFormat {
     /// Facts about the item.
@@ -31,12 +31,12 @@ pub enum DumpFormat {
     Mgdump,
 }
 
-/// How many dumps there are.
+/// The number of dumps under way.
 #[derive(Debug, Default)]
 pub struct Dumps(AtomicUsize);
 
 impl Dumps {
-    /// Begins one; none where there are as many as may be.
+    /// Begins one; `None` where the limit is reached.
     pub fn begin(&self, format: DumpFormat) -> Option<Dump<'_>> {
         let more = |count| (count < DUMPS_MAX).then_some(count + 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -44,8 +44,7 @@ impl Dumps {
     }
 }
 
-/// One that is under way, until it is dropped: whether it has come to its end or its connection
-/// has.
+/// A dump under way, until it is dropped: at its end or with its connection.
 #[derive(Debug)]
 pub struct Dump<'c> {
     format: DumpFormat,
@@ -59,8 +58,8 @@ impl Drop for Dump<'_> {
     }
 }
 
-/// Appends the next lines, with what was read for them. Returns what came of it, and what has to be
-/// read before it goes on.
+/// Appends the next lines, with the items that were read for them. Returns whether it goes on, and
+/// the reads that it has to wait for.
 pub fn write_some(
     server: &Server,
     dump: &mut Dump<'_>,
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_holds_at_its_edge_and_what_ends_makes_room() {
+    fn the_limit_holds_at_its_edge_and_an_ended_dump_makes_room() {
         let dumps = Dumps::default();
         let begun: Vec<_> = (0..DUMPS_MAX).map(|_| dumps.begin(DumpFormat::Mgdump)).collect();
         assert!(begun.iter().all(Option::is_some));

@@ -1,8 +1,9 @@
 //! How the program ends: with which status, and why.
 //!
-//! Whoever restarts it goes by the status. Some failures go away by themselves, such as a port that
-//! is taken while another server stops; wrong options do not, and neither does a file that this
-//! version cannot read: the unit of systemd names these two, and starts nothing again after them.
+//! A supervisor decides by the status whether to restart it. Some failures go away by themselves,
+//! such as a port that is taken while another server stops; wrong options do not, and neither does
+//! a file that this version cannot read: the systemd unit names these two statuses, and does not
+//! restart after them.
 
 /// Something failed that may work another time.
 const EXIT_FAILURE: u8 = 1;
@@ -24,7 +25,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// What stays as it is until somebody removes a file or names another one.
+    /// A failure that lasts until somebody removes a file or names another one.
     pub fn of_data(text: String) -> Self {
         Self { text, status: EXIT_DATA }
     }

@@ -1,13 +1,13 @@
-//! The file or device of the flash tier: how it is opened, and what the server says of it while it
-//! serves and when it ends.
+//! The file or device of the flash tier: how it is opened, and the log's lines about it while the
+//! server serves and when it ends.
 //!
-//! A file that somebody has deleted goes with the server. That is said when it ends, instead of
-//! what was saved.
+//! A file that was deleted is lost when the server ends. The server says that at its end, instead
+//! of what was saved.
 //!
-//! A device that takes no writes any more, because its file system has become read-only, does not
-//! hear of what is deleted or replaced. It is told that all on it is void as soon as it takes that.
-//! If the process ends before, nobody but the log can say so: the next start in the same boot would
-//! believe what is there.
+//! A device that takes no more writes, because its file system has become read-only, cannot be told
+//! of deleted or replaced items. It is told that all on it is void as soon as it takes a write. If
+//! the process ends before, only the log can say so: the next start in the same boot would believe
+//! what is there.
 
 use std::sync::Arc;
 
@@ -20,10 +20,11 @@ use crate::options::Options;
 use crate::server::Server;
 use crate::stdio;
 
-/// Threads that read from flash, for each worker: what a drive of one queue serves at a time.
+/// Threads that read from flash, for each worker: the reads that a drive of one queue serves at a
+/// time.
 const READERS_PER_WORKER: usize = 4;
 
-/// Opens the device of the flash tier, if there is to be one.
+/// Opens the device of the flash tier, if the options name one.
 pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)>, Failed> {
     let Some((path, bytes)) = &options.flash else { return Ok(None) };
     announce_fit(options);
@@ -47,7 +48,7 @@ pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)
     Ok(Some((device, settings)))
 }
 
-/// Why there is no device. A file of another size stays one, whoever tries again.
+/// Reports why there is no device. A file of the wrong size stays so, however often it is tried.
 fn refused(error: OpenError) -> Failed {
     let text = format!("cannot open --flash: {error}");
     match error {
@@ -56,14 +57,14 @@ fn refused(error: OpenError) -> Failed {
     }
 }
 
-/// With `-v`, says what the index can lead to on flash.
+/// With `-v`, logs how much of flash the index can lead to.
 fn announce_fit(options: &Options) {
     if let Some(text) = options.flash_fit_text().filter(|_| options.verbosity > 0) {
         stdio::err(format_args!("larder: {text}"));
     }
 }
 
-/// Keeps a file from other users that was there before, once it is known to be a flash tier's.
+/// Makes a file that already existed private, once it is known to be a flash tier's.
 pub fn make_private(file: &FileDevice, options: &Options) {
     if let (Err(error), Some((path, _))) = (file.make_private(), &options.flash) {
         let path = path.display();
@@ -71,7 +72,7 @@ pub fn make_private(file: &FileDevice, options: &Options) {
     }
 }
 
-/// Whether what is saved to flash can be found again.
+/// Whether items saved to flash can be found again.
 pub fn check(server: &Server) -> Result<(), String> {
     let is_deleted = server.flash_file.as_ref().is_some_and(|file| file.is_deleted());
     if !is_deleted {
@@ -83,8 +84,8 @@ pub fn check(server: &Server) -> Result<(), String> {
     ))
 }
 
-/// Says in the log if the tier begins empty although there was one, or else how old it is: what
-/// changed since, in a run without it, nobody can tell, and it is back.
+/// Logs whether the tier begins empty although there was one, or else how old it is: changes made
+/// since by a run without it are unknown, and its items are back.
 pub fn announce(server: &Server) {
     if let Some(doubt) = server.cache.flash_doubt() {
         server.log(0, &format!("--flash {} begins empty: {doubt}", path(server)));
@@ -93,11 +94,12 @@ pub fn announce(server: &Server) {
     }
 }
 
-/// A restart takes no longer, and hardly anybody serves without the tier in between. A warning at
-/// each restart would be passed over when it matters.
+/// Seconds since its last use up to which a tier gives no warning. A restart takes no longer, and
+/// hardly anyone serves without the tier in between. A warning at each restart would be ignored
+/// when it matters.
 const RESTART_S_MAX: u64 = 300;
 
-/// What there is to say of a tier that an earlier run has left.
+/// The log's text about a tier that an earlier run has left.
 fn found_text(age_s: i64) -> String {
     if let Ok(age_s @ ..=RESTART_S_MAX) = u64::try_from(age_s) {
         return format!("was in use until {age_s} s ago");
@@ -112,7 +114,7 @@ fn found_text(age_s: i64) -> String {
     )
 }
 
-/// What is watched while the server serves.
+/// The state of the tier that is watched while the server serves.
 #[derive(Debug)]
 pub struct Watch {
     was_recovering: bool,
@@ -120,14 +122,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of a server that begins to serve.
+    /// The state of a server that begins to serve.
     pub fn begin(server: &Server) -> Self {
         Self { was_recovering: server.cache.is_flash_recovering(), was_unsound: false }
     }
 }
 
-/// Says in the log when all was found that an earlier process left, and when the device begins or
-/// ends to be behind what was deleted. To be called now and then.
+/// Logs when all items of an earlier process have been found, and when the device begins or ends to
+/// lag behind deletions. To be called now and then.
 pub fn watch(server: &Server, watch: &mut Watch) {
     let is_recovering = server.cache.is_flash_recovering();
     if watch.was_recovering && !is_recovering {
@@ -149,7 +151,7 @@ pub fn watch(server: &Server, watch: &mut Watch) {
     server.log(0, &text);
 }
 
-/// Closes the tier for the next start; says what is to be done before that if it cannot be told.
+/// Closes the tier for the next start; the error says what to do before that if closing fails.
 pub fn close(server: &Server) -> Result<(), String> {
     server.cache.close_flash().map_err(|error| match error {
         CloseError::Incomplete => format!("what was not yet on flash is lost: {error}"),
@@ -168,7 +170,7 @@ fn stale(server: &Server) -> String {
     )
 }
 
-/// Where the tier is.
+/// The path of the tier.
 fn path(server: &Server) -> String {
     let flash = server.options.flash.as_ref();
     flash.map(|(path, _)| path.display().to_string()).unwrap_or_default()
@@ -179,11 +181,11 @@ mod tests {
     use super::found_text;
 
     #[test]
-    fn how_old_a_tier_is_that_was_found_is_said() {
+    fn the_log_says_how_old_a_found_tier_is() {
         let text = found_text(86_400);
         assert!(text.contains("another run left there, which had it 86400 s ago:"), "{text}");
         assert!(found_text(301).contains("had it 301 s ago: what was changed since"));
-        // Every restart gave a warning.
+        // Regression: every restart gave a warning.
         assert_eq!(found_text(300), "was in use until 300 s ago");
         assert_eq!(found_text(0), "was in use until 0 s ago");
         assert!(found_text(-5).contains("at a time that the clock will come to in 5 s:"));

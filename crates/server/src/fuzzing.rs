@@ -1,5 +1,4 @@
-//! What has to hold for what operators write: the bodies of the fuzz targets, which stable tests
-//! run too.
+//! Properties of operators' input: the bodies of the fuzz targets, which stable tests run too.
 
 pub use crate::options::fuzzing::options;
 pub use crate::users::fuzzing::users;
@@ -78,7 +77,7 @@ mod tests {
             (split_mix(&mut self.0) % end as u64) as usize
         }
 
-        /// Some of these, damaged now and then.
+        /// Some of `parts`, damaged now and then.
         fn text(&mut self, parts: &[&str]) -> Vec<u8> {
             let mut text = Vec::new();
             for _ in 0..1 + self.below(6) {

@@ -1,19 +1,20 @@
-//! What workers tell of the keys that clients ask for, where `--admin-port` asks for it: all that
-//! happens to a few keys, for the miss-ratio curve and the reasons of misses, and the keys of a few
-//! requests, for those asked for most. The crate `insight` makes sense of it on the admin thread.
+//! The workers' observations of keys, where `--admin-port` asks for them: all events of a few keys,
+//! for the miss-ratio curve and the reasons of misses, and the keys of a few requests, for the most
+//! requested ones. The crate `insight` evaluates them on the admin thread.
 //!
 //! ```text
 //! worker   batch: which hashes are sampled -> request -> what is there now -> lists
-//! admin    ten times a second, and when somebody asks: takes the lists; says what is sampled
+//! admin    ten times a second, and at a request: takes the lists; says what is sampled
 //! ```
 //!
-//! What happened follows from what was counted meanwhile, and from what is there behind it, looked
-//! at without a trace: so all protocols are told alike, and no command knows of this. Of several
-//! keys of a request that was found is what is there then.
+//! An event is derived from the counters' changes during a request, and from the items present
+//! behind it, looked at without a trace: so all protocols are observed alike, and no command knows
+//! of this. For several keys of a request that was found, the present item is taken for the one
+//! that was found.
 //!
-//! Keys of one of Redis' commands beyond the first 128 are not looked at, and neither is a line in
-//! its protocol with quotes. A value that arrives in pieces is looked at when it is stored, but is
-//! not among the requests by which keys are counted.
+//! Keys of a Redis command beyond the first 128 are not observed, and neither is a line in its
+//! protocol with quotes. A value that arrives in pieces is observed when it is stored, but is not
+//! among the requests by which keys are counted.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,52 +33,52 @@ use crate::output::Output;
 use crate::plan::{Action, Step, key_of};
 use crate::worker_lists::{List, Lists};
 
-/// Events that a worker keeps until they are taken, which is ten times a second: what they cost it
-/// is less than a hundredth of a core then.
+/// Events that a worker keeps until they are taken, which is ten times a second: at this rate they
+/// cost it less than a hundredth of a core.
 const EVENTS_MAX: usize = 2 << 10;
 
-/// And at least so many, however little memory there is: 40 KiB.
+/// The least length of that list, however little memory there is: 40 KiB.
 const EVENTS_MIN: usize = 1 << 10;
 
-/// A key that is found again, as it was told of last, behind no more than so many events of other
-/// keys is not told of again: it would be found in the smallest cache, which is what is assumed of
-/// reads that nobody tells of. So one key that everybody asks for does not fill the list. Where the
-/// sample has but a few hundred keys and there are many workers, so many of each are more than the
-/// smallest sizes of the curve hold, which then foretells too few misses there.
+/// A key that is found again unchanged, after at most this many events of other keys, is not
+/// reported again: it would be found in the smallest cache, as is assumed of unreported reads. So
+/// one hot key does not fill the list. Where the sample has but a few hundred keys and there are
+/// many workers, this many keys of each are more than the smallest sizes of the curve hold, and the
+/// curve predicts too few misses there.
 const RECENT: usize = 8;
 
 /// Keys of requests that a worker keeps until they are taken: for two million requests a second.
 const PICKED_MAX: usize = 1 << 10;
 
-/// No hash of a batch.
+/// A position that no hash of a batch has.
 const NONE: usize = usize::MAX;
 
 /// A key of a request that was picked by chance: of several keys one, for all of them.
 #[derive(Debug)]
 pub struct Picked {
-    /// How many keys it stands for.
+    /// Number of keys it stands for.
     pub keys: usize,
     /// The key: 250 bytes at most.
     pub key: Box<[u8]>,
     /// Its hash.
     pub hash: u64,
-    /// Bytes that it was answered with, if it was found.
+    /// Bytes that answered it, if it was found.
     pub sent_bytes: usize,
 }
 
-/// What the workers and the admin thread share.
+/// The observations that the workers and the admin thread share.
 #[derive(Debug)]
 pub struct Insight {
-    /// Keys are sampled whose position is below.
+    /// Keys with a position below this are sampled.
     threshold: AtomicU64,
-    /// What happened to them.
+    /// Events of sampled keys.
     pub events: Lists<Event>,
-    /// Keys of requests.
+    /// Keys of picked requests.
     pub picked: Lists<Picked>,
 }
 
 impl Insight {
-    /// For so many workers, none if nobody asks, and a cache with so much memory.
+    /// For this many workers, none if there is no admin port, and a cache with this much memory.
     pub fn new(workers: usize, memory_bytes: usize) -> Self {
         let events_max = events_max(workers, memory_bytes);
         Self {
@@ -93,16 +94,16 @@ impl Insight {
     }
 }
 
-/// How long each worker's list of events may become in a cache with so much memory. There is one
-/// more list, to change places with; and a list grows by doubling, so that one with room for a
-/// power of two is no longer than that.
+/// The most events in each worker's list, in a cache with this much memory. There is one more list,
+/// to swap with; and a list grows by doubling, so that one with room for a power of two is no
+/// longer than that.
 fn events_max(workers: usize, memory_bytes: usize) -> usize {
     let bytes = Watcher::lists_bytes(memory_bytes) / (workers + 1);
     let events = (bytes / size_of::<Event>()).clamp(EVENTS_MIN, EVENTS_MAX);
     1 << events.ilog2()
 }
 
-/// A worker's eye on keys.
+/// A worker's observer of keys.
 #[derive(Debug)]
 pub struct KeyObserver<'c> {
     insight: &'c Insight,
@@ -111,7 +112,7 @@ pub struct KeyObserver<'c> {
     threshold: u64,
     /// The next sampled key of the batch.
     next: usize,
-    /// Hashes of the keys that were told of last, and what was there; the oldest is at `oldest`.
+    /// Hashes of the keys reported last, with their state after it; the oldest is at `oldest`.
     recent: [(u64, After); RECENT],
     oldest: usize,
     /// Picks one of a request's keys.
@@ -121,18 +122,18 @@ pub struct KeyObserver<'c> {
 /// A request before it is executed.
 #[derive(Debug)]
 pub struct Before<'b> {
-    /// Those of a multiget.
+    /// The keys of a multiget.
     pub keys: &'b [u8],
-    /// Where the first one's hash stands.
+    /// The position of the first one's hash.
     pub hash_at: usize,
-    /// What had been counted.
+    /// The counters before it.
     pub counts: Counts,
-    /// Bytes of answers that waited to be written.
+    /// Bytes of output before it.
     made_bytes: usize,
 }
 
 impl<'b> Before<'b> {
-    /// Of a step; a multiget's keys are gone once it is executed.
+    /// The request of a step; a multiget's keys are gone once it is executed.
     pub fn of(step: &Step<'b>, counters: &Counters, out: &Output<'_, '_>) -> Self {
         let keys = match &step.action {
             Action::Request(Request::Get(get)) => get.keys,
@@ -143,21 +144,21 @@ impl<'b> Before<'b> {
     }
 }
 
-/// What had been counted of all that is done to keys.
+/// The counters of everything that is done to keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     gets: u64,
     touches: u64,
     hits: u64,
     deletes: u64,
-    /// Whatever came of them, but not those that found no room.
+    /// Stores, whatever their outcome, except those that found no room.
     stores: u64,
-    /// Arithmetic, and stores that found no room, which may delete what was there.
+    /// Arithmetic, and stores that found no room, which may delete the old item.
     others: u64,
 }
 
 impl Counts {
-    /// As they are now.
+    /// The counters now.
     pub fn of(counters: &Counters) -> Self {
         let increments = counters.incr_hits.get() + counters.incr_misses.get();
         let decrements = counters.decr_hits.get() + counters.decr_misses.get();
@@ -172,33 +173,33 @@ impl Counts {
         }
     }
 
-    /// Whether nothing but gets has been counted since.
+    /// Whether only gets have been counted since.
     fn is_only_gets(&self, since: &Self) -> bool {
         let before = Self { gets: since.gets, hits: since.hits, ..*self };
         self.gets > since.gets && before == *since
     }
 }
 
-/// What a request did to its keys, as far as counters tell.
+/// The effect of a request on its keys, as far as counters tell.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    /// If nothing was counted it did nothing to any: it was a look without a trace, was refused, or
-    /// is kept for EXEC.
+    /// False if nothing was counted, so that it had no effect: it was a look without a trace, was
+    /// refused, or is queued for EXEC.
     is_counted: bool,
     is_read: bool,
-    /// Nothing if there were several keys.
+    /// Whether the one key was found; `None` if there were several.
     is_hit: Option<bool>,
-    /// All that it did was to read.
+    /// It only read.
     is_only_read: bool,
-    /// What it means if nothing is there behind it.
+    /// The meaning of an item's absence after it.
     absent: After,
     answer: Answer,
 }
 
-/// What keys that were found were answered with.
+/// The answer to keys that were found.
 #[derive(Debug, Clone, Copy)]
 enum Answer {
-    /// So many bytes, for the one key.
+    /// This many bytes, for the one key.
     Bytes(usize),
     /// Each of several keys with its value.
     Values,
@@ -244,7 +245,7 @@ fn has_one_key(action: &Action<'_>) -> bool {
     }
 }
 
-/// Whether a request that counts as nothing but a get may change what is there.
+/// Whether a request that counts only as a get may change the item.
 fn may_change(action: &Action<'_>) -> bool {
     match action {
         Action::Request(Request::MetaGet(get)) => get.vivify.is_some(),
@@ -261,8 +262,8 @@ fn answers_with_values(action: &Action<'_>) -> bool {
     }
 }
 
-/// Whether a store takes place where nothing is: if nothing is there behind it either, the time of
-/// what it stored was over. Of others it may as well be that there was nothing to replace.
+/// Whether a store succeeds without an old item: if none is there afterwards either, the stored
+/// item had expired. After other stores there may as well have been nothing to replace.
 fn stores_anyway(step: &Step<'_>) -> bool {
     let is_anyway = |mode, compare_cas: Option<u64>| match mode {
         StoreMode::Add => true,
@@ -289,15 +290,15 @@ fn stores_anyway(step: &Step<'_>) -> bool {
 /// A request that was executed.
 #[derive(Clone, Copy)]
 pub struct Executed<'a> {
-    /// As it is now.
+    /// The step as it is now.
     pub step: &'a Step<'a>,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: &'a Outcome<'a>,
-    /// Where it was.
+    /// Its session.
     pub session: &'a Session<'a>,
-    /// Of the worker.
+    /// The worker's counters.
     pub counters: &'a Counters,
-    /// Of all keys of the batch.
+    /// The hashes of all keys of the batch.
     pub hashes: &'a [Hash],
     /// The answers that wait to be written.
     pub out: &'a Output<'a, 'a>,
@@ -319,7 +320,7 @@ impl<'a> Executed<'a> {
 }
 
 impl<'c> KeyObserver<'c> {
-    /// Of this worker, if there is somebody who asks.
+    /// The observer of this worker, if there is an admin port.
     pub fn new(insight: &'c Insight, worker: usize) -> Option<Self> {
         let (events, picked) = (insight.events.of(worker)?, insight.picked.of(worker)?);
         Some(Self {
@@ -334,7 +335,7 @@ impl<'c> KeyObserver<'c> {
         })
     }
 
-    /// Before a batch is executed.
+    /// Called before a batch is executed.
     #[inline]
     pub fn batch(&mut self, hashes: &[Hash]) {
         self.threshold = self.insight.threshold.load(Ordering::Relaxed);
@@ -350,19 +351,19 @@ impl<'c> KeyObserver<'c> {
         self.next = found.map_or(NONE, |ahead| from + ahead);
     }
 
-    /// Whether one of the keys of a step, the first that is not done with, is sampled.
+    /// Whether one of the keys of a step, from the first that is not done, is sampled.
     #[inline(always)]
     pub fn is_next(&self, step: &Step<'_>) -> bool {
         self.next < step.hash_end
     }
 
-    /// Behind a step that has a sampled key, or was picked.
+    /// Called behind a step that has a sampled key, or was picked.
     pub fn after(&mut self, before: &Before<'_>, is_picked: bool, ended: &Executed<'_>) {
         let Executed { step, hashes, .. } = *ended;
         let is_get = matches!(step.action, Action::Request(Request::Get(_)));
         let is_over = match ended.outcome {
             Ok(Flow::Next | Flow::Close(_)) => true,
-            // What of a multiget was answered is not asked for again.
+            // Answered keys of a multiget are not requested again.
             Ok(Flow::Flush) | Err(_) if is_get => true,
             // All of it is executed again.
             Ok(Flow::Flush) | Err(_) => return,
@@ -390,8 +391,8 @@ impl<'c> KeyObserver<'c> {
         }
     }
 
-    /// Tells what became of those keys of a request that are sampled or picked, whose hashes stand
-    /// in `wanted`.
+    /// Reports the outcome for those keys of a request, with hashes in `wanted`, that are sampled
+    /// or picked.
     fn look_at<'b>(
         &mut self,
         keys: impl IntoIterator<Item = Key<'b>>,
@@ -409,7 +410,7 @@ impl<'c> KeyObserver<'c> {
         let is_sampled = |at: usize, lens: &Self| {
             at >= lens.next && position(ended.hashes[at].0) < lens.threshold
         };
-        // To find where a key begins takes longer than to see that nobody wants it.
+        // Finding where a key begins takes longer than checking whether it is wanted.
         let is_wanted = |at: &usize| *at == picked || is_sampled(*at, self);
         let Some(last) = wanted.clone().rev().find(is_wanted) else { return };
         for (at, key) in (wanted.start..=last).zip(keys) {
@@ -423,7 +424,7 @@ impl<'c> KeyObserver<'c> {
         }
     }
 
-    /// Tells what became of one key, which was picked for so many, or for none.
+    /// Reports the outcome for one key, which was picked for `stands_for` keys, or for none.
     fn tell(
         &mut self,
         (key, hash): (&[u8], Hash),
@@ -459,7 +460,7 @@ impl<'c> KeyObserver<'c> {
         }
     }
 
-    /// A value that had arrived in pieces was stored, or was not.
+    /// Reports the store of a value that had arrived in pieces, or its failure.
     #[cold]
     pub fn completed(&self, action: &Action<'_>, session: &Session<'_>, cache: &Cache) {
         let mut room = KeyRoom::default();
@@ -473,7 +474,7 @@ impl<'c> KeyObserver<'c> {
     }
 }
 
-/// Behind the hashes of a step's keys that are done with.
+/// The position behind the hashes of a step's keys that are done.
 fn until(step: &Step<'_>) -> usize {
     match &step.action {
         Action::Request(Request::Get(_)) => step.hash_at,
@@ -485,7 +486,7 @@ fn event(session: &Session<'_>, hash: Hash, read: Option<bool>, after: After) ->
     Event { hash: hash.0, now_s: session.now(), flushes: session.flushes(), read, after }
 }
 
-/// What is there behind a request.
+/// The state of a key after a request.
 fn after(found: &Lookup<'_>, absent: After) -> After {
     match found {
         Lookup::Hit(item) => After::Item {
@@ -515,8 +516,8 @@ mod tests {
     use super::*;
     use crate::plan::Plan;
 
-    /// A step without a key once counted as the next sampled one wherever a batch had none, so that
-    /// all that was counted was noted before each `mn`.
+    /// Regression: a step without a key counted as the next sampled one wherever a batch had none,
+    /// so that all counters were read before each `mn`.
     #[test]
     fn a_step_without_a_key_is_never_the_sampled_one() {
         let cache = Cache::builder().memory_bytes(64 << 20).build().expect("a small cache");
@@ -534,10 +535,10 @@ mod tests {
         lens.seek(&hashes, 1);
         assert!(!lens.is_next(&steps[1]));
     }
-    /// What lists really take, not what they were allowed: vectors with as many as go in, and the
-    /// one that they change places with.
+    /// The real size of the lists, not the one they were allowed: vectors with as many as go in,
+    /// and the one that they are swapped with.
     #[test]
-    fn the_lists_take_their_part_of_a_hundredth_of_the_memory_at_most() {
+    fn the_lists_take_at_most_their_part_of_the_memory() {
         for (mebibytes, workers) in [(64, 1), (256, 2), (256, 4), (1024, 4), (1024, 16)] {
             let memory_bytes = mebibytes << 20;
             let events_max = events_max(workers, memory_bytes);
@@ -554,7 +555,7 @@ mod tests {
         }
     }
 
-    /// What is told of requests for one key, which count what `count` says.
+    /// The events of requests for one key, whose counters change as `count` does.
     fn told(input: &[u8], wire: Wire, count: impl Fn(&Counters)) -> Vec<Event> {
         let cache = Cache::builder().memory_bytes(64 << 20).build().expect("a small cache");
         cache.set(b"key", b"value", larder::Expiry::NEVER).expect("it is stored");
@@ -582,9 +583,9 @@ mod tests {
         events
     }
 
-    /// Whoever watched a cache by `TTL` or `EXISTS` made its keys look asked for.
+    /// Regression: watching a cache by `TTL` or `EXISTS` made its keys look requested.
     #[test]
-    fn a_look_without_a_trace_is_not_told() {
+    fn a_look_without_a_trace_is_not_reported() {
         let ttl = b"*2\r\n$3\r\nTTL\r\n$3\r\nkey\r\n";
         assert_eq!(told(ttl, Wire::Redis, |_| ()), []);
         assert_eq!(told(b"me key\r\n", Wire::Text, |counters| counters.cmd_meta.one()), []);
@@ -592,9 +593,9 @@ mod tests {
         assert_eq!((events.len(), events[0].read), (1, None));
     }
 
-    /// With a key that everybody asks for, what is told is what has changed.
+    /// Only changes of a hot key are reported.
     #[test]
-    fn a_key_that_is_found_again_is_told_again_only_if_it_has_changed() {
+    fn a_key_found_again_is_reported_only_if_it_has_changed() {
         let touched = |counters: &Counters| {
             counters.cmd_touch.one();
             counters.touch_hits.one();

@@ -96,7 +96,7 @@ use std::process::ExitCode;
 use exit::{EXIT_USAGE, Failed};
 use options::{Command, Given, UsageError};
 
-/// What the program does: serve, show how a server is doing, or print what was asked for.
+/// Runs the program: serves, shows the state of a server, or prints the requested text.
 pub fn main() -> ExitCode {
     match given().and_then(|given| Ok((given.read()?, given))) {
         Ok((Command::Print(text), _)) => {
@@ -120,7 +120,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// How the program ends, and why if it failed.
+/// The program's exit code, after reporting why it failed.
 fn exit_code(name: &str, ended: Result<(), Failed>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -131,7 +131,7 @@ fn exit_code(name: &str, ended: Result<(), Failed>) -> ExitCode {
     }
 }
 
-/// What the process was started with.
+/// The arguments and variables that the process was started with.
 fn given() -> Result<Given, UsageError> {
     let text = |word: OsString| {
         word.into_string()
@@ -140,7 +140,7 @@ fn given() -> Result<Given, UsageError> {
     let arguments = std::env::args_os().skip(1).map(text).collect::<Result<_, _>>()?;
     let mut variables = Vec::new();
     for (name, value) in std::env::vars_os() {
-        // A name that is not UTF-8 is none of ours.
+        // A name that is not UTF-8 is not one of Larder's.
         let Ok(name) = name.into_string() else { continue };
         if options::is_variable(&name) {
             variables.push((name, text(value)?));

@@ -1,4 +1,4 @@
-//! Where the server listens: `-l` and `-p`, or `-s`, made into listeners.
+//! The server's listeners, made from `-l` and `-p`, or `-s`.
 
 use std::fmt::Display;
 use std::io;
@@ -14,14 +14,14 @@ use crate::stdio;
 /// has to be asked for.
 const HOST_DEFAULT: &str = "127.0.0.1";
 
-/// What leaves an address without TLS.
+/// The prefix that exempts an address from TLS.
 pub const PLAIN_PREFIX: &str = "notls:";
 
-/// Where connections come in, and what is spoken there.
+/// A listener, and the protocol spoken there.
 pub struct Endpoint {
-    /// Where.
+    /// The listener.
     pub listener: Listener,
-    /// The only protocol; none where a connection's first byte decides.
+    /// The only protocol; `None` where a connection's first byte decides.
     pub wire: Option<Wire>,
     /// Everything goes through TLS.
     pub is_tls: bool,
@@ -29,7 +29,7 @@ pub struct Endpoint {
     pub option: &'static str,
 }
 
-/// Takes every address that the options name. Nobody can connect yet.
+/// Binds every address that the options name. No client can connect yet.
 pub fn bind(options: &Options) -> Result<Vec<Endpoint>, String> {
     let mut endpoints = Vec::new();
     if let Some(path) = &options.unix_path {
@@ -45,7 +45,7 @@ pub fn bind(options: &Options) -> Result<Vec<Endpoint>, String> {
     Ok(endpoints)
 }
 
-/// Takes the addresses of `-l`: each at its own port for memcached's clients, or all at one for
+/// Binds the addresses of `-l`: each at its own port for memcached's clients, or all at one for
 /// those of Redis.
 fn bind_tcp(
     options: &Options,
@@ -66,7 +66,7 @@ fn bind_tcp(
             found.iter_mut().for_each(|address| address.set_port(port));
         }
         let listeners = bind_each(&found, |address| {
-            // One host with two ports for the others has one for those of Redis.
+            // One host with two memcached ports has a single Redis port.
             if redis_port.is_some() && taken.contains(&address) {
                 return Ok(None);
             }
@@ -82,9 +82,9 @@ fn bind_tcp(
     Ok(())
 }
 
-/// Takes the addresses that one name stands for. Where it stands for several, one that this machine
-/// does not have is left out as long as another works: the system's list of names may have one of
-/// a family that the kernel does not know. `None` is one that was taken before.
+/// Binds the addresses that one name stands for. Where it stands for several, one that this machine
+/// does not have is left out as long as another works: the system may resolve a name to a family
+/// that the kernel does not know. `None` is one that was bound before.
 pub fn bind_each<L>(
     addresses: &[SocketAddr],
     mut bind: impl FnMut(SocketAddr) -> io::Result<Option<L>>,
@@ -112,7 +112,7 @@ fn names(options: &Options) -> impl Iterator<Item = &str> {
     options.listen.iter().map(String::as_str).chain(default)
 }
 
-/// The option that has the server listen there.
+/// The option that asks for these listeners.
 fn option(options: &Options, redis_port: Option<u16>) -> &'static str {
     match redis_port {
         Some(_) => "redis-port",
@@ -125,7 +125,7 @@ fn cannot_listen(place: impl Display, option: &str, error: &io::Error) -> String
     format!("cannot listen on {place} for --{option}: {error}")
 }
 
-/// What stands behind [`PLAIN_PREFIX`], and whether that was there.
+/// The name without [`PLAIN_PREFIX`], and whether it had that.
 pub fn plain(name: &str) -> (&str, bool) {
     match name.strip_prefix(PLAIN_PREFIX) {
         None => (name, false),
@@ -133,8 +133,8 @@ pub fn plain(name: &str) -> (&str, bool) {
     }
 }
 
-/// Says what is wrong with an address that nobody has to be asked about. Whether there is such a
-/// name, and whether this machine has such an address, shows at the start.
+/// Reports an invalid address without a name lookup. Whether the name exists, and whether this
+/// machine has such an address, shows at the start.
 pub fn check(name: &str) -> Result<(), String> {
     let (host, _) = split(plain(name).0, 0).map_err(|error| error.to_string())?;
     let is_wrong = match host {
@@ -144,7 +144,7 @@ pub fn check(name: &str) -> Result<(), String> {
             address.parse::<Ipv6Addr>().is_err()
         }
         _ if host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => {
-            // Of fewer numbers, as in 127.1, it is for the system to read.
+            // Fewer numbers, as in 127.1, are for the system to parse.
             let dots = host.matches('.').count();
             dots > 3 || dots == 3 && host.split('.').any(|part| part.parse::<u8>().is_err())
         }
@@ -153,7 +153,7 @@ pub fn check(name: &str) -> Result<(), String> {
     if is_wrong { Err("it is no address".to_owned()) } else { Ok(()) }
 }
 
-/// Says which two places are one, as far as nobody has to be asked about names.
+/// Reports two places that are one, without looking up names.
 pub fn check_places(options: &Options) -> Result<(), String> {
     let mut places: Vec<(&str, SocketAddr)> = Vec::new();
     let redis_port = Some(options.redis_port).filter(|port| *port != 0);
@@ -167,7 +167,7 @@ pub fn check_places(options: &Options) -> Result<(), String> {
         {
             address.set_port(port);
             let place = (option(options, redis_port), address);
-            // One host with two ports for the others has one for these.
+            // One host with two memcached ports has a single Redis port.
             if !places.contains(&place) {
                 places.push(place);
             }
@@ -185,8 +185,8 @@ pub fn check_places(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// What there is to say of two places that overlap. Of a host and all hosts the one is not there
-/// twice to whoever reads the options, so the message names both.
+/// The message about two places that overlap. Of a host and all hosts the one does not appear twice
+/// in the options, so the message names both.
 fn told(one: (&str, SocketAddr), other: (&str, SocketAddr)) -> String {
     if one.1 == other.1 {
         return match one.0 == other.0 {
@@ -209,7 +209,7 @@ fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
     is_same && one.port() == other.port() && one.port() != 0
 }
 
-/// The address of a host that is none but in letters.
+/// The address of a host that is a literal.
 fn literal((host, port): (&str, u16)) -> Option<SocketAddr> {
     let ip = match host {
         "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -218,7 +218,7 @@ fn literal((host, port): (&str, u16)) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// Lets connections come in.
+/// Starts to accept connections at the listeners.
 pub fn listen(endpoints: &[Endpoint], options: &Options) -> Result<(), String> {
     let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
     for Endpoint { listener, option, .. } in endpoints {
@@ -238,7 +238,7 @@ pub fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// The port that a name says itself.
+/// The port within a name.
 pub fn own_port(name: &str) -> Option<u16> {
     let with = |default| split(plain(name).0, default).ok().map(|(_, port)| port);
     with(0).filter(|port| with(1) == Some(*port))
@@ -281,7 +281,8 @@ fn invalid(why: &'static str) -> io::Error {
 mod tests {
     use super::*;
 
-    /// Where the kernel knows no IPv6 and localhost is `[::1]` as well, the server did not start.
+    /// Regression: the server did not start where the kernel knows no IPv6 and localhost is `[::1]`
+    /// as well.
     #[test]
     fn an_address_that_is_not_there_is_left_out_while_another_works() {
         const ABSENT: u16 = 1;
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_address_is_said_and_names_are_not_looked_up() {
+    fn an_invalid_address_is_reported_without_a_name_lookup() {
         for name in [
             "*",
             "h",

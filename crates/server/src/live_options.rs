@@ -1,23 +1,23 @@
 //! The options that may change while the server serves.
 //!
 //! Each is one number or switch that its readers look at when they need it, so that a change needs
-//! no lock and no thread has to be told. What belongs to memory and logging stands beside the
-//! cache in [`crate::server::Server`], as clients change it too.
+//! no lock and no thread has to be told. The options of memory and logging stand beside the cache
+//! in [`crate::server::Server`], as clients change them too.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::options::Options;
 
-/// What may change.
+/// The options that may change.
 #[derive(Debug)]
 pub struct Live {
     /// Most connections at one time.
     pub connections_max: AtomicUsize,
-    /// Connections that are silent for so long are closed; 0 never.
+    /// Seconds of silence after which a connection is closed; 0 for never.
     pub idle_timeout_s: AtomicU64,
     /// Bytes kept for a watcher that reads slowly, from the next one on.
     pub watcher_bytes_max: AtomicUsize,
-    /// How long a clean stop may save memory; 0 not at all.
+    /// Seconds that a clean stop may save memory for; 0 for not at all.
     pub save_seconds: AtomicU64,
     /// `shutdown` is allowed.
     pub shutdown_allowed: AtomicBool,
@@ -32,7 +32,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// As it was chosen at the start.
+    /// The options as of the start.
     pub fn new(options: &Options) -> Self {
         Self {
             connections_max: AtomicUsize::new(options.connections_max),
@@ -52,7 +52,7 @@ impl Live {
         self.connections_max.load(Ordering::Relaxed)
     }
 
-    /// After how many seconds of silence a connection is closed; 0 never.
+    /// Seconds of silence after which a connection is closed; 0 for never.
     pub fn idle_timeout_s(&self) -> u64 {
         self.idle_timeout_s.load(Ordering::Relaxed)
     }

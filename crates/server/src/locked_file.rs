@@ -1,7 +1,7 @@
-//! Files that one server has to itself, by name: a lock that lies on the file which has the name.
+//! Files that one server has to itself, by name: a lock on the file that has the name.
 //!
-//! A lock belongs to a file, and whoever has it may rename or remove the file before giving it up.
-//! What is locked is therefore looked for under its name again.
+//! A lock belongs to a file, and its holder may rename or remove the file before giving it up. The
+//! locked file is therefore looked up under its name again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,12 +10,12 @@ use std::path::Path;
 
 use ::io::lock::lock;
 
-/// How often a file is opened anew because the server that had it renamed or removed it meanwhile.
+/// The most tries to open a file that another server renamed or removed meanwhile.
 const OPEN_ATTEMPTS: usize = 8;
 
 /// Opens a file and locks it for as long as it is open. [`io::ErrorKind::WouldBlock`] where another
-/// server has it and keeps it for longer than is waited ([`::io::lock`]). `check` sees the name
-/// before each attempt, and may refuse what is there.
+/// server holds it for longer than the wait ([`::io::lock`]). `check` sees the name before each
+/// attempt, and may refuse what is there.
 pub fn open(
     path: &Path,
     options: &OpenOptions,
@@ -28,7 +28,7 @@ pub fn open(
         let opened = file.metadata()?;
         match fs::metadata(path) {
             Ok(named) if is_same(&named, &opened) => return Ok(file),
-            // Whoever had it has given it another name, or none.
+            // The other server has given it another name, or none.
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_locked_is_what_has_the_name() {
+    fn the_locked_file_is_the_one_with_the_name() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
         let mut options = OpenOptions::new();
@@ -55,7 +55,8 @@ mod tests {
         let first = open(&path, &options, || Ok(())).expect("nobody has it");
         std::thread::scope(|scope| {
             let second = scope.spawn(|| open(&path, &options, || Ok(())));
-            // Whichever of the two comes first, the second one gets what has the name then.
+            // Whichever of the two comes first, the second one gets the file that then has the
+            // name.
             fs::remove_file(&path).expect("it is there");
             fs::write(&path, "another").expect("a file");
             drop(first);

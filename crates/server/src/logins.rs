@@ -1,5 +1,5 @@
-//! Who clients say they are, checked by a thread of its own: hashes of passwords are made to take
-//! long, and a worker has other clients.
+//! Logins, checked by a thread of their own: hashes of passwords are made to take long, and a
+//! worker has other clients.
 //!
 //! ```text
 //! worker   a name and a password -> the queue           mailbox -> the reply, and on
@@ -9,7 +9,7 @@
 //!
 //! A connection waits for its answer as it waits for flash: nothing behind its name is executed
 //! before. One thread checks one password at a time, so that hashing takes one core and the memory
-//! of one hash, however many guess. The queue has a limit: whoever comes when it is full is
+//! of one hash, however many clients guess. The queue has a limit: an attempt that finds it full is
 //! answered as if during a pause of [`Throttle`].
 
 use std::collections::VecDeque;
@@ -24,35 +24,35 @@ use crate::server::Server;
 use crate::throttle::Throttle;
 use crate::worker::{Delivery, Message};
 
-/// So many wait for their answer: at 30 ms for each hash the last of them waits eight seconds,
-/// which clients hardly outwait.
+/// Attempts that wait for their answer: at 30 ms for each hash the last of them waits eight
+/// seconds, about as long as clients wait.
 const WAITING_MAX: usize = 256;
 
-/// A name, and a password, may have so many bytes: what text takes for both. No name of the file is
-/// as long; what a hash was made of may be of any length.
+/// The longest name, and password: text allows as much for both. No name of the file is as long;
+/// the password behind a hash may be of any length.
 const CLAIM_BYTES_MAX: usize = 4 << 10;
 
-/// Somebody who says who it is.
+/// An attempt to log in.
 pub struct Attempt {
     /// The connection that the answer goes to.
     pub from: ConnectionId,
     /// The address of its client.
     pub address: Address,
-    /// What it says.
+    /// The name and the password.
     pub claim: Claim,
 }
 
-/// Who somebody says it is.
+/// The claim to be a user.
 #[derive(Debug, Clone, Default)]
 pub struct Claim {
     /// The name.
     name: Box<[u8]>,
-    /// What is to prove it; none if that or the name is too long.
+    /// The password; `None` if it or the name is too long.
     password: Option<Box<[u8]>>,
 }
 
 impl Claim {
-    /// What is too long is not kept until it is found wrong.
+    /// Names and passwords that are too long are not kept until they are found wrong.
     pub fn new(name: &[u8], password: &[u8]) -> Self {
         let may_be = name.len().max(password.len()) <= CLAIM_BYTES_MAX;
         let name = if may_be { name.into() } else { Box::default() };
@@ -60,19 +60,19 @@ impl Claim {
     }
 }
 
-/// What came of it.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is somebody with these rights.
+    /// It is a user with these rights.
     Right(Rights),
-    /// It is not who it says.
+    /// It is not.
     Wrong,
-    /// Its address has to wait, so that nobody knows.
+    /// Its address has to wait, so it was not checked.
     Unchecked,
 }
 
 impl Verdict {
-    /// What the client may do; none if it is not who it says.
+    /// The rights of the client; `None` if the claim is wrong.
     pub fn rights(self) -> Option<Rights> {
         match self {
             Self::Right(rights) => Some(rights),
@@ -81,11 +81,11 @@ impl Verdict {
     }
 }
 
-/// What waits to be checked.
+/// The queue of attempts.
 #[derive(Default)]
 pub struct Logins {
     queue: Mutex<Queue>,
-    /// Something has come, or nothing will any more.
+    /// Signalled when an attempt has come or the queue is closed.
     changed: Condvar,
 }
 
@@ -96,7 +96,8 @@ struct Queue {
 }
 
 impl Logins {
-    /// Has an attempt checked. Its connection gets a verdict in any case, but when the server ends.
+    /// Has an attempt checked. Its connection gets a verdict in any case, except when the server
+    /// ends.
     pub fn submit(&self, server: &Server, attempt: Attempt) {
         if let Err(refused) = self.push(attempt) {
             deliver(server, &refused, Verdict::Unchecked);
@@ -114,7 +115,7 @@ impl Logins {
         Ok(())
     }
 
-    /// The next attempt; none when the server ends.
+    /// The next attempt; `None` when the server ends.
     fn next(&self) -> Option<Attempt> {
         let queue = lock(&self.queue);
         let is_idle = |queue: &mut Queue| queue.attempts.is_empty() && !queue.is_closed;
@@ -123,14 +124,14 @@ impl Logins {
         if queue.is_closed { None } else { queue.attempts.pop_front() }
     }
 
-    /// Nobody gets an answer from here on.
+    /// Closes the queue: no attempt is answered from here on.
     pub fn close(&self) {
         lock(&self.queue).is_closed = true;
         self.changed.notify_all();
     }
 }
 
-/// The thread: checks until the server ends.
+/// The thread's body: checks until the server ends.
 pub fn check_all(server: &Server) {
     let mut throttle = Throttle::default();
     while let Some(attempt) = server.logins.next() {
@@ -166,9 +167,9 @@ mod tests {
         Attempt { from: ConnectionId { slot, ..ConnectionId::default() }, address, claim }
     }
 
-    /// 150 clients that claimed passwords of a megabyte took 90 MiB beside `-m`.
+    /// Regression: 150 clients that claimed passwords of a megabyte took 90 MiB beside `-m`.
     #[test]
-    fn what_is_too_long_is_not_kept() {
+    fn a_name_or_password_that_is_too_long_is_not_kept() {
         let longest = vec![b'x'; CLAIM_BYTES_MAX];
         let claim = Claim::new(&longest, &longest);
         assert_eq!((&*claim.name, claim.password.as_deref()), (&*longest, Some(&*longest)));
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_an_attempt_gets_it_or_the_end() {
+    fn a_waiting_thread_gets_an_attempt_or_the_end() {
         let logins = Logins::default();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| [(); 3].map(|()| logins.next().map(|it| it.from.slot)));

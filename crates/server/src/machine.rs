@@ -1,15 +1,15 @@
-//! The memory that there is for the process: the machine's, or less where a control group bounds
-//! it, as that of a container or of a service.
+//! The memory available to the process: the machine's, or less where a control group bounds it, as
+//! that of a container or of a service.
 
 use std::fs;
 use std::path::Path;
 
 use crate::options::Options;
 
-/// Where control groups are, of version 2.
+/// The root of control groups, of version 2.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// What there is to say if that is less than the limit allows.
+/// A warning if less is available than the limit allows.
 pub fn beyond(options: &Options) -> Option<String> {
     let machine = ::io::map::physical_memory_bytes().map(|bytes| (bytes as u64, "this machine"));
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -18,7 +18,7 @@ pub fn beyond(options: &Options) -> Option<String> {
     told(options.memory_megabytes as u64, bytes, whose)
 }
 
-/// What the control group that a process says it is in may have, in bytes, or a group around it.
+/// The bytes allowed by the control group that a process is in, or by a group around it.
 fn bounded_to(groups: &Path, own: &str) -> Option<u64> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let limits = Path::new(own).ancestors().filter_map(|group| {
@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(text, "-m 65 is more than the 64 megabytes of this machine's memory");
     }
 
-    /// A container that was given less than `-m` was killed, and nothing had said so.
+    /// Regression: a container with less memory than `-m` was killed without a warning.
     #[test]
     fn the_least_of_the_groups_around_a_process_bounds_it() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -68,7 +68,7 @@ mod tests {
             (bounded("0::/other\n"), bounded("3:memory:/pod\n"), bounded("")),
             (None, None, None)
         );
-        // What a container sees of its own.
+        // As a container sees its own group.
         limit("", "4096\n");
         assert_eq!(bounded("0::/\n"), Some(4096));
     }

@@ -1,31 +1,31 @@
-//! The memory file, `-e`: a clean stop writes what is in memory to it, and the next start reads it.
+//! The memory file, `-e`: a clean stop writes memory to it, and the next start reads it.
 //!
-//! What keeps an older value from coming back is an order of steps:
+//! An order of steps keeps an older value from coming back:
 //!
 //! ```text
 //!   start   lock FILE.tmp | read FILE | store its items | remove FILE | serve
 //!   stop    threads end | write FILE.tmp | sync | rename to FILE | sync the folder | exit
 //! ```
 //!
-//! - FILE is there only while nobody serves. It is removed, and the folder synced, before the first
-//!   request is read, so a process that is killed later, with the machine or alone, leaves nothing
-//!   that could be read. One that is killed before leaves FILE as it was, and no client has been
-//!   told anything since: reading it again is right.
+//! - FILE exists only while no server serves. It is removed, and the folder synced, before the
+//!   first request is read, so a process that is killed later, with the machine or alone, leaves
+//!   nothing that could be read. One that is killed before leaves FILE as it was, and no client has
+//!   been served since: reading it again is right.
 //! - FILE comes into being whole, or as far as the disk has room, or not at all: it is synced under
-//!   another name first. The threads that serve have ended by then, so it holds the last word on
+//!   another name first. The threads that serve have ended by then, so it holds the last version of
 //!   every key.
-//! - FILE.tmp is empty, for good, before the first request is read. So what a start finds in it was
-//!   written by a stop that was killed before it was done, and nobody has served since: where there
-//!   is no FILE, it becomes FILE then. It begins with what is most valuable.
+//! - FILE.tmp is empty, for good, before the first request is read. So an image that a start finds
+//!   in it was written by a stop that was killed before it was done, and no server has served
+//!   since: where there is no FILE, it becomes FILE then. It begins with the most valuable items.
 //! - FILE.tmp is open and locked for as long as the server lives, and becomes FILE as it is. So a
-//!   second server with the same file is refused, also while the first one saves, if that takes it
-//!   longer than a start waits ([`::io::lock`]); and that the folder can be written to is known at
-//!   the start. Where it does not become FILE, it is removed: no start that is refused leaves it,
-//!   unless it was there before. If a stop finds something else where FILE shall be, FILE.tmp stays
-//!   for a start after that is gone. If FILE.tmp was removed meanwhile, it is made anew, unless
-//!   another server has done so (`memory_file/temporary.rs`).
+//!   second server with the same file is refused, also while the first one saves, if that takes
+//!   longer than a start waits ([`::io::lock`]); and the start checks that the folder can be
+//!   written to. Where it does not become FILE, it is removed: no start that is refused leaves it,
+//!   unless it was there before. If a stop finds something else in FILE's place, FILE.tmp stays for
+//!   a start after that is gone. If FILE.tmp was removed meanwhile, it is made anew, unless another
+//!   server has done so (`memory_file/temporary.rs`).
 //!
-//! What is there and is no image of this format is never touched: the start is refused.
+//! A file that is no image of this format is never touched: the start is refused.
 
 mod temporary;
 
@@ -48,41 +48,41 @@ use temporary::{Left, Temporary};
 pub struct MemoryFile {
     path: PathBuf,
     temporary: Temporary,
-    /// It is not removed: it has become FILE, or holds what may become that.
+    /// It is not removed: it has become FILE, or holds an image that may.
     is_kept: bool,
     /// FILE, as long as it is there.
     image: Option<(ImageFile, ImageHead)>,
 }
 
-/// What a start found.
+/// The items that a start found.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Found {
-    /// What came of its items.
+    /// The outcome of restoring them.
     pub restored: Restored,
     /// Items that were evicted meanwhile: most of them had been restored, into less memory than
     /// they came from.
     pub evicted: u64,
     /// Seconds since they were saved.
     pub age_s: u64,
-    /// How long that took.
+    /// Milliseconds that restoring took.
     pub ms: u64,
 }
 
-/// What became of saving.
+/// The outcome of saving.
 #[derive(Debug)]
 pub enum Written {
-    /// Nothing stood in its way.
+    /// Everything was saved.
     All(ImageSaved),
     /// There was no room for more.
     Part {
         /// Bytes of the file, the most valuable items.
         bytes: u64,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
 
-/// Whether there is no room for what is to be written.
+/// Whether the error is a lack of room.
 fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
@@ -92,7 +92,7 @@ fn is_full(error: &io::Error) -> bool {
 #[derive(Debug)]
 struct Opened<F>(F);
 
-/// One that is this process's own.
+/// An image that is this process's own.
 type ImageFile = Opened<File>;
 
 impl<F: Borrow<File> + Sync> ImageSource for Opened<F> {
@@ -106,15 +106,15 @@ impl<F: Borrow<File> + Sync> ImageSource for Opened<F> {
 }
 
 impl MemoryFile {
-    /// Opens what is there, and takes care that nobody else does.
+    /// Opens the file, and locks out other servers.
     pub fn open(path: &Path) -> Result<Self, Failed> {
-        // Whoever reads of it in the log knows which one it is.
+        // A path in the log has to be unambiguous.
         let path = std::path::absolute(path).map_err(|error| refusal(path, &error))?;
         let mut name = OsString::from(&path);
         name.push(".tmp");
         let name = PathBuf::from(name);
         let (temporary, left) = Temporary::take(name.clone())?;
-        // Behind the lock: whoever has written this file has ended.
+        // Behind the lock: the server that wrote this file has ended.
         let found = find(&path);
         let is_left = left == Left::Image && !matches!(found, Ok(Some(_)));
         // From here on it is this server's, to be removed, unless it may be all that was saved.
@@ -140,7 +140,7 @@ impl MemoryFile {
         Ok(())
     }
 
-    /// What the image begins with, if there is one.
+    /// The head of the image, if there is one.
     pub fn head(&self) -> Option<ImageHead> {
         self.image.as_ref().map(|(_, head)| *head)
     }
@@ -156,14 +156,14 @@ impl MemoryFile {
         let began = Stopwatch::start();
         let restored = cache.restore(image, head, threads);
         let restored = restored.map_err(|error| refusal(&self.path, &error))?;
-        // Nobody else has the cache yet.
+        // No other thread uses the cache yet.
         let evicted = cache.stats().evicted;
         let saved_at = head.wall_at.unwrap_or(head.saved_at);
         let age_s = unix_time().as_secs().saturating_sub(saved_at.into());
         Ok(Some(Found { restored, evicted, age_s, ms: began.elapsed().as_millis() as u64 }))
     }
 
-    /// Removes it: from now on what it holds may be old.
+    /// Removes it: from now on its values may be old.
     pub fn discard(&mut self) -> Result<(), String> {
         if self.image.take().is_none() {
             return Ok(());
@@ -174,16 +174,16 @@ impl MemoryFile {
         })
     }
 
-    /// Writes what is in memory, as long as `goes_on` says so, and as there is room for it. After
-    /// an error there is no file.
+    /// Writes memory, as long as `goes_on` says so, and as there is room for it. After an error
+    /// there is no file.
     pub fn save(
         &mut self,
         cache: &Cache,
         goes_on: impl FnMut() -> bool,
     ) -> Result<Written, String> {
         let is_there = self.temporary.begin()?;
-        // Somebody may have put something there since it was removed. Saved items are older than
-        // these, but if FILE.tmp was gone, another server may have saved them.
+        // Something may have been put there since it was removed. Saved items are older than these,
+        // but if FILE.tmp was gone, another server may have saved them.
         let is_free = find(&self.path).map(|found| found.is_none() || is_there);
         if let Ok(false) = is_free {
             let path = self.path.display();
@@ -193,7 +193,8 @@ impl MemoryFile {
         let failed = |error: io::Error| self.temporary.failed(&error);
         let written = match cache.save_image(file, goes_on) {
             Ok((_, saved)) => Written::All(saved),
-            // What is there is read as far as it goes. One without a head would be read as damaged.
+            // A partial image is read as far as it goes. One without a head would be read as
+            // damaged.
             Err(error) if is_full(&error) && image_format::open(&Opened(file)).is_ok() => {
                 let bytes = file.metadata().map_err(failed)?.len();
                 Written::Part { bytes, error }
@@ -214,7 +215,7 @@ impl MemoryFile {
     }
 }
 
-/// Leaves nothing behind but what was saved.
+/// Removes everything except a saved image.
 impl Drop for MemoryFile {
     fn drop(&mut self) {
         if !self.is_kept {
@@ -244,7 +245,7 @@ fn find(path: &Path) -> Result<Option<(ImageFile, ImageHead)>, Failed> {
     Ok(Some((file, head)))
 }
 
-/// Refuses what is no file, as invalid input.
+/// Refuses anything but a file, as invalid input.
 fn check_kind(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => {
@@ -255,7 +256,7 @@ fn check_kind(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes what happened to a file's name last.
+/// Makes changes of file names in the folder last.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     File::open(folder)?.sync_all()

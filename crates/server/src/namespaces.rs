@@ -1,20 +1,20 @@
-//! Statistics by namespace: what is asked for under each first part of keys, up to a delimiter, as
-//! memcached's `stats detail` and `-D` have it.
+//! Statistics by namespace: requests by the first part of their keys, up to a delimiter, as in
+//! memcached's `stats detail` and `-D`.
 //!
 //! ```text
 //!   key "user:17" --":"--> "user" --> this worker's table: gets, hits, sets, deletes
 //!                                            dump: all tables, added up
 //! ```
 //!
-//! Each worker counts in a table of its own, behind a lock that nobody else wants but who dumps,
-//! resets or reads the metrics, which is not every second. A worker that meets one of them waits
-//! while its table is copied; what is copied is added up without the lock.
+//! Each worker counts in a table of its own, behind a lock that is otherwise taken only for dumps,
+//! resets and metrics, which is not every second. A worker that meets one of them waits while its
+//! table is copied; the copy is added up without the lock.
 //!
-//! Only a name that is new to the worker is looked for among those of all workers, of which there
-//! are [`NAMESPACES_MAX`] at the most: keys that have a delimiter near their end, and so as many
-//! names as there are keys, fill a bounded table and are then left out.
+//! Only a name that is new to the worker is looked up among those of all workers, of which there
+//! are at most [`NAMESPACES_MAX`]: keys with a delimiter near their end, and so as many names as
+//! keys, fill a bounded table and are then left out.
 //!
-//! Whether anybody counts is a bit of what the commands look at for watchers anyway
+//! Whether namespaces are counted is a bit of the mask that commands check for watchers anyway
 //! ([`crate::watch::DETAIL`]), so nothing is done, or looked at, where it is off.
 
 use std::cmp::Reverse;
@@ -32,10 +32,10 @@ pub const NAMESPACES_MAX: usize = 1024;
 /// The delimiter where none is chosen.
 pub const DELIMITER: u8 = b':';
 
-/// What was done to a key.
+/// An act on a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// It was asked for, and found or not.
+    /// It was requested, and found or not.
     Get {
         /// It was found.
         is_hit: bool,
@@ -46,7 +46,7 @@ pub enum Act {
     Delete,
 }
 
-/// What was done to the keys of a namespace.
+/// Counts of the acts on the keys of a namespace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Keys asked for.
@@ -85,7 +85,7 @@ type Name = Box<[u8]>;
 #[derive(Debug, Default)]
 struct Table {
     counts: HashMap<Name, Counts>,
-    /// What was not counted, because there were too many names.
+    /// Acts that were not counted, because there were too many names.
     left_out: u64,
 }
 
@@ -98,22 +98,22 @@ pub struct Namespaces {
     names: RwLock<HashSet<Name>>,
 }
 
-/// What was counted, by name in the order of bytes.
+/// The counts, by name in the order of bytes.
 pub type Sums = BTreeMap<Name, Counts>;
 
 impl Namespaces {
-    /// For so many workers, and keys in which a namespace ends at a delimiter.
+    /// For this many workers, and keys in which a namespace ends at a delimiter.
     pub fn new(workers: usize, delimiter: u8) -> Self {
         let tables = (0..workers).map(|_| CachePadded::default()).collect();
         Self { delimiter, tables, names: RwLock::default() }
     }
 
-    /// Where a namespace ends.
+    /// The delimiter at which a namespace ends.
     pub fn delimiter(&self) -> u8 {
         self.delimiter
     }
 
-    /// Counts what a worker did to a key, if the key has a namespace.
+    /// Counts a worker's act on a key, if the key has a namespace.
     pub fn count(&self, worker: usize, key: &[u8], act: Act) {
         let Some(name) = self.name_of(key) else { return };
         let mut table = lock(&self.tables[worker]);
@@ -126,7 +126,7 @@ impl Namespaces {
         }
     }
 
-    /// What all workers have counted, and what they have left out.
+    /// The counts of all workers, and the number of acts left out.
     pub fn sums(&self) -> (Sums, u64) {
         let (mut sums, mut left_out) = (Sums::new(), 0);
         let mut copied = Vec::with_capacity(NAMESPACES_MAX);
@@ -151,7 +151,7 @@ impl Namespaces {
         tables.iter_mut().for_each(|table| **table = Table::default());
     }
 
-    /// The busiest namespaces, so many at the most, with their names as text.
+    /// The busiest namespaces, at most `count`, with their names as text.
     pub fn busiest(&self, count: usize) -> Vec<(String, Counts)> {
         let mut sums: Vec<_> = self.sums().0.into_iter().collect();
         sums.sort_by_key(|(_, counts)| Reverse(counts.gets + counts.sets + counts.deletes));
@@ -159,11 +159,11 @@ impl Namespaces {
         sums.into_iter().map(|(name, counts)| (key_text(&name), counts)).collect()
     }
 
-    /// Appends what `stats detail dump` answers.
+    /// Appends the answer to `stats detail dump`.
     pub fn dump(&self, out: &mut Vec<u8>) {
         for (name, Counts { gets, hits, sets, deletes }) in self.sums().0 {
             out.extend_from_slice(b"PREFIX ");
-            // Keys of the binary protocol and of Redis' may hold what ends a word or a line.
+            // Keys of the binary protocol and of Redis' may hold bytes that end a word or a line.
             if name.iter().any(|byte| matches!(byte, b' ' | b'\n')) {
                 out.extend_from_slice(key_text(&name).as_bytes());
             } else {
@@ -174,7 +174,7 @@ impl Namespaces {
         }
     }
 
-    /// What stands before the first delimiter; as in memcached, nothing behind a zero byte counts.
+    /// The bytes before the first delimiter; as in memcached, nothing behind a zero byte counts.
     fn name_of<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         let end = key.iter().position(|&byte| byte == self.delimiter || byte == 0)?;
         (key[end] == self.delimiter).then(|| &key[..end])
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_count_for_what_stands_before_their_first_delimiter() {
+    fn keys_count_for_the_part_before_their_first_delimiter() {
         let namespaces = Namespaces::new(2, b':');
         let acts = [
             (&b"user:1"[..], Act::Set),
@@ -227,7 +227,8 @@ mod tests {
         assert_eq!(dump(&namespaces), "PREFIX user get 0 hit 0 set 0 del 1\r\n");
     }
 
-    /// A client read such a name as the end of the dump, and what followed as its next reply.
+    /// Regression: a client read such a name as the end of the dump, and the rest as its next
+    /// reply.
     #[test]
     fn a_name_ends_neither_its_line_nor_the_dump() {
         let namespaces = Namespaces::new(1, b':');
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_names_than_the_limit_whoever_counts_them() {
+    fn the_limit_of_names_holds_for_all_workers_together() {
         let namespaces = Namespaces::new(4, b'/');
         let name = |number: usize| format!("n{number}/key").into_bytes();
         for number in 0..2 * NAMESPACES_MAX {
@@ -248,7 +249,7 @@ mod tests {
         }
         let (sums, left_out) = namespaces.sums();
         assert_eq!((sums.len(), left_out), (NAMESPACES_MAX, NAMESPACES_MAX as u64));
-        // Those that are known count with every worker.
+        // Known names count with every worker.
         for worker in 0..4 {
             namespaces.count(worker, &name(0), Act::Get { is_hit: true });
         }

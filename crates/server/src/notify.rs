@@ -1,9 +1,9 @@
-//! What systemd is told where it asks to be told (`Type=notify`): that the server serves, and that
-//! it restores memory or stops, and how long that may take.
+//! Notifications to systemd where it asks for them (`Type=notify`): that the server serves, and
+//! that it restores memory or stops, and how long that may take.
 //!
-//! A stop that saves takes as long as `save-seconds` says, and a start as long as there is to read,
-//! which the unit's own limits need not know: the server asks for that time. A limit of the unit
-//! that is longer holds.
+//! A stop that saves takes as long as `save-seconds` says, and a start as long as the memory file
+//! takes to read, which the unit's own limits need not know: the server asks for that time. A
+//! longer limit of the unit stays in force.
 
 use std::sync::atomic::Ordering;
 
@@ -20,11 +20,11 @@ const STOP_SECONDS: u64 = 30;
 /// Seconds that a start may take beside restoring: memory is reserved, and the file removed.
 const START_SECONDS: u64 = 30;
 
-/// Bytes of a memory file that are restored in a second at the least. Two threads on a machine with
-/// other work restored 17 MB.
+/// The least bytes of a memory file restored in a second. Two threads on a machine with other work
+/// restored 17 MB.
 const RESTORED_BYTES_PER_S: u64 = 1 << 20;
 
-/// Who started the server and wants to hear of it, if anybody does.
+/// The supervisor that started the server, if it wants to be notified.
 pub struct Supervisor(Option<SupervisorSocket>);
 
 impl Supervisor {
@@ -37,25 +37,25 @@ impl Supervisor {
         Ok(Self(socket.transpose()?))
     }
 
-    /// The server restores a memory file of so many bytes before it serves.
+    /// Notifies that the server restores a memory file of this many bytes before it serves.
     pub fn restoring(&self, server: &Server, file_bytes: u64) {
         let seconds = START_SECONDS + file_bytes.div_ceil(RESTORED_BYTES_PER_S);
         self.tell(server, &format!("STATUS=Restoring memory\n{}", extension(seconds)));
     }
 
-    /// The server serves.
+    /// Notifies that the server serves.
     pub fn ready(&self, server: &Server) {
         let places = server.listening.join(" ");
         self.tell(server, &format!("READY=1\nSTATUS=Serving on {places}"));
     }
 
-    /// The server stops, and saves what is in memory if it is to.
+    /// Notifies that the server stops, and saves memory if it is to.
     pub fn stopping(&self, server: &Server) {
         let seconds = server.live.save_seconds.load(Ordering::Relaxed) + STOP_SECONDS;
         self.tell(server, &format!("STOPPING=1\nSTATUS=Stopping\n{}", extension(seconds)));
     }
 
-    /// A server that nobody hears of serves all the same.
+    /// Sends lines; a server that fails to notify serves all the same.
     fn tell(&self, server: &Server, lines: &str) {
         if let Some(socket) = &self.0
             && let Err(error) = socket.tell(lines)
@@ -65,7 +65,7 @@ impl Supervisor {
     }
 }
 
-/// Asks for so much time.
+/// Asks for this much time.
 fn extension(seconds: u64) -> String {
     format!("EXTEND_TIMEOUT_USEC={}", seconds.saturating_mul(1_000_000))
 }

@@ -19,21 +19,20 @@ use std::io::{self, IoSlice};
 use crate::counters::Counters;
 use crate::parked::{Parked, ParkedLimit, Room};
 
-/// Values from this size on are written from where they lie. Below it, a copy is cheaper than the
-/// gathering write's bookkeeping and the early flush that a borrowed slice forces.
+/// Values of this size and above are written from where they lie. Below it, a copy is cheaper than
+/// the gathering write's bookkeeping and the early flush that a borrowed slice forces.
 const BORROWED_VALUE_BYTES_MIN: usize = 16 << 10;
 
-/// So much output is written before more is made.
+/// Bytes of output that are written before more is made.
 pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
-/// So much output is made in one turn of a connection, and work that counts like it: then others
-/// come first. As much as is read of a value in one turn. To copy and to write that much takes a
-/// few hundred microseconds, beside which what it costs to come back (two copies of at most 64 KiB
-/// of requests) is little.
+/// Bytes of output, and of work charged like it, that end a connection's turn. As much as is read
+/// of a value in one turn. Copying and writing this much takes a few hundred microseconds, beside
+/// which the cost of coming back (two copies of at most 64 KiB of requests) is small.
 pub const TURN_BYTES_MAX: usize = 1 << 20;
 
-/// Before a value from this size on is added, there has to be room for what the socket may not
-/// take. Where nobody reads slowly it takes shorter ones as they are.
+/// Values of this size and above are added only when there is room for what the socket may not
+/// take. Where no client reads slowly the socket takes shorter ones as they are.
 const ROOM_VALUE_BYTES_MIN: usize = 64 << 10;
 
 /// Slices handed to one gathering write; the kernel takes up to 1024.
@@ -41,24 +40,24 @@ const SLICES_MAX: usize = 64;
 
 /// The replies of one session to one connection.
 pub struct Output<'o, 's> {
-    /// What is written by copying. Reply writers append here.
+    /// Copied output. Reply writers append here.
     pub bytes: &'o mut Vec<u8>,
     borrowed: Vec<(usize, &'s [u8])>,
     borrowed_bytes: usize,
-    /// What work counts like.
+    /// Bytes charged for work.
     charged_bytes: usize,
-    /// Where long values have to have room for what may be left of them, that room.
+    /// The room for what the socket may leave of long values, where room is required.
     room: Option<Room<'o>>,
 }
 
 impl<'o, 's> Output<'o, 's> {
-    /// Goes on behind what already stands in `bytes`.
+    /// An output that appends to `bytes`.
     pub fn new(bytes: &'o mut Vec<u8>) -> Self {
         Self { bytes, borrowed: Vec::new(), borrowed_bytes: 0, charged_bytes: 0, room: None }
     }
 
-    /// The same, with what is needed to find room for what the socket may not take of long values:
-    /// the limit, and since when some was waited for.
+    /// An output that requires room for what the socket may leave of long values; `waited` is when
+    /// the connection began to wait for room.
     pub fn within(
         bytes: &'o mut Vec<u8>,
         limit: &'o ParkedLimit,
@@ -67,7 +66,7 @@ impl<'o, 's> Output<'o, 's> {
         Self { room: Some(Room::new(limit, waited)), ..Self::new(bytes) }
     }
 
-    /// Something was answered: whoever finds no room from here on has waited for none yet.
+    /// A request was answered: the next one that finds no room has not waited yet.
     #[inline]
     pub fn end_wait(&mut self, waited: &mut Option<Stopwatch>) {
         if waited.take().is_some() {
@@ -75,15 +74,15 @@ impl<'o, 's> Output<'o, 's> {
         }
     }
 
-    /// Whether there is room for what may have to be kept of a value of so many bytes, if it is
-    /// added next. If not, its command is executed anew when others have taken what is theirs.
+    /// Whether there is room for what may have to be kept of a value of this many bytes, if it is
+    /// added next. If not, its command is executed anew when other clients have taken their output.
     #[inline]
     pub fn has_room_for(&mut self, value_bytes: usize) -> bool {
         value_bytes < ROOM_VALUE_BYTES_MIN || self.find_room_for(value_bytes)
     }
 
-    /// The same for whoever does not know yet how long the value is, and would have to look it up:
-    /// whether there is room for one of so many bytes without anybody having to go for it.
+    /// Whether there is room for a value of up to this many bytes without closing another
+    /// connection: for a caller that would have to look up the length.
     pub fn has_room_at_once(&mut self, value_bytes_max: usize) -> bool {
         let bytes = self.made_bytes() + value_bytes_max;
         self.room.as_mut().is_none_or(|room| room.try_grow(bytes))
@@ -128,7 +127,7 @@ impl<'o, 's> Output<'o, 's> {
         }
     }
 
-    /// Whether nothing waits to be written.
+    /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.borrowed.is_empty()
     }
@@ -138,30 +137,30 @@ impl<'o, 's> Output<'o, 's> {
         !self.borrowed.is_empty()
     }
 
-    /// Counts work that the length of its reply does not tell, such as the copy of a value that is
-    /// changed, like so many bytes of output: whoever looks whether there is much to write sees
-    /// that much was done, and nobody has to look for that as well.
+    /// Counts work that the length of its reply does not tell, such as the copy of a changed value,
+    /// like this many bytes of output, so that one look at the output's weight covers the work,
+    /// too.
     pub fn charge(&mut self, bytes: usize) {
         self.charged_bytes += bytes;
     }
 
-    /// Counts work that is worth a turn: to add up what all workers and size classes count, or to
-    /// walk through memory.
+    /// Charges a whole turn: for work such as adding up the counters of all workers and size
+    /// classes, or walking through memory.
     pub fn charge_turn(&mut self) {
         self.charge(TURN_BYTES_MAX);
     }
 
-    /// What has been charged since it was last written.
+    /// Bytes charged since the last write.
     pub fn charged_bytes(&self) -> usize {
         self.charged_bytes
     }
 
-    /// Its bytes.
+    /// Bytes of output, copied and borrowed.
     pub fn made_bytes(&self) -> usize {
         self.bytes.len() + self.borrowed_bytes
     }
 
-    /// Its bytes, and those that work counts like.
+    /// Bytes of output and bytes charged for work.
     pub fn weight(&self) -> usize {
         self.made_bytes() + self.charged_bytes
     }
@@ -171,7 +170,7 @@ impl<'o, 's> Output<'o, 's> {
         self.weight() >= OUTPUT_BYTES_MAX
     }
 
-    /// Writes everything; what the socket does not take is parked.
+    /// Writes everything; output that the socket does not take is parked.
     pub fn flush(
         &mut self,
         stream: &mut Stream,
@@ -246,7 +245,7 @@ impl Counters {
     }
 }
 
-/// Writes replies; what the socket does not take is parked.
+/// Writes replies; output that the socket does not take is parked.
 pub fn write(
     replies: &[u8],
     stream: &mut Stream,
@@ -267,7 +266,7 @@ pub fn write(
     Ok(())
 }
 
-/// Writes until the socket takes no more; returns how much it took.
+/// Writes until the socket takes no more; returns the number of bytes written.
 pub fn write_some(stream: &mut Stream, source: &[u8]) -> io::Result<usize> {
     let mut written = 0;
     while written < source.len() {

@@ -1,4 +1,4 @@
-//! Output that sockets have not taken yet, and how much of it all connections may have together.
+//! Output that sockets have not taken yet, and the limit on it for all connections together.
 //!
 //! ```text
 //! worker 0   connection   Parked --+
@@ -8,17 +8,17 @@
 //!            ParkedLimit   list of Waiting: the bytes, and since when the socket took none
 //! ```
 //!
-//! Where there is no room for more, clients that take nothing of their replies make it, those first
-//! that have not for longest, whichever worker they are with: their output is dropped at once, and
-//! their worker hears through its mailbox that it has to close them. Only if they do not have
-//! enough is the one who needs room refused. So nobody who reads is closed in place of one who does
-//! not, and at no moment is there more than the limit allows.
+//! Where room runs out, connections whose clients take none of their replies are closed, longest
+//! stalled first, whichever worker they are with: their output is dropped at once, and their worker
+//! hears through its mailbox that it has to close them. Only if they do not have enough is the
+//! connection refused that needs room. So no client that reads is closed in place of one that does
+//! not, and the limit is exceeded at no moment.
 //!
-//! Nor is somebody who reads closed because others do: a long value is not read, nor changed by who
-//! is to be answered with it, before there is [`Room`] for all that the socket may leave of it, and
-//! until there is, its connection waits.
+//! Nor is a client that reads closed because others do: a long value is not read, nor changed by a
+//! request that is answered with it, before there is [`Room`] for all that the socket may leave of
+//! it, and until there is, its connection waits.
 //!
-//! Input that has to wait, for that output or for the rest of a command, counts with it.
+//! Input that has to wait, for that output or for the rest of a command, counts towards the limit.
 
 mod room;
 
@@ -40,36 +40,36 @@ use crate::worker::{Delivery, Mailbox, Message};
 
 pub use room::Room;
 
-/// A client that has taken nothing for so long makes room for others who need it. Until that is
-/// over others are refused, so it is short; [`TRY_AFTER`] sees to it that whoever takes its replies
+/// A client that has taken nothing for this long makes room for others that need it. Until then
+/// others are refused, so it is short; [`TRY_AFTER`] ensures that a client that takes its replies
 /// slowly is not among them.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 
-/// The same for the place of a dump, for which others can ask again and lose nothing by that.
+/// The same time for a client that has a dump's place, for which others can ask again without loss.
 const DUMP_STALLED_AFTER: Duration = Duration::from_secs(10);
 
-/// So long after a socket has last taken something it is tried without an event, and again and
-/// again. The kernel tells of room when a third of a socket's buffer is free, which with a slow
-/// client may be many seconds from now, and it would look as if it took nothing.
+/// Delay after which a socket that has taken something is tried without an event, again and again.
+/// The kernel announces room when a third of a socket's buffer is free, which with a slow client
+/// may be many seconds later, and the client would look as if it took nothing.
 pub const TRY_AFTER: Duration = Duration::from_millis(250);
 
-/// How much output all connections together may have parked, and who has some.
+/// The limit on output parked by all connections together, and the connections that have some.
 #[derive(Debug)]
 pub struct ParkedLimit {
     bytes: AtomicUsize,
-    /// Another one where the memory limit is another one.
+    /// The limit in bytes; follows the memory limit.
     bytes_max: AtomicUsize,
-    /// Of one item.
+    /// The limit of one item, in bytes.
     item_bytes_max: usize,
-    /// All that has output parked, by their [`Slot::number`].
+    /// All connections with parked output, by their [`Slot::number`].
     list: Mutex<List>,
     /// Where workers hear of connections that have to be closed.
     mailboxes: Vec<Arc<Mailbox>>,
-    /// What progress is told by.
+    /// The clock of [`Waiting::progressed`] and [`Waiting::tried`].
     clock: Stopwatch,
 }
 
-/// All parked output.
+/// The connections that have output parked.
 #[derive(Debug, Default)]
 struct List {
     next_number: u64,
@@ -81,32 +81,32 @@ struct List {
 struct Waiting {
     bytes: Vec<u8>,
     written: usize,
-    /// What else its connection has that counts, and that only its worker can give back.
+    /// Other counted bytes of its connection, which only its worker can give back.
     beside_bytes: usize,
     owner: ConnectionId,
     /// When the socket last took something, by [`ParkedLimit::clock`].
     progressed: Duration,
-    /// When it was last tried. What counts is how long after `progressed` it still took nothing: a
-    /// worker that has no time makes nobody look as if it did not read.
+    /// When it was last tried. A client is stalled for the time from `progressed` to this: a worker
+    /// that has no time makes no client look as if it did not read.
     tried: Duration,
-    /// It belongs to a dump, which has a place.
+    /// It belongs to a dump, which holds a place.
     is_dump: bool,
     /// The output is dropped, and its worker has to close the connection.
     is_ended: bool,
 }
 
 impl ParkedLimit {
-    /// What is allowed beside a share of `-m`.
+    /// Bytes allowed beside a share of `-m`.
     const BYTES_BASE: usize = 16 << 20;
 
-    /// Whoever has not said who it is gets nothing more once one part in so many is taken: anybody
-    /// can be that, and shall not have those closed who may be here.
+    /// An unauthenticated client gets nothing more once one part in this many is taken: anyone can
+    /// be one, and must not have authenticated clients closed.
     const STRANGERS_PART: usize = 4;
 
-    /// What a command may take beside the value of the largest item: names, keys, options.
+    /// Bytes that a command may take beside the value of the largest item: names, keys, options.
     const COMMAND_BYTES_BASE: usize = 64 << 10;
 
-    /// With nothing parked.
+    /// A limit with nothing parked.
     pub fn new(memory_bytes: usize, item_bytes_max: usize, mailboxes: &[Arc<Mailbox>]) -> Self {
         let limit = Self {
             bytes: AtomicUsize::new(0),
@@ -120,9 +120,9 @@ impl ParkedLimit {
         limit
     }
 
-    /// Goes by another memory limit: 3 % of it and 16 MiB; but one reply of any size that the item
-    /// limit allows must be possible, or a large item could never be read by a slow client. What is
-    /// parked stays if it is more.
+    /// Follows a new memory limit: 3 % of it and 16 MiB; but one reply of any size that the item
+    /// limit allows must be possible, or a large item could never be read by a slow client. Output
+    /// that is parked stays if it is more.
     pub fn set_memory_bytes(&self, memory_bytes: usize) {
         let share = memory_bytes / 100 * 3 + Self::BYTES_BASE;
         let bytes_max = share.max(self.item_bytes_max + OUTPUT_BYTES_MAX);
@@ -134,26 +134,27 @@ impl ParkedLimit {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The most that may be.
+    /// The most bytes that may be parked.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
-    /// The longest command of Redis' protocol, which is kept until it is whole, and as much of what
-    /// waits for EXEC: a quarter, so that one who stores or asks for much at once leaves room for
+    /// The longest Redis command, which is kept until it is whole, and the most that is kept for
+    /// EXEC: a quarter, so that a client that stores or asks for much at once leaves room for
     /// others, but always one value of any size that the item limit allows, with names and options.
     pub fn command_bytes_max(&self) -> usize {
         (self.bytes_max() / 4).max(self.short_command_bytes_max())
     }
 
-    /// The longest command but those of many keys.
+    /// The longest command, except those of many keys.
     pub fn short_command_bytes_max(&self) -> usize {
         self.item_bytes_max + Self::COMMAND_BYTES_BASE
     }
 
-    /// What all may keep when one keeps so many bytes of input: who keeps more than a command with
-    /// the largest item has to leave half of it to others, for a few of those who send a part of a
-    /// command and no more would have all of it. But one command fits, with the room behind it.
+    /// The most that all may keep when one client keeps `one_bytes` of input: one that keeps more
+    /// than a command with the largest item has to leave half of it to others, or a few clients
+    /// that send a part of a command and no more would have all of it. But one command fits, with
+    /// the room behind it.
     fn kept_bytes_max(&self, one_bytes: usize) -> usize {
         let bytes_max = self.bytes_max();
         if one_bytes <= self.short_command_bytes_max() + Self::COMMAND_BYTES_BASE {
@@ -163,13 +164,14 @@ impl ParkedLimit {
         (bytes_max / 2).max(one_bytes_max).min(bytes_max)
     }
 
-    /// Whether so many bytes more of input, or of what was found for it, may be kept now by one who
-    /// keeps `one_bytes` then, if need be because those go who take nothing.
+    /// Whether this many bytes more of input, or of what was found for it, may be kept now by a
+    /// client that then keeps `one_bytes`; closes stalled connections if need be.
     pub fn make_room_for_kept(&self, bytes: usize, one_bytes: usize) -> bool {
         self.make_room_up_to(bytes, self.kept_bytes_max(one_bytes))
     }
 
-    /// Takes room, for which others may have to go unless a stranger asks.
+    /// Takes room, for which stalled connections may be closed unless an unauthenticated client
+    /// asks.
     fn take(&self, bytes: usize, is_stranger: bool) -> bool {
         if is_stranger {
             return self.try_take(bytes, self.bytes_max() / Self::STRANGERS_PART);
@@ -177,7 +179,7 @@ impl ParkedLimit {
         self.take_up_to(bytes, self.bytes_max())
     }
 
-    /// The same for input of one who keeps `one_bytes` then.
+    /// Takes room for input of a client that then keeps `one_bytes`.
     fn take_for_kept(&self, bytes: usize, one_bytes: usize, is_stranger: bool) -> bool {
         if is_stranger {
             return self.take(bytes, is_stranger);
@@ -191,20 +193,20 @@ impl ParkedLimit {
     }
 
     fn try_take(&self, bytes: usize, bytes_max: usize) -> bool {
-        // Not added first and taken back if it is too much: who asks meanwhile would be refused, or
-        // have others closed, for what nobody has.
+        // Not added first and taken back if it is too much: others that ask meanwhile would be
+        // refused, or have connections closed, for bytes that are not kept.
         let fits = |taken: usize| taken.checked_add(bytes).filter(|&sum| sum <= bytes_max);
         self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
-    /// Takes room for what there may be to be kept of a long value. The last of it is for short
-    /// replies, which nobody asks for before they are there. One value of any size fits.
+    /// Takes room in advance for the part of a long value that may have to be kept. The last of the
+    /// room is for short replies, which are not asked for in advance. One value of any size fits.
     fn take_ahead(&self, bytes: usize) -> bool {
         self.try_take_ahead(bytes)
             || (self.make_room(bytes + OUTPUT_BYTES_MAX) && self.try_take_ahead(bytes))
     }
 
-    /// The same where nobody has to go for it.
+    /// Takes room in advance without closing any connection.
     fn try_take_ahead(&self, bytes: usize) -> bool {
         self.try_take(bytes, self.bytes_max().saturating_sub(OUTPUT_BYTES_MAX))
     }
@@ -213,22 +215,24 @@ impl ParkedLimit {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Whether so many bytes more may be kept now, if need be because those go who take nothing.
+    /// Whether this many bytes more may be kept now; closes stalled connections if need be.
     pub fn make_room(&self, bytes: usize) -> bool {
         self.make_room_up_to(bytes, self.bytes_max())
     }
 
-    /// The same where no more than `bytes_max` may be kept in all.
+    /// Makes room so that at most `bytes_max` are kept in all.
     fn make_room_up_to(&self, bytes: usize, bytes_max: usize) -> bool {
         bytes <= bytes_max.saturating_sub(self.bytes()) || self.end_stalled(bytes, bytes_max)
     }
 
-    /// Which connections of a worker have to be tried; and whether it has any with output parked.
+    /// The slots of a worker's connections that have to be tried, and whether it has any with
+    /// output parked.
     pub fn to_be_tried(&self, worker: usize) -> (Vec<usize>, bool) {
         let now = self.clock.elapsed();
         let (mut due, mut has_any) = (Vec::new(), false);
         for waiting in lock(&self.list).waiting.values() {
-            // If it is locked, its worker is just writing to it, or somebody looks as we do.
+            // If it is locked, its worker is just writing to it, or another thread looks as this
+            // one does.
             let Ok(waiting) = waiting.try_lock() else {
                 has_any = true;
                 continue;
@@ -241,8 +245,8 @@ impl ParkedLimit {
         (due, has_any)
     }
 
-    /// Ends those who have taken nothing for longest, until there is room for so many bytes. If
-    /// they have too little together they stay: to close them would help nobody.
+    /// Ends the connections that have stalled for longest, until there is room for this many bytes.
+    /// If they have too little together they stay: closing them would not help.
     #[cold]
     fn end_stalled(&self, bytes: usize, bytes_max: usize) -> bool {
         let missing = || (self.bytes() + bytes).saturating_sub(bytes_max);
@@ -261,7 +265,8 @@ impl ParkedLimit {
             return false;
         }
         stalled.sort_unstable_by_key(|(progressed, ..)| *progressed);
-        // What comes back once their workers have closed them. Until then there may be too little.
+        // Bytes that come back once their workers have closed them. Until then there may be too
+        // little.
         let mut coming_bytes = 0;
         let mut ended = Vec::new();
         for (_, _, waiting) in stalled {
@@ -280,8 +285,8 @@ impl ParkedLimit {
         missing() == 0
     }
 
-    /// Ends the dump whose client has taken nothing for longest, if it has not for long: another
-    /// one asks for its place, and gets it once the worker has closed the connection.
+    /// Ends the dump whose client has stalled for longest, if any has: another dump asks for its
+    /// place, and gets it once the worker has closed the connection.
     #[cold]
     pub fn end_stalled_dump(&self) {
         let list = lock(&self.list);
@@ -311,17 +316,17 @@ impl ParkedLimit {
 }
 
 impl Waiting {
-    /// Whether the socket took nothing so long after it had last taken something.
+    /// Whether the socket took nothing for `patience` after it had last taken something.
     fn is_stalled(&self, patience: Duration) -> bool {
         !self.is_ended && self.tried.saturating_sub(self.progressed) >= patience
     }
 
-    /// Whether it last took something so long ago, for all that is known.
+    /// Whether the socket last took something `patience` ago or longer, as far as is known.
     fn is_quiet(&self, now: Duration, patience: Duration) -> bool {
         !self.is_ended && now.saturating_sub(self.progressed) >= patience
     }
 
-    /// Drops the output; returns how many bytes that were.
+    /// Drops the output; returns its length in bytes.
     fn end(&mut self) -> usize {
         self.is_ended = true;
         self.written = 0;
@@ -334,11 +339,11 @@ impl Waiting {
 pub struct Parked {
     slot: Option<Slot>,
     owner: ConnectionId,
-    /// What its stream keeps meanwhile.
+    /// Bytes that its stream keeps meanwhile.
     held_bytes: usize,
     /// Bytes of input that wait, for the output or for the rest of a command.
     kept_bytes: usize,
-    /// Its client has not said who it is.
+    /// Its client is unauthenticated.
     is_stranger: bool,
 }
 
@@ -350,36 +355,36 @@ struct Slot {
 }
 
 impl Parked {
-    /// Whether there is none. What was dropped to make room is some until the connection closes.
+    /// Whether there is no output. Output dropped to make room counts until the connection closes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slot.is_none()
     }
 
-    /// Whose it is.
+    /// The connection that it belongs to.
     pub fn owner(&self) -> ConnectionId {
         self.owner
     }
 
-    /// Says whose it is.
+    /// Sets the connection that it belongs to.
     pub fn set_owner(&mut self, owner: ConnectionId) {
         self.owner = owner;
     }
 
-    /// Whether its client has yet to say who it is, and so may have less.
+    /// Sets whether its client is unauthenticated, and so may have less.
     pub fn set_stranger(&mut self, is_stranger: bool) {
         self.is_stranger = is_stranger;
     }
 
-    /// Whether what is parked is of a dump, which has a place that others may want.
+    /// Sets whether the parked output is of a dump, which holds a place that others may want.
     pub fn set_dump(&self, is_dump: bool) {
         if let Some(slot) = &self.slot {
             lock(&slot.waiting).is_dump = is_dump;
         }
     }
 
-    /// Whether there is output of which the socket took nothing when it was tried last, so long
-    /// after it had taken something.
+    /// Whether there is output of which the socket took nothing when it was last tried, `patience`
+    /// after it had last taken something.
     pub fn is_stalled(&self, patience: Duration) -> bool {
         self.slot.as_ref().is_some_and(|slot| lock(&slot.waiting).is_stalled(patience))
     }
@@ -389,7 +394,7 @@ impl Parked {
         self.park_with(slices, 0, limit)
     }
 
-    /// [`Parked::park`] where room for `taken_bytes` of it is taken.
+    /// [`Parked::park`] where room for `taken_bytes` of it is already taken.
     pub fn park_with(
         &mut self,
         slices: &[&[u8]],
@@ -424,7 +429,7 @@ impl Parked {
         Ok(())
     }
 
-    /// Counts what the stream may keep beside it.
+    /// Counts the bytes that the stream may keep beside it.
     pub fn hold_sealed(&mut self, stream: &Stream, limit: &ParkedLimit) -> io::Result<()> {
         let bytes = stream.unsent_bytes_max();
         if bytes == 0 || self.is_empty() {
@@ -438,8 +443,7 @@ impl Parked {
         Ok(())
     }
 
-    /// Counts `bytes` of input that have to wait, instead of those that it had before. Fewer are
-    /// always allowed.
+    /// Counts `bytes` of waiting input in place of those counted before. Fewer are always allowed.
     #[inline]
     pub fn keep(&mut self, bytes: usize, limit: &ParkedLimit) -> io::Result<()> {
         if bytes == self.kept_bytes { Ok(()) } else { self.change_kept(bytes, limit) }
@@ -463,7 +467,7 @@ impl Parked {
         }
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket takes.
     pub fn flush(
         &mut self,
         stream: &mut Stream,
@@ -490,7 +494,7 @@ impl Parked {
         Ok(())
     }
 
-    /// Forgets the output, as when the connection closes.
+    /// Drops the output, as when the connection closes.
     pub fn discard(&mut self, limit: &ParkedLimit) {
         limit.give_back(std::mem::take(&mut self.held_bytes));
         if let Some(Slot { number, waiting }) = self.slot.take() {

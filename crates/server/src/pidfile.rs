@@ -1,10 +1,10 @@
-//! `-P`: the file that says which process the server is.
+//! `-P`: the file with the server's process number.
 //!
-//! It is opened before the process goes to the background, so that whoever starts a server hears
+//! It is opened before the process goes to the background, so that the starting process can report
 //! that it cannot be written; and it is written by the process that stays. The server has it locked
-//! for as long as it lives, so a second one with the same file is refused: who sends a signal to
-//! the number there means the first. At the end it is removed, unless somebody else has written
-//! another number there.
+//! for as long as it lives, so a second one with the same file is refused: a signal to the number
+//! there is meant for the first. At the end it is removed, unless another number has been written
+//! there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ use std::process;
 
 use crate::{locked_file, stdio};
 
-/// A number takes no more, with whatever stands around it.
+/// The most bytes of a number and the space around it.
 const TEXT_BYTES_MAX: u64 = 64;
 
 /// The file.
@@ -24,12 +24,12 @@ pub struct PidFile {
 }
 
 impl PidFile {
-    /// Sees that it can be written, and leaves what it holds.
+    /// Checks that it can be written, and leaves its contents.
     pub fn open(path: &Path) -> Result<Self, String> {
         let mut options = OpenOptions::new();
         options.append(true).create(true);
         let refused = |error| cannot_write(path, &error);
-        // A device can be everybody's, and has no number to read.
+        // A device can be shared, and has no number to read.
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Ok(Self { path: path.to_owned(), file: options.open(path).map_err(refused)? });
         }
@@ -52,7 +52,7 @@ impl PidFile {
             && id != process::id()
             && Path::new("/proc").join(id.to_string()).exists()
         {
-            // A number that a process left behind may by now be anybody's.
+            // A number that a process left behind may by now be another's.
             let path = path.display();
             stdio::err(format_args!(
                 "larder: {path} names process {id}, which runs; --pidfile overwrites it"
@@ -78,7 +78,7 @@ impl Drop for PidFile {
         }
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         if text.is_empty() || text.trim().parse() == Ok(process::id()) {
-            // Somebody else may have removed it; there is nothing more to do either way.
+            // Another process may have removed it; there is nothing more to do either way.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! What a connection's bytes ask for, a batch at a time.
+//! The requests that a connection's bytes hold, a batch at a time.
 //!
 //! ```text
 //! input   get a b\r\nset c 0 0 3\r\nxyz\r\nget d
@@ -8,8 +8,8 @@
 //!
 //! [`Plan::fill`] parses requests from the input until the batch is full, and hashes every key on
 //! the way, so that the memory of all of them can be asked for before the first is executed.
-//! Parsing never depends on what an earlier request of the batch does; where it would (a value that
-//! is not all there, `watch`, a dump, `quit`), the batch ends.
+//! Parsing never depends on the effect of an earlier request of the batch; where it would (a value
+//! that is not all there, `watch`, a dump, `quit`), the batch ends.
 //!
 //! A multiget that does not fit the batch is cut: its head is a step with `more` set, its tail is
 //! carried into the next batch.
@@ -28,12 +28,12 @@ use protocol::{Dialect, Parsed, Request, Wire, binary, parse_as};
 use crate::commands::redis::Call;
 use crate::rights::Rights;
 
-/// So many keys are fetched ahead and executed under one pin of the cache. Enough to overlap the
-/// memory latency of a core's outstanding misses several times over, and few enough that what the
-/// batch touches stays in the first-level cache.
+/// Keys fetched ahead and executed under one pin of the cache. Enough to overlap the memory latency
+/// of a core's outstanding misses several times over, and few enough that the memory the batch
+/// touches stays in the first-level cache.
 pub const BATCH_KEYS_MAX: usize = 128;
 
-/// Where the hash of a request without a key stands.
+/// The position of the hash for a request without a key.
 const NO_HASH: usize = usize::MAX;
 
 /// A place in the input to go on from.
@@ -50,13 +50,13 @@ pub struct Place {
 pub enum Payload<'b> {
     /// The request has none.
     None,
-    /// The value and what stands behind it in this protocol.
+    /// The value and its end in this protocol.
     Whole(&'b [u8]),
     /// It has not arrived in full; the connection streams it.
     Part,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Action<'b> {
     /// Executes a request.
@@ -65,9 +65,9 @@ pub enum Action<'b> {
     Binary(binary::Request<'b>),
     /// Answers a header of the binary protocol that is no request.
     Refuse {
-        /// What the reply repeats.
+        /// The fields that the reply repeats.
         echo: binary::Echo,
-        /// Why.
+        /// The reply's status.
         status: binary::Status,
         /// The connection ends behind the reply.
         is_fatal: bool,
@@ -76,7 +76,7 @@ pub enum Action<'b> {
     Login(&'b [u8]),
     /// Executes a command of Redis'.
     Redis(Call<'b>),
-    /// Answers this to a line that is no request.
+    /// Sends this answer to a line that is no request.
     Answer(&'static str),
     /// Closes the connection.
     Close,
@@ -85,15 +85,15 @@ pub enum Action<'b> {
 /// One request of a batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step<'b> {
-    /// What it does.
+    /// Its action.
     pub action: Action<'b>,
     /// The request's line, with its end.
     pub line: &'b [u8],
     /// The value behind it.
     pub payload: Payload<'b>,
-    /// Where its first key's hash stands.
+    /// The position of its first key's hash.
     pub hash_at: usize,
-    /// Behind the last one's, or that of the keys before if it has none.
+    /// The position after its last key's hash; without keys, after those of earlier steps.
     pub hash_end: usize,
     /// Where to parse it again.
     pub place: Place,
@@ -115,9 +115,9 @@ pub struct Plan<'b> {
     dialect: Dialect,
     place: Place,
     carried: Option<Get<'b>>,
-    /// What the client may do.
+    /// The rights of the client.
     pub rights: Rights,
-    /// How far a command of Redis' has been looked at that begins where the plan has come to.
+    /// How far the Redis command at the plan's place has been scanned.
     scan: Scan,
     /// The longest command of Redis' protocol.
     command_bytes_max: usize,
@@ -163,7 +163,7 @@ impl<'b> Plan<'b> {
         self.carried.is_some() || !self.rest().is_empty()
     }
 
-    /// What has not been planned yet.
+    /// The input that has not been planned yet.
     pub fn rest(&self) -> &'b [u8] {
         &self.input[self.place.offset..]
     }
@@ -199,7 +199,7 @@ impl<'b> Plan<'b> {
         }
     }
 
-    /// Fills a batch with what comes next.
+    /// Fills a batch with the next requests.
     #[inline(always)]
     pub fn fill(
         &mut self,
@@ -328,7 +328,7 @@ impl<'b> Plan<'b> {
         steps.push(Step { action, line, payload: Payload::None, hash_at, hash_end, place });
     }
 
-    /// Skips what of a refused value is here; true if more of it is to come.
+    /// Skips the part of a refused value that is here; true if more of it is to come.
     fn swallow(&mut self, bytes: u64) -> bool {
         let here = self.rest().len() as u64;
         let skipped = bytes.min(here);
@@ -353,7 +353,7 @@ impl<'b> Step<'b> {
     }
 }
 
-/// What a connection that stops before `get` hands to the parser when it goes on.
+/// The continuation that a connection which stops before `get` hands to the parser later.
 fn continuation_of(get: &Get<'_>) -> GetContinuation {
     GetContinuation { with_cas: get.with_cas, touch: get.touch, refused: get.refused }
 }
@@ -383,7 +383,7 @@ fn value_bytes_of(request: &Request<'_>) -> Option<usize> {
     }
 }
 
-/// Whether what comes behind this request may be meant differently because of it.
+/// Whether this request may change the meaning of the input behind it.
 fn ends_batch(request: &Request<'_>) -> bool {
     matches!(
         request,

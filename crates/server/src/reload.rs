@@ -1,11 +1,13 @@
-//! SIGHUP: the file of options is read again, and what can change while the server serves does.
+//! SIGHUP: the file of options is read again, and the options that can change while the server
+//! serves are applied.
 //!
-//! What holds is remembered option by option. A change that needs a restart is therefore said at
-//! every SIGHUP until there was one, and one that is refused is tried again. What a client has
-//! changed (`cache_memlimit`, `verbosity`) is what holds, and becomes again what the options say.
+//! The running value is remembered option by option. A change that needs a restart is therefore
+//! logged at every SIGHUP until there was one, and one that is refused is tried again. A client's
+//! change (`cache_memlimit`, `verbosity`) becomes the running value, and is reset to the options.
 //! Arguments and variables are those of the start, and still go before the file. A file with an
 //! error changes no option. Users and certificates have files of their own, and are read whatever
-//! is in that one: who has lost a right, or a certificate that runs out, does not wait for it.
+//! the file of options holds: a withdrawn right, or a certificate that runs out, does not wait for
+//! it.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +20,7 @@ use crate::start::allow_files;
 use crate::tls::Tls;
 use crate::users::Users;
 
-/// An option that can change while the server serves: its name, and what takes it over.
+/// An option that can change while the server serves: its name, and the function that applies it.
 type Live = (&'static str, fn(&Server, &Options) -> Result<(), String>);
 
 /// All of these.
@@ -34,7 +36,7 @@ const LIVE: &[Live] = &[
     ("conn-limit", limit_connections),
     ("idle-timeout", |server, options| {
         server.live.idle_timeout_s.store(options.idle_timeout_s, Ordering::Relaxed);
-        // Where nobody was ever too silent, workers sleep until something happens.
+        // Without a limit on silence, workers sleep until an event.
         server.wake_all();
         Ok(())
     }),
@@ -73,8 +75,8 @@ pub fn is_live(long: &str) -> bool {
     LIVE.iter().any(|(known, _)| *known == long)
 }
 
-/// Reads the users, the certificates and the file of options again; `running` is what holds, and
-/// afterwards what holds then.
+/// Reads the users, the certificates and the file of options again. `running` holds the running
+/// values, before and after.
 pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
     if let Some(users) = &server.users {
         server.log(0, &reload_users(users));
@@ -90,7 +92,7 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
     };
     let newer = match given.read() {
         Ok(Command::Serve(newer)) => newer,
-        // The arguments have not changed since they asked to serve.
+        // The arguments asked to serve at the start, and have not changed.
         Ok(Command::Print(_) | Command::Top(_)) => return,
         Err(UsageError(text)) => {
             text.lines().for_each(|line| server.log(0, line));
@@ -120,7 +122,7 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
     }
 }
 
-/// Reads the users of `--auth-file` again; says what came of it.
+/// Reads the users of `--auth-file` again; returns the log's text about it.
 fn reload_users(users: &Users) -> String {
     match users.reload() {
         Ok(1) => "SIGHUP: 1 user from now on".to_owned(),
@@ -129,7 +131,7 @@ fn reload_users(users: &Users) -> String {
     }
 }
 
-/// Reads the certificates of TLS again; says what came of it.
+/// Reads the certificates of TLS again; returns the log's text about it.
 fn reload_certificates(tls: &Tls, now_s: u32) -> String {
     match tls.reload(now_s) {
         Ok(()) => "SIGHUP: the certificates were read again".to_owned(),
@@ -141,7 +143,7 @@ fn reload_certificates(tls: &Tls, now_s: u32) -> String {
 fn limit_connections(server: &Server, options: &Options) -> Result<(), String> {
     allow_files(options.connections_max, server.listening.len(), &server.options)?;
     server.live.connections_max.store(options.connections_max, Ordering::Relaxed);
-    // It may have paused at the limit before.
+    // The acceptor may have paused at the limit before.
     server.wake_acceptor();
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! What a client may do, and which of all requests are changes: the one place that says so, for
+//! The rights of clients, and which of all requests are changes: the one place that says so, for
 //! the three protocols.
 //!
-//! A client that only reads may ask for whatever leaves items, settings and statistics as they
-//! are. Hits count and keep items in memory as anybody's do. Each list is exhaustive, or names what
-//! is allowed: a new request is a change until somebody has said here that it is none. For the
-//! commands of Redis the flags decide by which they are also described to clients.
+//! A client that only reads may make any request that leaves items, settings and statistics as they
+//! are. Its hits count and keep items in memory like any client's. Each list is exhaustive, or
+//! names the allowed requests: a new request is a change until it is listed here as none. For Redis
+//! commands the flags decide that also describe them to clients.
 
 use protocol::Request;
 use protocol::binary;
@@ -14,21 +14,20 @@ use protocol::resp::Command;
 use crate::commands::redis::Entry;
 use crate::stats::Topic;
 
-/// What a client may do.
+/// The rights of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rights {
-    /// Say who it is.
+    /// To log in.
     #[default]
     None,
-    /// Ask for what changes nothing.
+    /// Requests that change nothing.
     Read,
-    /// All that the server offers.
+    /// Everything that the server offers.
     All,
 }
 
 impl Rights {
-    /// Those of a client that has not said who it is, where there are users and where there are
-    /// none.
+    /// The rights of an unauthenticated client, where there are users and where there are none.
     pub fn of_strangers(has_users: bool) -> Self {
         if has_users { Self::None } else { Self::All }
     }
@@ -76,7 +75,7 @@ fn is_changing_get(get: &MetaGet<'_>) -> bool {
     touch.is_some() || vivify.is_some() || recache.is_some()
 }
 
-/// `lru_crawler metadump` and `mgdump`: the rest of what the line may say tunes something.
+/// `lru_crawler metadump` and `mgdump`: all else that the line may hold tunes something.
 fn is_dump(line: &[u8]) -> bool {
     let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
     words.next() == Some(b"lru_crawler") && matches!(words.next(), Some(b"metadump" | b"mgdump"))
@@ -101,14 +100,14 @@ pub fn is_binary_change(request: &binary::Request<'_>) -> bool {
     }
 }
 
-/// Commands of Redis' that have nothing to do with items and change nothing, or nothing but what is
-/// known of their own client.
+/// Redis commands that have nothing to do with items and change nothing, or nothing except the
+/// state of their own client.
 const WITHOUT_ITEMS: &[&str] = &[
     "auth", "client", "command", "discard", "echo", "exec", "hello", "host:", "info", "multi",
     "ping", "post", "quit", "reset", "select", "time",
 ];
 
-/// What a command of Redis' is called that changes something; none if it changes nothing.
+/// The name of a Redis command if it changes anything; `None` if it does not.
 pub fn redis_change(entry: &Entry, command: Command<'_>) -> Option<String> {
     if entry.flags.contains(&"readonly") || WITHOUT_ITEMS.contains(&entry.name) {
         return None;
@@ -117,7 +116,7 @@ pub fn redis_change(entry: &Entry, command: Command<'_>) -> Option<String> {
         return Some(entry.name.to_owned());
     }
     let subcommand = command.words().nth(1).unwrap_or_default().to_ascii_lowercase();
-    // What there is not is answered as to anybody.
+    // Unknown subcommands are answered as for any client.
     (subcommand == b"resetstat").then(|| "config|resetstat".to_owned())
 }
 
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_may_be_asked_for() {
+    fn requests_that_change_nothing_are_allowed() {
         for line in [
             "get a b",
             "gets a",
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_is_known_for_one() {
+    fn every_change_is_recognised() {
         for line in [
             "gat 0 a",
             "gats 10 a b",
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_of_a_redis_command_and_what_is_allowed_are_the_same_thing() {
+    fn the_flags_of_redis_commands_decide_what_is_allowed() {
         for entry in TABLE {
             let [write, read] = ["write", "readonly"].map(|flag| entry.flags.contains(&flag));
             let is_named = WITHOUT_ITEMS.contains(&entry.name) || entry.name == "config";

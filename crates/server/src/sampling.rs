@@ -1,25 +1,27 @@
-//! What requests take, by a sample: about one in 256 is timed, where `--admin-port` asks for it.
+//! Times of requests, by a sample: about one in 256 is timed, where `--admin-port` asks for it.
 //!
 //! ```text
 //! worker   begin -> execute -> end -> a list under a lock that is only tried
-//! admin    once a second, and when somebody asks: takes the lists, fills histograms
+//! admin    once a second, and at a request: takes the lists, fills histograms
 //! ```
 //!
 //! The time is that of serving: from when the request begins to be executed, among those that came
 //! with it, until its reply is ready to be written. Network, parsing and the wait behind others are
 //! not in it; a read from flash is. A request that has to be executed again for another reason, or
-//! whose value arrives in pieces, gives no sample; nor does a command of Redis' that was refused or
-//! kept for EXEC, and neither does EXEC.
+//! whose value arrives in pieces, gives no sample; nor does a Redis command that was refused or
+//! queued for EXEC, nor EXEC itself.
 //!
-//! The distance between two samples is drawn anew each time, so that clients whose requests come
-//! in a rhythm are not always caught at the same beat. The keys of a request that was drawn, which
-//! may be none that is timed, are among those that [`KeyObserver`] tells of, beside all that happens to
-//! the keys that it samples. What waits for flash is executed twice and drawn once: if it was at
-//! first it is again, outside the count, and if it was not it is not counted a second time.
+//! The distance between two samples is drawn anew each time, so that clients whose requests come in
+//! a rhythm are not always caught at the same beat. The keys of a drawn request, which may be of a
+//! kind that is not timed, are among those that [`KeyObserver`] reports, beside all events of the
+//! keys that it samples. A request that waits for flash is executed twice and drawn once: if it was
+//! drawn at first it is again, outside the count, and if it was not it is not counted a second
+//! time.
 //!
-//! [`TurnExecutor`](crate::turn::Turner) is compiled for each [`Sampling`], so that [`Unsampled`] leaves
-//! no trace in it. What only it calls for each request or batch, and so was inlined when there was
-//! one of it, says so (`inline(always)`): otherwise some ten instructions of calls come back.
+//! [`TurnExecutor`](crate::turn::TurnExecutor) is compiled for each [`Sampling`], so that
+//! [`Unsampled`] leaves no trace in it. Functions that only it calls for each request or batch, and
+//! so were inlined when there was one of it, are `inline(always)`: otherwise some ten instructions
+//! of calls come back.
 
 use std::collections::VecDeque;
 
@@ -44,17 +46,17 @@ pub const REQUESTS_PER_SAMPLE: u32 = 256;
 /// million requests a second.
 pub const SAMPLES_MAX: usize = 16 << 10;
 
-/// Sampled requests of a worker that wait for flash at the same time.
+/// Drawn requests of a worker that wait for flash at the same time.
 const WAITING_MAX: usize = 64;
 
-/// What kind of request was timed.
+/// The kind of a timed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// One key was asked for.
+    /// A get of one key.
     Get,
-    /// Several keys were.
+    /// A get of several keys.
     Multiget,
-    /// `set` and all else that brings a value.
+    /// `set` and all other requests that bring a value.
     Store,
     /// `delete`.
     Delete,
@@ -64,7 +66,7 @@ pub enum Command {
     Arithmetic,
 }
 
-/// Where the answer came from.
+/// The place that the answer came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
     /// The key was found, uncompressed.
@@ -79,7 +81,7 @@ pub enum Tier {
     Any,
 }
 
-/// The kinds of requests, and where their answers may come from.
+/// The kinds of requests, and the places that their answers may come from.
 pub const SERIES: [(Command, Tier); 9] = [
     (Command::Get, Tier::Hot),
     (Command::Get, Tier::Compressed),
@@ -93,7 +95,7 @@ pub const SERIES: [(Command, Tier); 9] = [
 ];
 
 impl Command {
-    /// What it is called.
+    /// The kind's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -105,7 +107,7 @@ impl Command {
         }
     }
 
-    /// What a step is; nothing if it is not sampled.
+    /// The kind of a step; `None` if it is not sampled.
     fn of(action: &Action<'_>) -> Option<Self> {
         match action {
             Action::Request(request) => Self::of_text(request),
@@ -139,7 +141,7 @@ impl Command {
         }
     }
 
-    /// By a command's name and how many words it has with it.
+    /// The kind by a command's name and its number of words, the name included.
     fn of_redis(name: &str, words: usize) -> Option<Self> {
         match name {
             "mget" if words > 2 => Some(Self::Multiget),
@@ -157,7 +159,7 @@ impl Command {
 }
 
 impl Tier {
-    /// What it is called.
+    /// The place's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hot => "hot",
@@ -174,19 +176,19 @@ impl Tier {
 pub struct Sample {
     /// Its place in [`SERIES`].
     pub series: u8,
-    /// Nanoseconds; what takes longer than four seconds counts as that.
+    /// Nanoseconds; times above four seconds count as that.
     pub ns: u32,
 }
 
-/// What looks at requests, or does not.
+/// An observer of requests, or its absence.
 pub trait Sampling {
-    /// What is known of a request that is being looked at.
+    /// The state of a request that is being observed.
     type Begun<'b>;
 
-    /// Before a batch of requests, whose keys have these hashes.
+    /// Called before a batch of requests, whose keys have these hashes.
     fn batch(&mut self, hashes: &[Hash]);
 
-    /// Before a step is executed.
+    /// Called before a step is executed.
     fn begin<'b>(
         &mut self,
         step: &Step<'b>,
@@ -195,17 +197,17 @@ pub trait Sampling {
         out: &Output<'_, '_>,
     ) -> Self::Begun<'b>;
 
-    /// After it.
+    /// Called after it.
     fn end(&mut self, begun: Self::Begun<'_>, ended: &Executed<'_>, serial: u64);
 
-    /// A value that had arrived in pieces was stored, or was not.
+    /// Called when a value that had arrived in pieces was stored, or was not.
     fn complete(&mut self, action: &Action<'_>, session: &Session<'_>, cache: &Cache);
 
-    /// What the connection waited for has come from flash; its request is next.
+    /// Called when a connection's reads from flash have come; its request is next.
     fn resume(&mut self, serial: u64);
 }
 
-/// Looks at nothing.
+/// Observes nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Unsampled;
 
@@ -238,20 +240,20 @@ pub struct Sampler<'c> {
     countdown: u32,
     /// Drawn requests that wait for flash.
     waiting: VecDeque<Waiting>,
-    /// The one of them that is next, and how many requests there were until the next that is drawn.
+    /// The one of them that is next, and the countdown before it.
     resumed: Option<(Waiting, u32)>,
 }
 
 /// A drawn request that waits for flash.
 #[derive(Debug)]
 struct Waiting {
-    /// Its connection's.
+    /// The serial number of its connection.
     serial: u64,
-    /// Nothing if it is not timed.
+    /// `None` if it is not timed.
     begun: Option<Begun>,
 }
 
-/// What is known of a timed request that waits.
+/// The state of a timed request that waits.
 #[derive(Debug)]
 struct Begun {
     clock: Stopwatch,
@@ -265,17 +267,17 @@ pub struct Timed {
     command: Command,
     clock: Stopwatch,
     has_waited: bool,
-    /// In text how many keys there are shows only when they have been asked for.
+    /// It is text, where the number of keys shows only when they have been looked up.
     is_text: bool,
-    /// What was counted before, if whether anything is shows whether it was executed.
+    /// The counters before, if their change shows whether it was executed.
     counted: Option<u64>,
-    /// How many keys had been counted before its first.
+    /// The count of keys before its first.
     keys_before: u64,
     hits: u64,
     lower_bytes: usize,
 }
 
-/// What is noted before a request that is drawn, or has a sampled key.
+/// The notes before a request that is drawn, or has a sampled key.
 #[derive(Debug)]
 pub struct Noted<'b> {
     before: Before<'b>,
@@ -284,14 +286,14 @@ pub struct Noted<'b> {
 }
 
 impl<'c> Sampler<'c> {
-    /// For a worker's list, and what it tells of keys.
+    /// A sampler with a worker's list, and its observer of keys.
     pub fn new(samples: &'c List<Sample>, lens: KeyObserver<'c>, worker: usize) -> Self {
         let random = Xorshift::seeded(worker as u64 + 1);
         let (waiting, resumed) = (VecDeque::with_capacity(WAITING_MAX), None);
         Self { samples, lens, random, countdown: REQUESTS_PER_SAMPLE, waiting, resumed }
     }
 
-    /// Before such a request.
+    /// Begins such a request.
     #[cold]
     #[inline(never)]
     fn note<'b>(
@@ -306,7 +308,7 @@ impl<'c> Sampler<'c> {
         Noted { before: Before::of(step, counters, out), is_drawn, timed }
     }
 
-    /// After it.
+    /// Ends it.
     #[cold]
     #[inline(never)]
     fn look(&mut self, noted: &Noted<'_>, ended: &Executed<'_>, serial: u64) {
@@ -400,7 +402,7 @@ fn is_rest(step: &Step<'_>) -> bool {
     if step.place.continuation.is_some() {
         return true;
     }
-    // The name stands before the first key, and an expiry if there is one; what else does is keys.
+    // The name stands before the first key, as may an expiry; anything else there is keys.
     let offset = get.keys.as_ptr().addr().saturating_sub(step.line.as_ptr().addr());
     let before = step.line.get(..offset).unwrap_or_default();
     Tokens::new(before).count() > 1 + usize::from(get.touch.is_some())
@@ -421,7 +423,7 @@ fn hits(counters: &Counters) -> u64 {
     counters.get_hits.get() + counters.touch_hits.get()
 }
 
-/// What a worker has done to keys, in a way that rises with each command that does anything.
+/// A count of a worker's acts on keys that rises with every command that has an effect.
 fn counted(counters: &Counters) -> u64 {
     let deletes = counters.delete_hits.get() + counters.delete_misses.get();
     let increments = counters.incr_hits.get() + counters.incr_misses.get();
@@ -484,7 +486,7 @@ mod tests {
     use crate::plan::Plan;
     use crate::worker_lists::Lists;
 
-    /// A worker's sampler, with what it looks at.
+    /// A worker's sampler, with the objects it observes.
     struct World {
         cache: Cache,
         insight: Insight,
@@ -511,7 +513,7 @@ mod tests {
             )
         }
 
-        /// Looks on while the next of a text's request is executed, as far as so many keys.
+        /// Samples the execution of the next text request, as far as this many keys.
         fn execute(
             &self,
             sampler: &mut Sampler<'_>,
@@ -546,7 +548,8 @@ mod tests {
             steps[0]
         }
 
-        /// Takes the samples by their series, and for how many keys each key was picked.
+        /// Takes the samples by their series, and the number of keys that each picked key stands
+        /// for.
         fn take(&self, series: &mut BTreeMap<u8, u64>, picked: &mut BTreeMap<Box<[u8]>, u64>) {
             self.samples.take(&mut Vec::new(), |sample| {
                 *series.entry(sample.series).or_default() += 1;
@@ -561,10 +564,11 @@ mod tests {
         SERIES.iter().position(|known| *known == series).expect("it is known") as u8
     }
 
-    /// Its second half was timed as a request of its own, whose pages were there at once, and its
-    /// key was counted twice; and behind each the others waited longer for their turn.
+    /// Regression: its second half was timed as a request of its own, whose pages were there at
+    /// once, and its key was counted twice; and behind each the others waited longer for their
+    /// turn.
     #[test]
-    fn what_waits_for_flash_is_drawn_once_and_is_from_flash() {
+    fn a_request_that_waits_for_flash_is_drawn_once_and_is_from_flash() {
         const ROUNDS: usize = 200_000;
         let world = World::new();
         let mut sampler = world.sampler();
@@ -592,7 +596,8 @@ mod tests {
         assert_eq!(series, expected);
     }
 
-    /// Its last key alone was told as a `get` of its own, with the time of all, or of that key.
+    /// Regression: its last key alone was reported as a `get`, with the time of all, or of that
+    /// key.
     #[test]
     fn a_multiget_of_which_a_part_is_executed_again_is_no_get() {
         let world = World::new();

@@ -1,4 +1,4 @@
-//! What all threads of the server share.
+//! The state that all threads of the server share.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,68 +41,68 @@ pub struct Server {
     pub cache: Cache,
     /// The file or device of its flash tier.
     pub flash_file: Option<Arc<FileDevice>>,
-    /// What was chosen at the start.
+    /// The options at the start.
     pub options: Options,
-    /// What of that may have changed since.
+    /// Their values that may have changed since.
     pub live: Live,
-    /// What the workers count.
+    /// The workers' counters.
     pub counters: CounterSets,
     /// Connections on their way to the workers.
     pub mailboxes: Vec<Arc<Mailbox>>,
     /// Wakes the acceptor.
     pub acceptor: Waker,
-    /// Who watches.
+    /// Connections that watch the log.
     pub watchers: Watchers,
-    /// What is counted by namespaces, while [`crate::watch::DETAIL`] is set.
+    /// Counters by namespace, while [`crate::watch::DETAIL`] is set.
     pub namespaces: Namespaces,
-    /// What they are to hear of evictions.
+    /// Evictions for them to log.
     pub evictions: Arc<EvictionLog>,
-    /// What connections have parked.
+    /// The limit on parked output.
     pub parked: ParkedLimit,
-    /// What unfinished values have.
+    /// The limit on memory for unfinished values.
     pub unfinished: UnfinishedLimit,
     /// Everything about the connections as a whole.
     pub connections: Connections,
-    /// The threads shall end.
+    /// Set when the threads have to end.
     pub stopping: AtomicBool,
     /// `verbosity`.
     pub verbosity: AtomicU32,
     /// `limit_maxbytes`, which `cache_memlimit` changes.
     pub memory_bytes: AtomicUsize,
-    /// What was last asked for, of which that is made; held by who changes them.
+    /// The last limit asked for, from which that is computed; locked to change both.
     pub memory_megabytes: Mutex<u64>,
-    /// What `stats reset` subtracts.
+    /// The sums that `stats reset` subtracts.
     pub reset: Mutex<Sums>,
-    /// Who it is, where TLS is spoken.
+    /// TLS and its certificates, where it is spoken.
     pub tls: Option<Tls>,
-    /// Who may use it, if that is not anybody.
+    /// The users, unless anyone may use the server.
     pub users: Option<Users>,
     /// The file of options, if there is one; for `stats settings`.
     pub config: Option<PathBuf>,
-    /// Who says to be one of them, to be checked.
+    /// Logins to be checked.
     pub logins: Logins,
-    /// What the memory file held at the start, if there was one.
+    /// The items found in the memory file at the start, if there was one.
     pub found: OnceLock<Found>,
-    /// What it is about, for whoever asks whether it is ready.
+    /// The phase, for readiness checks.
     pub phase: PhaseCell,
-    /// What is kept of scans on flash.
+    /// Scans on flash that are kept.
     pub listings: Listings,
     /// Dumps that are under way.
     pub dumps: Dumps,
-    /// What requests took, by a sample, with `--admin-port`.
+    /// A sample of the times that requests took, with `--admin-port`.
     pub samples: Lists<Sample>,
-    /// What happens to keys, likewise.
+    /// Observations of keys, with `--admin-port`.
     pub insight: Insight,
     /// When the server started.
     pub started: Stopwatch,
-    /// Where it listens, everywhere.
+    /// All addresses that it listens at.
     pub listening: Vec<String>,
-    /// The time outside of a cache session: the cache has the same clock.
+    /// The time outside of a cache session, by the cache's own clock.
     pub clock: Arc<SystemClock>,
 }
 
 impl Server {
-    /// What the workers have counted since the start or the last `stats reset`.
+    /// The workers' counters since the start or the last `stats reset`.
     pub fn sums(&self) -> Sums {
         self.counters.since(&self.reset)
     }
@@ -117,7 +117,7 @@ impl Server {
         self.clock.unix_seconds()
     }
 
-    /// Whether the threads shall end.
+    /// Whether the threads have to end.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -130,12 +130,12 @@ impl Server {
         self.cache.call_for_work();
     }
 
-    /// Lets the acceptor look whether it may go on.
+    /// Wakes the acceptor to look whether it may go on.
     pub fn wake_acceptor(&self) {
         self.acceptor.wake().expect("an eventfd takes a write for as long as it is open");
     }
 
-    /// Lets every thread that waits for sockets look around.
+    /// Wakes every thread that waits for sockets.
     pub fn wake_all(&self) {
         self.wake_acceptor();
         for mailbox in &self.mailboxes {
@@ -151,12 +151,12 @@ impl Server {
     }
 }
 
-/// What a server is about.
+/// The phases of a server's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// It has not begun to serve.
     Starting,
-    /// It stores what the memory file holds.
+    /// It stores the items of the memory file.
     Restoring,
     /// It serves.
     Serving,
@@ -167,7 +167,7 @@ pub enum Phase {
 impl Phase {
     const ALL: [Self; 4] = [Self::Starting, Self::Restoring, Self::Serving, Self::Stopping];
 
-    /// What it is called.
+    /// The phase's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -178,7 +178,7 @@ impl Phase {
     }
 }
 
-/// The phase, which one thread sets and another reads. Nothing follows from it but an answer.
+/// The phase, which one thread sets and another reads. It guards no other memory.
 #[derive(Debug, Default)]
 pub struct PhaseCell(AtomicU8);
 
@@ -205,29 +205,29 @@ pub struct Connections {
     pub rejected: AtomicU64,
     /// Refused at the limit of an address.
     pub rejected_by_address: AtomicU64,
-    /// How many come from each address, where that is limited.
+    /// Open connections by address, where that is limited.
     pub by_address: address::Counts,
     /// How often accepting was paused at the limit.
     pub pauses: AtomicU64,
     /// Accepting is paused now.
     pub is_paused: AtomicBool,
-    /// How long it was.
+    /// The time that accepting was paused.
     pub paused: Mutex<Paused>,
     /// One entry for each by its descriptor, for `stats conns`.
     pub infos: Mutex<BTreeMap<i32, Arc<Info>>>,
 }
 
-/// How long accepting was paused.
+/// The time that accepting was paused.
 #[derive(Debug, Default)]
 pub struct Paused {
-    /// Since when it is, if it is.
+    /// Since when it is paused, if it is.
     since: Option<Stopwatch>,
-    /// The pauses before.
+    /// The time of earlier pauses.
     before: Duration,
 }
 
 impl Paused {
-    /// All pauses, until now.
+    /// The time of all pauses, until now.
     pub fn time(&self) -> Duration {
         self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -239,7 +239,7 @@ impl Paused {
 }
 
 impl Connections {
-    /// Accepting pauses. The acceptor says so, and when it goes on.
+    /// Notes that accepting pauses. Called by the acceptor, as is [`Self::go_on`].
     pub fn pause(&self) {
         if !self.is_paused.swap(true, Ordering::SeqCst) {
             self.pauses.fetch_add(1, Ordering::Relaxed);
@@ -247,7 +247,7 @@ impl Connections {
         }
     }
 
-    /// It goes on, if it was paused.
+    /// Notes that accepting goes on, if it was paused.
     pub fn go_on(&self) {
         if self.is_paused.swap(false, Ordering::SeqCst) {
             let mut paused = lock(&self.paused);
@@ -255,29 +255,29 @@ impl Connections {
         }
     }
 
-    /// One more.
+    /// Counts a connection in.
     pub fn enter(&self, info: Arc<Info>) {
         self.current.fetch_add(1, Ordering::Relaxed);
         self.total.fetch_add(1, Ordering::Relaxed);
         lock(&self.infos).insert(info.fd, info);
     }
 
-    /// Before a connection's socket is closed: its descriptor will soon be another's.
+    /// Called before a connection's socket is closed: its descriptor will soon be another's.
     pub fn forget(&self, fd: i32) {
         lock(&self.infos).remove(&fd);
     }
 
-    /// After it was closed: one less; true if the acceptor waits for that.
+    /// Called after it was closed: counts it out; true if the acceptor waits for that.
     pub fn leave(&self) -> bool {
-        // SeqCst on both pairs with the acceptor, which first says that it pauses and then looks
-        // at the number again: one of the two sees the other.
+        // SeqCst on both pairs with the acceptor, which first sets that it pauses and then reads
+        // the number again: one of the two sees the other.
         self.current.fetch_sub(1, Ordering::SeqCst);
         self.is_paused.load(Ordering::SeqCst)
     }
 }
 
 impl Server {
-    /// TLS, if it is spoken on the admin port.
+    /// TLS, if the admin port speaks it.
     pub fn admin_tls(&self) -> Option<&Tls> {
         self.tls.as_ref().filter(|_| !self.options.admin_listen.starts_with(PLAIN_PREFIX))
     }

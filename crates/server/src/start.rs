@@ -2,23 +2,23 @@
 //!
 //! Everything that can fail, fails before the first thread starts. The order matters: sockets are
 //! bound and limits raised while the process may still be root; the pidfile is opened as the user
-//! that the server becomes, before anybody can connect; it goes to the background when hardly
-//! anything can fail any more, because then nobody hears of it, but before it has threads; and the
-//! pidfile is written by the process that stays.
+//! that the server becomes, before any client can connect; the process goes to the background when
+//! hardly anything can fail any more, because failures are no longer seen then, but before it has
+//! threads; and the pidfile is written by the process that stays.
 //!
-//! A memory file is read before anybody can connect, and removed as the very last thing before
-//! somebody is served ([`crate::memory_file`]): whatever fails before leaves it to the next start.
+//! A memory file is read before any client can connect, and removed as the very last step before
+//! the server serves ([`crate::memory_file`]): a failure before that leaves it to the next start.
 //!
-//! Signals are taken over before all that. One that says stop ends a process that is yet to serve
+//! Signals are taken over before all that. A signal to stop ends a process that does not serve yet
 //! at once; SIGHUP waits until it serves.
 //!
-//! When a signal says stop, the threads end first. Then what is in memory moves to flash, or is
-//! written to the memory file, if there is one of them, until that is done, its time is over, or
-//! another signal comes, a second or more later.
+//! On a signal to stop, the threads end first. Then memory moves to flash, or is written to the
+//! memory file, if there is one of them, until that is done, its time is up, or another such signal
+//! comes, a second or more later.
 //!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, one does the cache's
 //! background work, one trains dictionaries, with `--auth-file` one checks passwords, and with
-//! `--admin-port` one answers there, as long as the process may: it also says that memory is being
+//! `--admin-port` one answers there whenever the process may have threads, also while memory is
 //! restored or saved.
 
 use std::error::Error;
@@ -76,13 +76,13 @@ use crate::worker_lists::Lists;
 /// Descriptors beside those of connections, listeners and threads: standard streams, queues, files.
 pub const RESERVED_FILES: u64 = 64;
 
-/// Signals that stop the server are one request to stop as long as they come within this time from
-/// when saving begins. `timeout`, and whoever signals a process and then its group, sends two in a
-/// row, and means no more by it.
+/// Signals to stop count as one request as long as they come within this time of when saving
+/// begins. `timeout`, and anyone who signals a process and then its group, sends two in a row, and
+/// means no more by it.
 const ONE_STOP: Duration = Duration::from_secs(1);
 
-/// Bytes of addresses for stacks and the heap, beside an eighth of the memory limit, without which
-/// memory is not locked where so many bytes may be.
+/// Bytes of addresses for stacks and the heap, beside an eighth of the memory limit: under a limit
+/// on locked memory that leaves less, memory is not locked.
 const LOCKED_BESIDE_BYTES: u64 = 256 << 20;
 
 /// Signals that stop the server.
@@ -94,7 +94,7 @@ const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 /// Serves until a signal says stop.
 pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     let signals = hear_signals()?;
-    // What it says may go to a file.
+    // Its messages may go to a file.
     process::survive_file_limit().map_err(failed)?;
     let options = settings.options.clone();
     let supervisor = Supervisor::of_the_environment()?;
@@ -103,7 +103,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
         stdio::err(format_args!("larder: {warning}"));
     }
     let endpoints = listen::bind(&options)?;
-    // Who the server becomes may not be allowed to read the key.
+    // The user that the server becomes may not be allowed to read the key.
     let tls = Tls::load(&options)?;
     let admin = admin::bind(&options)?;
     prepare_process(&options, endpoints.len())?;
@@ -119,10 +119,10 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
     server.tls = tls;
     server.config.clone_from(&settings.file);
     let ended = thread::scope(|scope| {
-        // Ends its thread when it is dropped, however the rest ends.
+        // Ends its thread when it is dropped, however this function ends.
         let mut admin = AdminThread::new(admin, &server);
         if !server.options.daemon {
-            // It says that memory is being restored. A process that is yet to fork has no threads.
+            // It answers while memory is restored. A process that is yet to fork has no threads.
             admin.start(scope)?;
         }
         restore(&server, memory_file.as_ref(), &supervisor)?;
@@ -137,8 +137,8 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
         Ok(run(&server, polls, acceptor, (memory_file, pidfile), asked)?)
     });
     if matches!(server.phase.get(), Phase::Starting | Phase::Restoring) {
-        // Nobody was served. Left open, the tier would be void if the machine starts anew now. Of
-        // two errors the first is to be told.
+        // Nothing was served. Left open, the tier would be void if the machine restarted now. Of
+        // two errors the first is reported.
         let _ = flash_file::close(&server);
     }
     ended
@@ -156,7 +156,7 @@ fn run(
     let pidfile = pidfile.map(PidFile::write).transpose()?;
     let memory_file = memory_file.map(discard).transpose()?;
 
-    // Before anybody is served, so that nobody who was is told otherwise.
+    // Before any client is served, so that none is told otherwise afterwards.
     server.phase.set(Phase::Serving);
     thread::scope(|scope| {
         for (number, poll) in polls.into_iter().enumerate() {
@@ -190,16 +190,16 @@ fn run(
     }
 }
 
-/// Signals, while the process starts.
+/// The signals taken over, while the process starts.
 struct Heard {
     signals: Signals,
-    /// Whether those that stop end the process at once.
+    /// Whether signals to stop end the process at once.
     are_final: Arc<AtomicBool>,
 }
 
-/// Takes the signals over. One that stops ends the process wherever it is, as long as it starts: a
+/// Takes the signals over. One to stop ends the process wherever it is, as long as it starts: a
 /// memory file takes a while to load, and is still there afterwards, as after a kill. The first
-/// process of a container would not end by a signal that nobody takes. SIGHUP, which would end any
+/// process of a container would not end by a signal without a handler. SIGHUP, which would end any
 /// other, waits.
 fn hear_signals() -> Result<Heard, String> {
     let are_final = Arc::new(AtomicBool::new(true));
@@ -211,14 +211,14 @@ fn hear_signals() -> Result<Heard, String> {
 }
 
 impl Heard {
-    /// From here on all of them wait in a pipe, so that none can end the process half started.
+    /// From here on all signals wait in a pipe, so that none can end the process half started.
     fn wait_from_now_on(self) -> Signals {
         self.are_final.store(false, Ordering::Relaxed);
         self.signals
     }
 }
 
-/// A worker's life. Where nobody asks for latencies its code has no place to take them.
+/// Runs a worker. Where latencies are not asked for, its code has no instructions to take them.
 fn work(server: &Server, number: usize, poll: Poll) {
     match server.samples.of(number).zip(KeyObserver::new(&server.insight, number)) {
         Some((samples, lens)) => {
@@ -228,12 +228,12 @@ fn work(server: &Server, number: usize, poll: Poll) {
     }
 }
 
-/// What the system refuses at the start.
+/// The text of an error of the system at the start.
 fn failed(error: std::io::Error) -> String {
     format!("cannot start: {error}")
 }
 
-/// Stores what the memory file holds.
+/// Stores the items of the memory file.
 fn restore(
     server: &Server,
     file: Option<&MemoryFile>,
@@ -246,13 +246,13 @@ fn restore(
         supervisor.restoring(server, bytes);
     }
     if let Some(found) = file.restore(&server.cache, server.options.threads)? {
-        // To everybody: a file of long ago may be one that a start without it left behind.
+        // Logged at every verbosity: an old file may be one that a start without it left behind.
         server.log(0, &restored_text(server.found.get_or_init(|| found)));
     }
     Ok(())
 }
 
-/// What there is to say of what was restored.
+/// The log's text about the restored items.
 fn restored_text(found: &Found) -> String {
     let Found { restored, evicted, age_s, ms } = *found;
     let Restored { items, bytes, expired, refused, lost, is_whole, behind_s, is_untimed } =
@@ -273,7 +273,7 @@ fn restored_text(found: &Found) -> String {
     )
 }
 
-/// What there is to say of items for which there was memory until others came.
+/// The log's text about items for which there was memory until others came.
 fn evicted_again(evicted: u64) -> String {
     match evicted {
         0 => String::new(),
@@ -281,14 +281,14 @@ fn evicted_again(evicted: u64) -> String {
     }
 }
 
-/// Removes what was restored from, for good.
+/// Removes the file that was restored from, for good.
 fn discard(mut file: MemoryFile) -> Result<MemoryFile, String> {
     file.discard()?;
     Ok(file)
 }
 
-/// Saves what is in memory for the next start, wherever that is to be. Where that fails, not where
-/// it was cut short, the server ends with an error.
+/// Saves memory for the next start, to flash or to the memory file. If that fails, other than by
+/// being cut short, the server ends with an error.
 fn save(
     server: &Server,
     memory_file: Option<MemoryFile>,
@@ -317,13 +317,13 @@ fn save(
     Ok(())
 }
 
-/// Whether one of these signals asks to stop without saving, so long after saving has begun.
+/// Whether one of these signals asks to stop without saving, `elapsed` after saving began.
 fn is_another_stop(elapsed: Duration, signals: impl Iterator<Item = i32>) -> bool {
     let stops = signals.filter(|signal| *signal != SIGHUP).count();
     stops > 0 && elapsed >= ONE_STOP
 }
 
-/// Moves what is in memory to flash; says what came of it, and whether it was cut short.
+/// Moves memory to flash; returns the log's text about it, and whether it was cut short.
 fn save_to_flash(server: &Server, goes_on: impl FnMut() -> bool) -> Result<(String, bool), String> {
     let saved = server.cache.save_to_flash(goes_on);
     let why = match saved.end {
@@ -342,7 +342,7 @@ fn save_to_flash(server: &Server, goes_on: impl FnMut() -> bool) -> Result<(Stri
     }
 }
 
-/// Writes what is in memory to the memory file; says what came of it, and whether it was cut short.
+/// Writes memory to the memory file; returns the log's text about it, and whether it was cut short.
 fn save_to_file(
     server: &Server,
     mut file: MemoryFile,
@@ -376,14 +376,13 @@ fn spawn<'scope, 'env>(
         .expect("the system gives the process its threads");
 }
 
-/// How many files may have to be open at a time beside those of connections, with so many
-/// listeners.
+/// The most files open at a time beside those of connections, with this many listeners.
 fn files_beside(listeners: usize, options: &Options) -> u64 {
     let admin = if options.admin_port.is_some() { admin::FILES_MAX } else { 0 };
     RESERVED_FILES + listeners as u64 + 4 * options.threads as u64 + admin
 }
 
-/// Has the system allow as many open files as that and so many connections take.
+/// Has the system allow as many open files as these and `connections` need.
 pub fn allow_files(
     connections_max: usize,
     listeners: usize,
@@ -400,7 +399,7 @@ pub fn allow_files(
     })
 }
 
-/// What there is to say of a limit on open files, of which some are not for connections.
+/// The log's text about a limit on open files, of which some are not for connections.
 fn enough_files(limit: u64, others: u64) -> String {
     match limit.saturating_sub(others) {
         0 => format!("; {limit} are allowed (ulimit -Hn), and {others} are needed beside -c"),
@@ -408,7 +407,7 @@ fn enough_files(limit: u64, others: u64) -> String {
     }
 }
 
-/// Limits and user.
+/// Sets the process's limits and user.
 fn prepare_process(options: &Options, listeners: usize) -> Result<(), String> {
     io::heap::keep_small();
     allow_files(options.connections_max, listeners, options)?;
@@ -434,8 +433,8 @@ fn prepare_process(options: &Options, listeners: usize) -> Result<(), String> {
     }
 }
 
-/// Becomes another user, whom the Unix socket then belongs to: by `-a` it is the owner's group that
-/// may connect, and that is not to be root's.
+/// Becomes another user, who then owns the Unix socket: by `-a` it is the owner's group that may
+/// connect, and that must not be root's.
 fn become_user(name: &str, options: &Options) -> std::io::Result<()> {
     let user = User::named(name)?;
     if let Some(path) = &options.unix_path {
@@ -444,12 +443,12 @@ fn become_user(name: &str, options: &Options) -> std::io::Result<()> {
     user.become_it()
 }
 
-/// Goes to the background, and what has to come after that.
+/// Goes to the background, and does what has to come after that.
 fn settle_process(options: &Options) -> Result<(), String> {
     if options.daemon {
         process::daemonize().map_err(|error| format!("cannot go to the background: {error}"))?;
     }
-    // A fork does not hand locks on. Without them the server works all the same.
+    // A fork does not inherit locks. Without them the server works all the same.
     if options.lock_memory
         && let Err(error) = process::lock_memory()
     {
@@ -470,8 +469,8 @@ fn say_how_far_it_may_grow(cache: &Cache, options: &Options) {
     }
 }
 
-/// Builds the cache and what the threads share. What else the system may refuse comes first: behind
-/// the cache a flash tier is open.
+/// Builds the cache and the state that the threads share. Everything else that the system may
+/// refuse comes first: once the cache is built, a flash tier is open.
 fn build(
     options: Options,
     memory_file: Option<Option<ImageHead>>,
@@ -548,8 +547,8 @@ fn holds_bytes(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| !found.is_file() || found.len() > 0)
 }
 
-/// Why there is no cache. A file that was made for its flash tier is made empty again, which the
-/// next start takes for one that is yet to be made, of whatever size.
+/// Reports why there is no cache. A file that was made for its flash tier is emptied again, so that
+/// the next start may make it anew, of whatever size.
 fn refused(error: &BuildError, options: &Options, flash_was_there: bool) -> Failed {
     let (BuildError::Flash(why), Some((path, bytes))) = (error, &options.flash) else {
         return format!("cannot build the cache: {error}").into();
@@ -561,23 +560,25 @@ fn refused(error: &BuildError, options: &Options, flash_was_there: bool) -> Fail
         ));
     } else {
         text.push_str(&format!("; --flash asks for {bytes} of {path_text}"));
-        // What cannot be made empty is refused by its size next time, with the remedy.
+        // A file that cannot be emptied is refused by its size next time, with the remedy.
         let _ = fs::OpenOptions::new().write(true).truncate(true).open(path);
     }
-    // A device that fails may work another time. What is on it stays.
+    // A device that fails may work another time. Its contents stay.
     let is_of_data = flash_was_there && why.source().is_none();
     if is_of_data { Failed::of_data(text) } else { text.into() }
 }
 
-/// How many bytes of addresses the cache may have so that all may be locked: they count, touched or
-/// not, and so do those of stacks and the heap later, without which the server ends. Nothing where
-/// too little would be left for these: then it has as many as ever, and the kernel locks nothing.
+/// The bytes of addresses that the cache may have so that all can be locked: addresses count,
+/// touched or not, and so do those of stacks and the heap later, without which the server ends.
+/// `None` where too little would be left for these: the cache then has as many as ever, and the
+/// kernel locks nothing.
 fn addresses_to_lock(memory_bytes: u64, limit_bytes: u64) -> Option<u64> {
     let needed = memory_bytes + memory_bytes / 8 + LOCKED_BESIDE_BYTES;
     Some(memory_bytes + limit_bytes.checked_sub(needed)? / 2)
 }
 
-/// The cache that the options ask for; with a memory file, from what that begins with.
+/// The builder of the cache that the options ask for; with a memory file, from the file's
+/// beginning.
 fn builder(
     options: &Options,
     memory_file: Option<Option<ImageHead>>,
@@ -629,7 +630,7 @@ fn builder(
     builder
 }
 
-/// Starts what reads from flash: not before the process has forked for the last time.
+/// Starts the threads that read from flash: not before the process has forked for the last time.
 fn start_flash(server: &Server) -> Result<(), String> {
     if server.options.flash.is_none() {
         return Ok(());
@@ -641,12 +642,12 @@ fn start_flash(server: &Server) -> Result<(), String> {
     Ok(())
 }
 
-/// Says where it listens: whoever started it by hand sees that it serves, and which port the kernel
-/// chose if that was left to it.
+/// Logs where it listens: anyone who started it by hand sees that it serves, and which port the
+/// kernel chose if that was left to it.
 fn announce(server: &Server, admin: &AdminThread<'_>) {
     let mut out = std::io::stdout().lock();
     for name in &server.listening {
-        // Whoever closed the output does not want to know.
+        // A closed output is no error.
         let _ = writeln!(out, "listening on {name}");
     }
     for address in admin.addresses() {
@@ -656,8 +657,8 @@ fn announce(server: &Server, admin: &AdminThread<'_>) {
     let _ = out.flush();
 }
 
-/// With `-v`, says by what columns go, if items move to them. Not before the process has forked for
-/// the last time, since what tells frames is of one process.
+/// With `-v`, logs the kind of pages that columns are made of, if items move to them. Not before
+/// the process has forked for the last time, since frames are looked up per process.
 fn announce_columns(server: &Server) {
     let stats = server.cache.stats();
     let Some(found) = stats.repartition.filter(|_| server.options.verbosity > 0) else {
@@ -671,11 +672,11 @@ fn announce_columns(server: &Server) {
     stdio::err(format_args!("larder: columns are of {by}"));
 }
 
-/// The cache's background work.
+/// Does the cache's background work.
 fn maintain(server: &Server) {
     let mut flash = flash_file::Watch::begin(server);
-    // It ends its turns itself, so that workers need not wait for it, and gives up what is left of
-    // them each time.
+    // It yields the CPU by itself, so that workers need not wait for it, and gives up the rest of
+    // its time slice each time.
     let _ = ::io::thread::ask_for_short_turns();
     while !server.is_stopping() {
         let is_done = !server.cache.maintain();
@@ -687,9 +688,9 @@ fn maintain(server: &Server) {
     }
 }
 
-/// Trains dictionaries beside it.
+/// Trains dictionaries beside the background work.
 fn train(server: &Server) {
-    // Without it training takes its share of a core from others.
+    // Without this, training takes its share of a core from other threads.
     let _ = ::io::thread::step_back();
     while !server.is_stopping() {
         if !server.cache.train() {
@@ -702,7 +703,7 @@ fn train(server: &Server) {
 pub mod tests {
     use super::*;
 
-    /// What a server is made of, with one worker, at a port of its own at which nobody listens yet.
+    /// The parts of a server with one worker, at a port of its own that does not listen yet.
     pub struct Parts {
         pub server: Server,
         pub endpoints: Vec<Endpoint>,
@@ -722,8 +723,8 @@ pub mod tests {
         }
     }
 
-    /// `-k` had no effect where there was a limit, because the kernel counts the addresses that the
-    /// memory limit may grow to as well.
+    /// Regression: `-k` had no effect under a limit, because the kernel also counts the addresses
+    /// that the memory limit may grow to.
     #[test]
     fn a_limit_of_locked_memory_leaves_room_for_stacks_and_the_heap() {
         let megabytes = |memory: u64, limit: u64| {
@@ -737,16 +738,16 @@ pub mod tests {
     }
 
     #[test]
-    fn how_many_connections_a_limit_of_files_is_enough_for_is_said() {
+    fn the_log_says_how_many_connections_a_limit_of_files_allows() {
         assert_eq!(enough_files(1024, 80), "; 1024 are allowed (ulimit -Hn), enough for -c 944");
         assert_eq!(enough_files(81, 80), "; 81 are allowed (ulimit -Hn), enough for -c 1");
         let none = "; 80 are allowed (ulimit -Hn), and 80 are needed beside -c";
         assert_eq!(enough_files(80, 80), none);
     }
 
-    /// The log was silent, or said that they had expired.
+    /// Regression: the log was silent, or said that they had expired.
     #[test]
-    fn a_clock_that_is_behind_is_said_with_what_that_cost() {
+    fn the_log_says_what_a_clock_that_is_behind_cost() {
         let restored = Restored { items: 7, expired: 5, is_whole: true, ..Restored::default() };
         let of = |behind_s, is_untimed| {
             let restored = Restored { behind_s, is_untimed, ..restored };
@@ -760,8 +761,8 @@ pub mod tests {
 
     #[test]
     fn two_signals_in_a_row_are_one_stop_and_lose_nothing() {
-        // `timeout` sends SIGTERM to the process and to its group, which the process is in: taken
-        // for two stops, the second kept all that was in memory from being saved.
+        // Regression: `timeout` sends SIGTERM to the process and to its group, which contains it:
+        // the two counted as two stops, and the second kept everything in memory from being saved.
         let second = Duration::from_secs(1);
         let just_before = second - Duration::from_nanos(1);
         assert!(!is_another_stop(Duration::ZERO, [SIGTERM].into_iter()));

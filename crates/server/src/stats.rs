@@ -1,6 +1,6 @@
 //! `stats` and its arguments, under memcached's names: dashboards and exporters read these.
 //!
-//! What memcached counts and Larder has no counterpart for is reported with the value that means
+//! A counter of memcached without a counterpart in Larder is reported with the value that means
 //! "nothing of the kind happened", so that a reader finds every name it looks for.
 
 mod compressed;
@@ -25,7 +25,7 @@ use crate::server::Server;
 pub use settings::column_pages;
 pub use topic::{Detail, Topic};
 
-/// Answers what is asked for, or that it is not known.
+/// Answers the topic asked for, or that it is unknown.
 pub fn write(server: &Server, topic: Option<Topic>, out: &mut Vec<u8>) {
     let mut stats = Stats(out);
     match topic {
@@ -50,7 +50,7 @@ pub fn write(server: &Server, topic: Option<Topic>, out: &mut Vec<u8>) {
     reply::line(out, reply::END);
 }
 
-/// Lines of statistics.
+/// The lines of statistics.
 struct Stats<'o>(&'o mut Vec<u8>);
 
 impl Stats<'_> {
@@ -68,7 +68,7 @@ impl Stats<'_> {
     }
 }
 
-/// Turns statistics by namespaces on or off, or shows them, which are parts of keys.
+/// Turns statistics by namespace on or off, or shows them. Their names are parts of keys.
 fn write_detail(server: &Server, detail: Option<Detail>, out: &mut Vec<u8>) {
     let line = match detail {
         _ if !is_allowed(&server.live.dump_allowed) => reply::STATS_DETAIL_NOT_ALLOWED,
@@ -102,7 +102,7 @@ fn connections(server: &Server, stats: &mut Stats<'_>) {
     }
 }
 
-/// Counts from here on.
+/// Makes counters count from here on.
 pub fn reset(server: &Server) {
     *lock(&server.reset) = server.counters.sum();
     server.connections.total.store(0, Ordering::Relaxed);

@@ -1,13 +1,13 @@
-//! What the program writes to standard output and standard error.
+//! Output of the program to standard output and standard error.
 //!
 //! `println!` and `eprintln!` panic where the write fails, which would end a server because the
-//! disk under its log is full, or because whoever read its output has gone. A line that cannot be
+//! disk under its log is full, or because the reader of its output has gone. A line that cannot be
 //! written is lost instead. Lines of several threads do not mix.
 //!
-//! Nor does a server wait for who reads its log: a pipe that is full because a collector hangs, or
-//! a terminal that is held, would stop one worker after the other, and the thread that is to save
-//! memory at the end. What finds no room is lost, and counted in a line of its own as soon as there
-//! is room again.
+//! Nor does a server wait for the reader of its log: a pipe that is full because a collector hangs,
+//! or a terminal that is held, would stop one worker after the other, and the thread that has to
+//! save memory at the end. A line that finds no room is lost, and counted in a line of its own as
+//! soon as there is room again.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -18,22 +18,22 @@ use std::time::Duration;
 use ::io::poll::is_writable;
 use stdx::sync::lock;
 
-/// A pipe in which there is any room takes so many bytes without waiting (`PIPE_BUF`).
+/// Bytes that a pipe with any room takes without waiting (`PIPE_BUF`).
 const PIECE_BYTES: usize = 4096;
 
-/// So long it is waited for room while nobody is served: what keeps a server from starting is worth
-/// it, and so is how it ended.
+/// The longest wait for room while no client is served: the reason why a server does not start, or
+/// how it ended, is worth it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Behind it, one line at a time is written.
+/// Its lock has one line written at a time.
 static STANDARD_ERROR: Mutex<Lines> = Mutex::new(Lines { lost: 0, is_cut: false });
 
-/// What has become of the lines before.
+/// The fate of earlier lines.
 #[derive(Debug)]
 struct Lines {
-    /// So many found no room since one did.
+    /// Lines that found no room since one last did.
     lost: u64,
-    /// The last one that was begun has not ended.
+    /// The last line that was begun is incomplete.
     is_cut: bool,
 }
 
@@ -59,7 +59,8 @@ impl Lines {
     }
 }
 
-/// Writes until there is no room, within `patience`, or an error; returns how many bytes that was.
+/// Writes until there is no room, within `patience`, or an error; returns the number of bytes
+/// written.
 fn write_what_fits(target: &mut (impl Write + AsFd), bytes: &[u8], patience: Duration) -> usize {
     let mut written = 0;
     while written < bytes.len() && is_writable(target.as_fd(), patience) {
@@ -68,14 +69,14 @@ fn write_what_fits(target: &mut (impl Write + AsFd), bytes: &[u8], patience: Dur
             Ok(0) => break,
             Ok(count) => written += count,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // There is nobody else to tell.
+            // There is nowhere else to report it.
             Err(_) => break,
         }
     }
     written
 }
 
-/// Writes a line to standard error, before anybody is served or after; it may wait a moment.
+/// Writes a line to standard error while no client is served; it may wait a moment.
 pub fn err(line: impl Display) {
     write(line, PATIENCE);
 }
@@ -89,7 +90,7 @@ fn write(line: impl Display, patience: Duration) {
     lock(&STANDARD_ERROR).write(&mut io::stderr(), &line.to_string(), patience);
 }
 
-/// Writes what was asked for to standard output. Who has stopped reading it has had enough.
+/// Writes requested text to standard output. A reader that has closed it is no error.
 pub fn out(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -106,7 +107,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn what_nobody_reads_is_lost_and_counted() {
+    fn unread_lines_are_lost_and_counted() {
         let (mut reader, mut writer) = io::pipe().expect("there are descriptors");
         let mut lines = Lines { lost: 0, is_cut: false };
         let mut write = |line: &str| {

@@ -1,19 +1,18 @@
-//! How often an address may give a wrong password: a few times at once, and then after pauses that
-//! double.
+//! The limit on wrong passwords from an address: a few at once, and then after pauses that double.
 //!
 //! ```text
 //! wrong passwords  1 .. 9 10   11     12         13                       and so on
 //!                         |-1s-|--2s--|----4s----|--------8s--------| ... |--------64s--------|
 //! ```
 //!
-//! What an address says during its pause is not looked at, right or wrong, and does not make the
-//! pause longer. Fifteen minutes without a wrong password end it all. A right one takes back what
-//! was counted for its own name, and no more: or whoever has a password could guess those of others
-//! as fast as he likes, and say his own in between. The table has a limit; where it is full, the
-//! address goes whose last wrong password is the oldest.
+//! A password that comes during its address's pause is not checked, right or wrong, and does not
+//! make the pause longer. Fifteen minutes without a wrong password end the throttling. A right one
+//! takes back the failures counted for its own name, and no more: otherwise a client with a
+//! password could guess those of others as fast as it likes, and give its own in between. The table
+//! has a limit; where it is full, the address goes whose last wrong password is the oldest.
 //!
-//! Clients that share an address share its pause: whoever can connect from there can keep others
-//! from logging in, though not those from working that have logged in before.
+//! Clients that share an address share its pause: any client there can keep others from logging in,
+//! though not those from working that have logged in before.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -21,8 +20,8 @@ use std::time::Duration;
 
 use crate::address::Address;
 
-/// So many wrong passwords in a row have no consequence: those of three connections, each of which
-/// is closed after three, by somebody who mistypes.
+/// Wrong passwords in a row without consequence: those of three connections, each of which is
+/// closed after three, by a user who mistypes.
 const FREE_FAILURES: u32 = 9;
 
 /// The first pause.
@@ -31,36 +30,36 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest pause: with it an address has some 1,350 guesses a day.
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
-/// After so long without a wrong password an address begins anew.
+/// Time without a wrong password after which an address begins anew.
 const MEMORY: Duration = Duration::from_secs(15 * 60);
 
-/// So many addresses are remembered, which takes less than a megabyte.
+/// Addresses that are remembered, which takes less than a megabyte.
 const ADDRESSES_MAX: usize = 4096;
 
-/// Of an address, so many names are remembered. What was counted for others stays.
+/// Names remembered for an address. Failures counted for others stay.
 const NAMES_MAX: usize = 8;
 
-/// What addresses have failed at.
+/// The failures of addresses.
 #[derive(Debug, Default)]
 pub struct Throttle {
     addresses: BTreeMap<Address, Failures>,
-    /// Names are remembered by their hashes, which nobody outside can foresee.
+    /// Names are remembered by their hashes, which are unpredictable from outside.
     hasher: RandomState,
 }
 
-/// What one has.
+/// The failures of one address.
 #[derive(Debug)]
 struct Failures {
-    /// With all names.
+    /// Their number, with all names.
     count: u32,
-    /// With some of them: the name's hash, and how many.
+    /// Their number with some of the names, by the name's hash.
     by_name: Vec<(u64, u32)>,
-    /// When the last was, on the clock of whoever asks.
+    /// The time of the last, on the caller's clock.
     last: Duration,
 }
 
 impl Failures {
-    /// How long after the last the next password is looked at.
+    /// The time after the last failure until the next password is checked.
     fn pause(&self) -> Duration {
         match self.count.checked_sub(FREE_FAILURES + 1) {
             None => Duration::ZERO,
@@ -71,7 +70,7 @@ impl Failures {
     fn is_forgotten(&self, now: Duration) -> bool {
         now.saturating_sub(self.last) >= MEMORY
     }
-    /// One more, with this name.
+    /// Adds one with this name.
     fn add(&mut self, name: u64, now: Duration) {
         self.last = now;
         self.count = self.count.saturating_add(1);
@@ -91,14 +90,13 @@ impl Failures {
 }
 
 impl Throttle {
-    /// Whether a password from there is looked at now.
+    /// Whether a password from there is checked now.
     pub fn is_open(&self, address: Address, now: Duration) -> bool {
         let failures = self.addresses.get(&address);
         failures.is_none_or(|failures| now.saturating_sub(failures.last) >= failures.pause())
     }
 
-    /// A password from there was looked at, which was said to be that of `name`, and right or
-    /// wrong.
+    /// Notes that a password from there, given for `name`, was checked, and right or wrong.
     pub fn note(&mut self, address: Address, name: &[u8], is_right: bool, now: Duration) {
         let name = self.hasher.hash_one(name);
         if let Some(failures) = self.addresses.get_mut(&address) {
@@ -170,7 +168,8 @@ mod tests {
         assert!(throttle.is_open(SOMEBODY, MEMORY + MEMORY), "and that is the first");
     }
 
-    /// Who had any account had as many guesses at all others as the server could check.
+    /// Regression: the owner of any account had as many guesses at all others as the server could
+    /// check.
     #[test]
     fn a_right_password_excuses_none_of_another_name() {
         let mut throttle = Throttle::default();
@@ -179,7 +178,7 @@ mod tests {
             throttle.note(SOMEBODY, b"admin", false, now);
             throttle.note(SOMEBODY, b"graphs", true, now);
         }
-        // His own slips are.
+        // Its own failures are.
         throttle.note(SOMEBODY, b"graphs", false, now);
         assert!(!throttle.is_open(SOMEBODY, now));
         throttle.note(SOMEBODY, b"graphs", true, now);
@@ -187,7 +186,7 @@ mod tests {
         throttle.note(SOMEBODY, b"admin", false, now);
         throttle.note(SOMEBODY, b"graphs", true, now);
         assert!(!throttle.is_open(SOMEBODY, now));
-        // However many names there are: of those that are not remembered none is excused.
+        // Whatever the number of names: of those not remembered none is excused.
         let mut throttle = Throttle::default();
         for name in 0..=FREE_FAILURES as u8 {
             throttle.note(SOMEBODY, &[name], false, now);
@@ -206,7 +205,7 @@ mod tests {
             fail(&mut throttle, Address::V4(number), u64::from(number));
         }
         assert_eq!(throttle.addresses.len(), ADDRESSES_MAX);
-        // One that is there already pushes nobody out, and becomes the latest.
+        // One that is there already displaces none, and becomes the latest.
         fail(&mut throttle, Address::V4(0), 1 << 20);
         assert_eq!(throttle.addresses.len(), ADDRESSES_MAX);
         fail(&mut throttle, Address::Unix, 1 << 21);

@@ -1,7 +1,8 @@
-//! Who the server is where TLS is spoken: its certificate, key, and authorities, from their files.
+//! The server's identity where TLS is spoken: its certificate, key, and authorities, from their
+//! files.
 //!
-//! `refresh_certs` and SIGHUP read the files again. What is wrong with one of them is said, and
-//! then everything stays as it was. Connections keep what they began with.
+//! `refresh_certs` and SIGHUP read the files again. An error in one of them is reported, and then
+//! everything stays as it was. Connections keep the configuration they began with.
 
 use std::io;
 use std::path::Path;
@@ -20,22 +21,22 @@ use crate::server::Server;
 
 const NOT_ENABLED: &str = "Error TLS not enabled\r\n";
 
-/// A file of certificates or keys is no longer than this.
+/// The longest file of certificates or keys.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What TLS needs, as it was read last.
+/// The TLS configuration, as it was last read.
 #[derive(Debug)]
 pub struct Tls {
     options: TlsOptions,
     config: Mutex<Config>,
     /// Held while the files are read again.
     reading: Mutex<()>,
-    /// When that was, in Unix seconds; 0 for the start.
+    /// When they were read, in Unix seconds; 0 for the start.
     read_s: AtomicU32,
 }
 
 impl Tls {
-    /// Reads the files; none if TLS is not spoken.
+    /// Reads the files; `None` if TLS is not spoken.
     pub fn load(options: &Options) -> Result<Option<Self>, Failed> {
         let options = options.tls.clone();
         if !options.is_on {
@@ -47,7 +48,7 @@ impl Tls {
 
     /// Reads the files again.
     pub fn reload(&self, now_s: u32) -> Result<(), String> {
-        // Or who began to read earlier, and is slower, would bring back what was there before.
+        // Otherwise a slower read that began earlier could bring back the old files.
         let _turn = lock(&self.reading);
         let config = read(&self.options).map_err(|failed| failed.text)?;
         *lock(&self.config) = config;
@@ -55,12 +56,12 @@ impl Tls {
         Ok(())
     }
 
-    /// What holds now.
+    /// The configuration now.
     pub fn config(&self) -> Config {
         lock(&self.config).clone()
     }
 
-    /// A new connection, over TLS.
+    /// Wraps a new connection in TLS.
     pub fn wrap(&self, stream: Stream) -> io::Result<Stream> {
         stream.into_tls(&self.config())
     }
@@ -83,15 +84,15 @@ pub fn answer_refresh(server: &Server, out: &mut Vec<u8>) {
         }
         Err(error) => {
             server.log(0, &format!("refresh_certs: {error}; the certificates stay as they were"));
-            // A line is a line, whatever the file is called.
+            // A line is a line, whatever the name of the file.
             let text = error.replace(char::is_control, " ");
             reply::line(out, &format!("Error loading certificates: {text}\r\n"));
         }
     }
 }
 
-/// Reads all files into what a listener has to know. What they hold stays wrong until somebody
-/// changes it; but a key that is not the certificate's may be one that is being exchanged with it.
+/// Reads all files into a listener's configuration. A wrong file stays wrong until somebody changes
+/// it; but a key that does not fit the certificate may be one that is being exchanged with it.
 fn read(options: &TlsOptions) -> Result<Config, Failed> {
     let chain_path = options.chain_cert.as_deref().unwrap_or(Path::new(""));
     let key_path = options.key.as_deref().unwrap_or(chain_path);
@@ -125,7 +126,7 @@ fn read(options: &TlsOptions) -> Result<Config, Failed> {
     })
 }
 
-/// A file's bytes, if they may be what they should be.
+/// The bytes of a file, if it is not too long.
 fn read_file(path: &Path, option: &str) -> Result<Vec<u8>, Failed> {
     let bytes = bounded_file::read(path, FILE_BYTES_MAX)
         .map_err(|error| format!("cannot read {} for --{option}: {error}", path.display()))?;

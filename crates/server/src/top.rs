@@ -1,8 +1,8 @@
 //! `larder top`: the numbers of the admin page in a terminal.
 //!
 //! Once a second it asks a running server's admin port for `/api/stats`, and at the beginning for
-//! `/api/history`, so that the curves show what was before. It only reads; what it draws is in
-//! `screen`, and how it writes numbers in `format`.
+//! `/api/history`, so that the curves show the past. It only reads; drawing is in `screen`, and the
+//! formatting of numbers in `format`.
 
 mod format;
 mod insight;
@@ -32,7 +32,7 @@ use self::screen::View;
 use self::secure::Trust;
 use crate::stdio;
 
-/// Where the admin port is unless something else is said: the port of memcached's exporter.
+/// The default address of the admin port: the port of memcached's exporter.
 const ADDRESS_DEFAULT: &str = "127.0.0.1:9150";
 
 /// How often it asks.
@@ -41,13 +41,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// An answer that takes longer will not come.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A longer answer is not one of ours.
+/// The longest answer; a longer one is not from an admin port.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// What `--once` draws on, in columns and lines.
+/// The size of the output of `--once`, in columns and lines.
 const ONCE_SIZE: (u16, u16) = (100, 40);
 
-/// What its help says.
+/// The text of its help.
 pub const HELP: &str = "\
 larder top [ADDRESS] [--once]
 larder top https://ADDRESS --ca-file FILE [--once]
@@ -59,17 +59,17 @@ larder top https://ADDRESS --ca-file FILE [--once]
   --once            Print what it would show, once, and end.
 ";
 
-/// What was asked for.
+/// The options given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopOptions {
     address: String,
-    /// Who signs the server's certificate, where TLS is spoken.
+    /// The authorities for the server's certificate, where TLS is spoken.
     ca_file: Option<PathBuf>,
     is_once: bool,
 }
 
 impl TopOptions {
-    /// Reads what stands behind `top`; nothing if help is asked for.
+    /// Reads the arguments behind `top`; `None` if help is asked for.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let address = ADDRESS_DEFAULT.to_owned();
         let mut options = Self { address, ca_file: None, is_once: false };
@@ -101,7 +101,7 @@ impl TopOptions {
                 false
             }
         };
-        // As others do who listen or ask.
+        // As in other programs that listen or connect.
         if options.address.starts_with(':') && !options.address.starts_with("::") {
             options.address.insert_str(0, "127.0.0.1");
         }
@@ -113,7 +113,7 @@ impl TopOptions {
     }
 }
 
-/// Shows until the user has seen enough.
+/// Shows the numbers until the user ends it.
 pub fn run(options: &TopOptions) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot start: {error}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -159,14 +159,14 @@ fn show(
     }
 }
 
-/// Whether a key says that it is enough.
+/// Whether a key ends the program.
 fn is_end(key: KeyEvent) -> bool {
     let is_interrupt =
         key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
 }
 
-/// What a terminal of this size would show, as text.
+/// The screen of a terminal of this size, as text.
 fn drawn(view: &View, (columns, lines): (u16, u16)) -> String {
     let mut terminal =
         Terminal::new(TestBackend::new(columns, lines)).expect("memory takes what is drawn");
@@ -187,7 +187,7 @@ struct Source {
 }
 
 impl Source {
-    /// What is at `path`.
+    /// The answer at `path`.
     fn ask(&self, path: &str) -> Result<Value, String> {
         let Self { runtime, address, trust } = self;
         let answer = runtime.block_on(async {
@@ -221,8 +221,8 @@ async fn read(address: &str, trust: Option<&Trust>, path: &str) -> Result<Value,
     }
 }
 
-/// The first of these addresses that takes a connection: a name may have one at which nobody
-/// listens, as localhost has where the admin port is at 127.0.0.1 alone.
+/// The first of these addresses that takes a connection: a name may have one without a listener, as
+/// localhost has where the admin port is at 127.0.0.1 alone.
 async fn reach(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     if addresses.is_empty() {
         return Err("there is no such address".to_owned());
@@ -235,12 +235,13 @@ async fn reach(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     })
 }
 
-/// Whether what answers is no server of HTTP: memcached's protocol closes the connection at once.
+/// Whether the answer is not HTTP: memcached's protocol closes the connection at once.
 fn is_foreign(error: &hyper::Error) -> bool {
     error.is_parse() || error.is_incomplete_message()
 }
 
-/// The request and its answer. An error without words is that of somebody who speaks no HTTP.
+/// Sends the request and reads its answer. An error without text means a peer that does not speak
+/// HTTP.
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     address: &str,
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_top_is_understood() {
+    fn arguments_behind_top_are_parsed() {
         let options = |address: &str, is_once| {
             Ok(Some(TopOptions { address: address.to_owned(), ca_file: None, is_once }))
         };
@@ -298,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Where localhost is `[::1]` first, the server at 127.0.0.1 was not found.
+    /// Regression: where localhost is `[::1]` first, the server at 127.0.0.1 was not found.
     #[test]
     fn every_address_of_a_name_is_tried() {
         use socket2::{Domain, SockAddr, Socket, Type};

@@ -1,4 +1,4 @@
-//! A connection's turn: read once, execute what is there, write once.
+//! A connection's turn: read once, execute the input, write once.
 //!
 //! ```text
 //! parked output? --yes--> write it; what is left waits for the socket, and so does all else
@@ -18,9 +18,9 @@
 //!
 //! A buffer's worth of requests can be the work of a second, if each is `stats items` or adds a
 //! byte to a value of a megabyte. So a turn also ends, within a batch too, when [`TURN_BYTES_MAX`]
-//! of replies have been made in it; requests whose replies do not tell their work are charged for
-//! it as if it were replies ([`Output::charge`]). What has been read and not been executed then
-//! stays with the connection, which goes to the end of the queue.
+//! of replies have been made in it; requests whose work exceeds what their replies show are charged
+//! for it as if it were replies ([`Output::charge`]). Input that has been read and not been
+//! executed then stays with the connection, which goes to the end of the queue.
 
 mod behind;
 mod reads;
@@ -52,32 +52,32 @@ use crate::tls;
 use crate::unfinished::Unfinished;
 use reads::{Waiting, fetch};
 
-/// So much is read at once. Two thousand small requests, which is past the point where more would
-/// save system calls, and it stays in the second-level cache.
+/// Bytes read at once: two thousand small requests, past the point where more would save system
+/// calls, and small enough to stay in the second-level cache.
 pub const READ_BYTES: usize = 64 << 10;
 
-/// What may stand before a read in the buffer: the unread end of the last one.
+/// The most bytes that may stand before a read in the buffer: the unread end of the last one.
 pub const UNREAD_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
 
 /// The head of a packet is kept there until it is whole.
 const _: () = assert!(HEAD_BYTES_MAX < UNREAD_BYTES_MAX);
 
-/// While so much of a value is missing it is read straight into its draft.
+/// A value that lacks at least this many bytes is read straight into its draft.
 const DIRECT_BYTES_MIN: usize = 16 << 10;
 
-/// So much of a value is read in one turn.
+/// Bytes of a value that one turn reads.
 const DIRECT_BYTES_MAX: usize = 1 << 20;
 
-/// Replies of connections that were read together are written one after the other when all have
-/// been executed, so that neither the kernel's code nor ours drives the other out of the
-/// processor's cache for each of them. Longer ones are written at once: copying them would cost
-/// more than that saves.
+/// Replies up to this size, of connections that were read together, are written one after the other
+/// when all have been executed, so that the kernel's code and the server's do not evict each other
+/// from the processor's cache for each of them. Longer ones are written at once: copying them would
+/// cost more than that saves.
 const TOGETHER_BYTES_MAX: usize = 1 << 10;
 
 /// A reply buffer that has grown beyond this is given back after the turn.
 const REPLIES_KEPT_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
 
-/// What a connection does after its turn.
+/// The connection's next step after its turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum After {
     /// It waits for an event.
@@ -86,30 +86,30 @@ pub enum After {
     Again,
 }
 
-/// What a worker's connections take turns with.
+/// Executes the turns of a worker's connections, with the state they share.
 pub struct TurnExecutor<'c, S> {
     server: &'c Server,
     counters: &'c Counters,
     worker: usize,
     buffer: Vec<u8>,
     replies: Vec<u8>,
-    /// What has been made of replies in this turn and is written or parked, and what work in it
-    /// counts like.
+    /// Bytes of replies made in this turn and written or parked, and the bytes charged for its
+    /// work.
     turn_bytes: usize,
     steps: Vec<Step<'static>>,
     hashes: Vec<Hash>,
     kept: Kept<'c>,
-    /// What is to be read from flash, and for whom.
+    /// Reads from flash to begin, and the connections that wait for them.
     reads: Vec<Waiting>,
-    /// Where they begin; nothing, if other threads read.
+    /// The ring that they go through; `None` if other threads read.
     ring: Option<ReadRing>,
-    /// Since when the connection whose turn it is has waited for room, if it has.
+    /// Since when the connection that has the turn has waited for room, if it has.
     waited: Option<Stopwatch>,
     sampling: S,
 }
 
-/// A session that serves the turns of several connections, when these were read together. It stays
-/// as short as that of one full batch.
+/// A session that serves the turns of several connections that were read together. It is kept as
+/// short as that of one full batch.
 #[derive(Default)]
 struct Kept<'c> {
     session: Option<Session<'c>>,
@@ -129,16 +129,17 @@ impl Kept<'_> {
     }
 }
 
-/// Whether a batch was executed.
+/// How far a batch was executed.
 enum Ran {
     /// All of it.
     Whole,
-    /// Until here: the socket takes no more, something has to be waited for, or the turn is over.
+    /// Up to this place: the socket takes no more, something has to be waited for, or the turn is
+    /// over.
     Until(Place),
 }
 
 impl<'c, S: Sampling> TurnExecutor<'c, S> {
-    /// For one worker.
+    /// The executor of one worker.
     pub fn new(server: &'c Server, worker: usize, sampling: S) -> Self {
         Self {
             server,
@@ -173,8 +174,9 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         self.kept = Kept { is_wanted: true, ..Kept::default() };
     }
 
-    /// Executes what has been read ahead of one connection, and leaves its replies behind those of
-    /// the others in `together` if they are short. Returns how many bytes that is.
+    /// Executes the input that has been read ahead of one connection, and leaves its replies behind
+    /// those of the others in `together` if they are short. Returns the length of its replies
+    /// there.
     pub fn execute_ahead(
         &mut self,
         connection: &mut Connection<'c>,
@@ -192,7 +194,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         input: &[u8],
         together: &mut Vec<u8>,
     ) -> Result<usize, Close> {
-        // Another's may stand there.
+        // Clears the value of an earlier connection.
         self.waited = None;
         let consumed = self.process(connection, input)?;
         connection.unread.extend_from_slice(&input[consumed..]);
@@ -205,7 +207,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         Ok(bytes)
     }
 
-    /// Closes the shared session: nobody may hold one while blocked.
+    /// Closes the shared session: no thread may hold one while blocked.
     pub fn end_together(&mut self) {
         self.kept = Kept::default();
     }
@@ -225,7 +227,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
 
     fn take_turn(&mut self, connection: &mut Connection<'c>) -> Result<After, Close> {
         if mem::take(&mut connection.gives_way) {
-            // Others came before it: it was not silent.
+            // Other connections came first: it was not silent.
             connection.info.active_s.store(self.server.now(), Ordering::Relaxed);
         }
         if let Some(tls) = connection.stream.tls() {
@@ -235,14 +237,15 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
             let limit = &self.server.parked;
             connection.parked.flush(&mut connection.stream, self.counters, limit)?;
             if !connection.parked.is_empty() {
-                // Who waits for a socket keeps nothing that others wait for. It is asked for again.
+                // A connection that waits for its socket keeps nothing that others wait for. It
+                // asks for it again.
                 connection.fetched.clear();
                 if let Some(client) = &mut connection.redis {
                     client.listing.take_if(|listing| listing.has_place());
                 }
                 return Ok(After::Wait);
             }
-            // Whoever took long to read has not been silent meanwhile.
+            // A client that took long to read has not been silent meanwhile.
             connection.info.active_s.store(self.server.now(), Ordering::Relaxed);
         }
         if let Some(close) = connection.closing {
@@ -253,7 +256,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         }
         self.waited = connection.short_of_room.take();
         if self.waited.is_some() {
-            // It was not silent: others took their time.
+            // It was not silent: other connections had their turns.
             connection.info.active_s.store(self.server.now(), Ordering::Relaxed);
         }
         match &mut connection.state {
@@ -285,7 +288,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         Ok(end_turn(connection))
     }
 
-    /// Goes on with its dump.
+    /// Continues the connection's dump.
     fn dump(&mut self, connection: &mut Connection<'c>) {
         let State::Dump(dump) = &mut connection.state else { return };
         let fetched = connection.fetched.drain(..);
@@ -295,13 +298,13 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
             (Dumped::End, _) => {
                 connection.state = State::Idle;
                 connection.info.active_s.store(self.server.now(), Ordering::Relaxed);
-                // Requests that came behind the dump wait unread, and no event will tell.
+                // Requests that came behind the dump wait unread, and no event will announce them.
                 connection.is_readable = true;
             }
         }
     }
 
-    /// Reads once behind what is unread, and executes what is there.
+    /// Reads once behind the unread bytes, and executes all of it.
     fn read(&mut self, connection: &mut Connection<'c>, buffer: &mut [u8]) -> Result<(), Close> {
         let unread = mem::take(&mut connection.unread);
         let mut filled = unread.len();
@@ -318,18 +321,18 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         }
         let consumed = self.execute_read(connection, &buffer[..filled], is_ended)?;
         if is_backlog && connection.parked.is_empty() {
-            // A request that waits for flash is done with when that has come; and a turn may have
-            // gone to what was read before.
+            // A request that waits for flash is consumed only when its read has come; and a turn
+            // may have gone to input that was read before.
             if consumed == 0 && !goes_on_later(connection) {
                 return Err(Close::Normal);
             }
-            // What remains may be read on at once, whatever the socket says.
+            // The rest may be read on at once, whatever the socket says.
             connection.is_readable = true;
         }
         Ok(())
     }
 
-    /// Executes what was read; returns how many bytes are done with.
+    /// Executes the input; returns the number of bytes consumed.
     fn execute_read(
         &mut self,
         connection: &mut Connection<'c>,
@@ -345,16 +348,16 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         Ok(consumed)
     }
 
-    /// What follows from how much of the replies the socket took.
+    /// Updates the connection after its replies were written, parked or dropped.
     fn settle(&self, connection: &mut Connection<'c>, is_ended: bool) -> Result<(), Close> {
-        // A password is checked after those of others, who may be many and anybody.
+        // A password is checked after those of others, which may be many and from anyone.
         let is_counted =
             !connection.parked.is_empty() || matches!(connection.state, State::Login(_));
         let kept_bytes = match &mut connection.redis {
             Some(client) => client.count_kept_bytes(connection.unread.capacity()),
             None if is_counted => connection.unread.len(),
-            // Less than a line; or what waits for flash or for its turn, which is a buffer's worth
-            // at the most, and no reason to close whoever pipelines.
+            // Less than a line; or input that waits for flash or for its turn, which is a buffer's
+            // worth at the most, and no reason to close a client that pipelines.
             None => 0,
         };
         connection.parked.keep(kept_bytes, &self.server.parked)?;
@@ -362,7 +365,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
             return Ok(());
         }
         if goes_on_later(connection) {
-            // The end is read once more when what is missing has come, or in the next turn.
+            // The end is read once more when the missing input has come, or in the next turn.
             connection.is_hung_up |= is_ended;
             connection.is_readable |= is_ended;
         } else if is_ended {
@@ -371,7 +374,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         Ok(())
     }
 
-    /// A watcher has nothing to say; only its end matters.
+    /// Discards a watcher's input; only its end matters.
     fn ignore_input(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         connection.unread = Vec::new();
         connection.parked.keep(0, &self.server.parked)?;
@@ -382,7 +385,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
     }
 
     /// Executes all whole requests of `input`, and leaves the last replies to be written. Returns
-    /// how many bytes are done with.
+    /// the number of bytes consumed.
     fn process(&mut self, connection: &mut Connection<'c>, input: &[u8]) -> Result<usize, Close> {
         let continuation = connection.continuation.take();
         let Some(wire) = wire_of(connection, input, self.server.options.protocol)? else {
@@ -404,8 +407,8 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         Ok(place.offset)
     }
 
-    /// Batch after batch, until the input has no more, the socket takes no more, or the turn is
-    /// over.
+    /// Executes batch after batch, until the input has no more, the socket takes no more, or the
+    /// turn is over.
     fn process_plan<'b>(
         &mut self,
         connection: &mut Connection<'c>,
@@ -444,12 +447,13 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         }
     }
 
-    /// Whether others come first now.
+    /// Whether the turn has made its share of output, so that other connections come first.
     fn is_turn_over(&self) -> bool {
         self.turn_bytes >= TURN_BYTES_MAX
     }
 
-    /// Gives the input's front to the value or the swallowing that the connection is in.
+    /// Feeds the front of the input to the value, the skipping or the login that the connection is
+    /// in.
     fn feed(&mut self, connection: &mut Connection<'c>, plan: &mut Plan<'_>) {
         match &mut connection.state {
             State::Swallow(_) => values::swallow(connection, plan),
@@ -460,7 +464,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         }
     }
 
-    /// Has it checked who the client says it is, or answers what came of that.
+    /// Has the client's login checked, or answers the outcome of the check.
     #[cold]
     fn log_in(&mut self, connection: &mut Connection<'c>) {
         let State::Login(login) = mem::replace(&mut connection.state, State::Idle) else {
@@ -475,7 +479,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         connection.conclude_login(verdict);
     }
 
-    /// Has a name and a password checked; the connection waits for that.
+    /// Submits a name and a password to be checked; the connection waits for the outcome.
     #[cold]
     fn submit(&self, connection: &mut Connection<'c>, claim: Claim) {
         connection.fetching = 1;
@@ -484,7 +488,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         self.server.logins.submit(self.server, attempt);
     }
 
-    /// Reads the certificates again. Files may be slow, so that nobody holds a session meanwhile.
+    /// Reads the certificates again. Files may be slow, so no session is held meanwhile.
     #[cold]
     fn refresh_certificates(&mut self, connection: &mut Connection<'c>) {
         self.kept.session = None;
@@ -500,7 +504,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         plan: &Plan<'b>,
         steps: &mut [Step<'b>],
     ) -> Result<Ran, Close> {
-        // What a command changes of its client is not changed through the connection.
+        // A command changes its client directly, not through the connection.
         let mut client = connection.redis.take();
         self.sampling.batch(&self.hashes);
         let ran = self.run_for(connection, client.as_deref_mut(), plan, steps);
@@ -581,13 +585,13 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         Ok(Ran::Whole)
     }
 
-    /// Whether a client of Redis' says who it is, which then is checked.
+    /// Whether a Redis client asks to log in, in which case the login is submitted.
     fn must_log_in(&self, connection: &mut Connection<'c>, client: Option<&mut Client>) -> bool {
         let claim = client.and_then(Client::claimed);
         claim.map(|claim| self.submit(connection, claim)).is_some()
     }
 
-    /// What commands know, when one of them has been tried so often in a row.
+    /// The context of commands, one of which has been tried `tries` times in a row.
     fn context(&self, connection: &Connection<'c>, tries: u32) -> Context<'c, 'c> {
         Context {
             server: self.server,
@@ -598,7 +602,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         }
     }
 
-    /// Writes the replies; what the socket does not take is parked.
+    /// Writes the replies; output that the socket does not take is parked.
     fn flush(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         let mut out = Output::new(&mut self.replies);
         let Connection { stream, parked, .. } = connection;
@@ -609,7 +613,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         }
     }
 
-    /// Ends a turn: what its connection will not get is not for the next one either.
+    /// Ends a turn: replies that its connection will not get must not reach the next one.
     fn forget_replies(&mut self) {
         if self.replies.capacity() > REPLIES_KEPT_BYTES_MAX {
             self.replies = Vec::new();
@@ -618,8 +622,8 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
     }
 }
 
-/// What a connection speaks, which its first byte says; none if it has not said anything. Where
-/// only one protocol is spoken, who begins with another has come to the wrong door.
+/// The protocol of a connection, which its first byte tells; `None` if nothing has come. Where only
+/// one protocol is spoken, a client that begins with another is refused.
 fn wire_of(
     connection: &mut Connection<'_>,
     input: &[u8],
@@ -649,7 +653,7 @@ fn action_of(line: &[u8], wire: Wire, dialect: Dialect) -> Action<'_> {
     }
 }
 
-/// Gives a session what was read from flash for the connection.
+/// Hands the connection's reads from flash to a session.
 #[inline(always)]
 fn deliver<S: Sampling>(connection: &mut Connection<'_>, session: &Session<'_>, sampling: &mut S) {
     if !connection.fetched.is_empty() {
@@ -658,7 +662,7 @@ fn deliver<S: Sampling>(connection: &mut Connection<'_>, session: &Session<'_>, 
     }
 }
 
-/// Executes a step of whichever protocol.
+/// Executes a step of either kind of protocol.
 #[inline(always)]
 fn execute<'s, 'c>(
     (context, session): (&Context<'_, 'c>, &'s Session<'c>),
@@ -673,14 +677,14 @@ fn execute<'s, 'c>(
     }
 }
 
-/// A request waits for room for its reply, perhaps as it did before.
+/// Makes a request wait for room for its reply, perhaps as it did before.
 #[cold]
 fn wait_for_room(connection: &mut Connection<'_>, waited: Option<Stopwatch>, counters: &Counters) {
     counters.output_waits.add(u64::from(waited.is_none()));
     connection.short_of_room = waited.or_else(|| Some(Stopwatch::start()));
 }
 
-/// Whether what is there is executed when something has come, or in the next turn.
+/// Whether the unread input is executed later: when a delivery has come, or in the next turn.
 fn goes_on_later(connection: &Connection<'_>) -> bool {
     connection.fetching > 0
         || connection.gives_way
@@ -688,7 +692,7 @@ fn goes_on_later(connection: &Connection<'_>) -> bool {
         || matches!(connection.state, State::Dump(_))
 }
 
-/// What a connection does when its turn is over.
+/// Whether a connection whose turn is over goes on at once or waits for an event.
 fn end_turn(connection: &Connection<'_>) -> After {
     connection.publish_state();
     connection.parked.set_dump(matches!(connection.state, State::Dump(..)));
@@ -698,7 +702,7 @@ fn end_turn(connection: &Connection<'_>) -> After {
     if goes_on && connection.parked.is_empty() { After::Again } else { After::Wait }
 }
 
-/// How often in a row nothing was done, after one try more that has come to no step's end.
+/// Tries in a row without progress, after one more that completed no step.
 fn tries_of(tries: u32, client: Option<&mut Client>) -> u32 {
     if client.is_none_or(Client::is_stuck) { tries + 1 } else { 0 }
 }

@@ -1,16 +1,16 @@
-//! Values of which a part has come, and how much memory they may have together.
+//! Values that have come in part, and the limit on their memory.
 //!
-//! Memory follows a long value as it comes, and what an unfinished value has is not evicted. So
-//! clients that send the first part of values and never the rest could push out all that others
-//! stored. So each has a claim: to what it has, and once a quarter of it has come, to all of it.
-//! What all of them claim is half of the memory that there is for items as they were stored, or
-//! what one claims where others claim next to nothing; under a quota it is half of that, too. A
-//! value that would claim more is refused; one that has claimed all is not refused later, so that
-//! of many that come at once some are stored, and not the first half of each.
+//! A long value gets memory as it comes, and the memory of an unfinished value is not evicted. So
+//! clients that send the first part of values and never the rest could push out everything that
+//! others stored. Each value therefore has a claim: to the memory it has, and once a quarter of it
+//! has come, to all of it. All claims together are at most half of the memory for items as they
+//! were stored, or one value's claim where others claim next to nothing; under a quota, at most
+//! half of the quota, too. A value that would claim more is refused; one that has claimed all is
+//! not refused later, so that of many that come at once some are stored, and not the first half of
+//! each.
 //!
-//! Where a claim is refused, and where anybody finds no memory, those lose their connections whose
-//! clients have sent nothing for a while, or next to nothing. So nobody who sends is refused for
-//! long.
+//! Where a claim is refused, and where memory runs out, connections are closed whose clients have
+//! sent nothing, or next to nothing, for a while. So no client that sends is refused for long.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -24,32 +24,31 @@ use crate::connection_id::ConnectionId;
 use crate::server::Server;
 use crate::worker::{Delivery, Mailbox, Message};
 
-/// A client that has sent nothing of its value for so many seconds makes room for others. A lost
-/// segment is sent again sooner.
+/// Seconds without a byte of its value after which a client makes room for others. A lost segment
+/// is sent again sooner.
 const STALLED_S: u32 = 10;
 
-/// Who sends less than so many bytes a second of what its value has memory for does, too, once
-/// [`STALLED_S`] are over: a byte now and then is as good as none.
+/// A client that sends fewer bytes a second than this of what its value has memory for makes room,
+/// too, once [`STALLED_S`] have passed: a byte now and then is as good as none.
 const SLOW_BYTES_PER_S: usize = 16 << 10;
 
-/// A value of no more bytes is taken in any case, and claims nothing: there are no more of these
-/// than connections.
+/// A value of at most this many bytes is always taken, and claims nothing: there are no more of
+/// these than connections.
 const SHORT_BYTES: usize = 16 << 10;
 
-/// A value claims all of its bytes once one part in so many has memory: to begin with many costs a
-/// client little.
+/// A value claims all of its bytes once a part of one in this many has memory: beginning many
+/// values costs a client little.
 const BEGUN_PART: usize = 4;
 
-/// Where others claim no more than one part in so many of what there is, a value may be larger than
-/// the limit.
+/// Where others claim at most one part in this many of the memory, a value may exceed the limit.
 const LITTLE_PART: usize = 16;
 
-/// How much memory unfinished values may have, and whose they are.
+/// The limit on memory for unfinished values, and the connections that send them.
 #[derive(Debug)]
 pub struct UnfinishedLimit {
     bytes: AtomicUsize,
     list: Mutex<List>,
-    /// The second in which somebody last looked who has sent next to nothing.
+    /// The second of the last look for clients that have sent next to nothing.
     looked_s: AtomicU32,
     /// Where workers hear of connections that have to be closed.
     mailboxes: Vec<Arc<Mailbox>>,
@@ -60,22 +59,22 @@ pub struct UnfinishedLimit {
 struct List {
     next_number: u64,
     senders: BTreeMap<u64, Sender>,
-    /// Bytes that they claim together,
+    /// Bytes that all of them claim together.
     claimed: usize,
-    /// and under each quota, by its place.
+    /// Bytes claimed under each quota, by its place.
     claimed_of: BTreeMap<usize, usize>,
 }
 
-/// Who sends one, and what it has.
+/// A connection that sends a value, and the value's memory.
 #[derive(Debug)]
 struct Sender {
     owner: ConnectionId,
     info: Arc<Info>,
-    /// Bytes that its value has or will have, unless it is short.
+    /// Bytes that its value has or will have; 0 if it is short.
     claim: usize,
     /// When it last got memory, and how many bytes.
     grown: (u32, usize),
-    /// The place of the quota that it counts for.
+    /// The place of the quota that it counts towards.
     quota: Option<usize>,
 }
 
@@ -88,7 +87,7 @@ impl Sender {
     }
 }
 
-/// Of what unfinished values may have half.
+/// The memory of which unfinished values may have half.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     items_bytes: usize,
@@ -104,8 +103,8 @@ impl Limits {
 }
 
 impl List {
-    /// Whether the value of this number may claim so many bytes, of those that there are for items
-    /// and of its quota.
+    /// Whether the value of this number may claim this many bytes, of the memory for items and of
+    /// its quota.
     fn has_room(&self, number: u64, claim: usize, limits: Limits) -> bool {
         let own = self.senders.get(&number);
         let fits = |claimed: usize, own: usize, limit: usize| {
@@ -121,7 +120,7 @@ impl List {
             && limits.quota.is_none_or(fits_quota)
     }
 
-    /// Has a value claim so many bytes, if it is still in the list.
+    /// Sets the claim of a value, if it is still in the list.
     fn claim(&mut self, number: u64, claim: usize) {
         let Some(sender) = self.senders.get_mut(&number) else { return };
         let before = std::mem::replace(&mut sender.claim, claim);
@@ -140,18 +139,18 @@ impl List {
 }
 
 impl UnfinishedLimit {
-    /// With no value.
+    /// A limit with no values.
     pub fn new(mailboxes: &[Arc<Mailbox>]) -> Self {
         let (bytes, list, looked_s) = (AtomicUsize::new(0), Mutex::default(), AtomicU32::new(0));
         Self { bytes, list, looked_s, mailboxes: mailboxes.to_vec() }
     }
 
-    /// Bytes that they have now.
+    /// Bytes that unfinished values have now.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a value of so many bytes may begin: whether it would be let on if all of it came
+    /// Whether a value of this many bytes may begin: whether it would be accepted if all of it came
     /// now. One that is too large is for the cache to refuse.
     pub fn admits(&self, server: &Server, key: &[u8], value_bytes: usize) -> bool {
         if value_bytes <= SHORT_BYTES || value_bytes > server.cache.item_bytes_max() {
@@ -163,8 +162,8 @@ impl UnfinishedLimit {
             || list.has_room(list.next_number, value_bytes, limits)
     }
 
-    /// Has the connections closed whose clients have sent next to nothing for long: somebody finds
-    /// no memory. Once a second is as good as each time.
+    /// Closes connections whose clients have sent next to nothing for long, because memory ran out.
+    /// Done at most once a second, which is as good as each time.
     #[cold]
     pub fn make_room(&self, now_s: u32) {
         if self.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
@@ -197,8 +196,8 @@ pub struct Unfinished<'s> {
 }
 
 impl<'s> Unfinished<'s> {
-    /// That of a value which this connection begins to send. Out of the loop in which most values
-    /// are whole.
+    /// The share of a value that this connection begins to send. Kept out of the loop in which most
+    /// values are whole.
     #[cold]
     #[inline(never)]
     pub fn new(
@@ -222,7 +221,7 @@ impl<'s> Unfinished<'s> {
         unfinished
     }
 
-    /// Which of all unfinished values it is.
+    /// The value's number among all unfinished values.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -245,7 +244,7 @@ impl<'s> Unfinished<'s> {
         has_room
     }
 
-    /// Counts what it has got.
+    /// Counts the memory that the draft has got.
     pub fn count(&mut self, draft: &Draft<'_>) {
         let (limit, bytes) = (&self.server.unfinished, draft.held_bytes());
         let gained = bytes - std::mem::replace(&mut self.bytes, bytes);

@@ -1,4 +1,4 @@
-//! Who may use the server: names and passwords from a file, a line `name:password` for each.
+//! The users of the server: names and passwords from a file, a line `name:password` for each.
 //!
 //! ```text
 //! web:$argon2id$v=19$m=19456,t=2,p=1$...
@@ -7,15 +7,15 @@
 //! ```
 //!
 //! A password stands there as it is or as a hash in PHC form, `$argon2id$...`, `$argon2i$...` or
-//! `$pbkdf2-sha256$...`. Those named behind a line `[read-only]` may only read; no user's line can
-//! be taken for that one, as it has no colon. SIGHUP reads the file again; connections keep what
-//! they are.
+//! `$pbkdf2-sha256$...`. Users behind a line `[read-only]` may only read; no user's line can be
+//! taken for that one, as it has no colon. SIGHUP reads the file again; connections keep their
+//! rights.
 //!
-//! How long an answer takes does not tell who is in the file. Passwords are of a few *kinds*: as
-//! they are, or hashed with certain parameters, which decide what checking takes. Whoever claims to
-//! be anybody has one password of each kind checked: his own where he has one, and the file's
-//! first where he has not, which then decides nothing. Passwords that stand there as they are are
-//! compared in constant time, but for their length.
+//! The time of an answer does not reveal the names in the file. Passwords are of a few *kinds*:
+//! plain, or hashed with certain parameters, which decide what checking takes. Every login has one
+//! password of each kind checked: the user's own for its kind, and the file's first for any other,
+//! which then decides nothing. Plain passwords are compared in constant time, except for their
+//! length.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -30,42 +30,42 @@ use crate::bounded_file;
 use crate::exit::Failed;
 use crate::rights::Rights;
 
-/// After so many wrong passwords a connection is closed.
+/// Wrong passwords after which a connection is closed.
 pub const FAILURES_MAX: u8 = 3;
 
-/// A file may name so many users. Who needs more has another place for them than this file.
+/// Users that a file may name. More than this belong in another place than this file.
 const USERS_MAX: usize = 256;
 
-/// Hashes of so many kinds may stand in a file, each of which every client is checked by.
+/// Kinds of hashes that a file may have, each of which every login is checked by.
 const KINDS_MAX: usize = 8;
 
-/// What it may take to compare a password with a hash by argon2: thirteen times the memory that is
-/// usual, and many times the passes.
+/// The most memory for comparing a password with an argon2 hash: thirteen times the usual memory,
+/// and many times the passes.
 const HASH_KIB_MAX: u32 = 256 << 10;
 const HASH_PASSES_MAX: u32 = 64;
-/// And by pbkdf2: sixteen times what is usual.
+/// The most rounds of a pbkdf2 hash: sixteen times the usual number.
 const HASH_ROUNDS_MAX: u32 = 10_000_000;
 
-/// Behind this line are the users that may only read.
+/// The line behind which users may only read.
 const READ_ONLY: &str = "[read-only]";
 
-/// The longest line: longer ones than any client could send in one token.
+/// The longest line: longer than any client could send in one token.
 const LINE_BYTES_MAX: usize = 1024;
 
 /// The longest file: twice as many of the longest lines as there may be users, with their ends.
 const FILE_BYTES_MAX: u64 = (2 * USERS_MAX * (LINE_BYTES_MAX + "\r\n".len())) as u64;
 
-/// What some editors put before the first line.
+/// A mark that some editors put before the first line.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Those who may use the server.
+/// The users of the server.
 #[derive(Debug)]
 pub struct Users {
     path: PathBuf,
     list: Mutex<Arc<List>>,
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Default)]
 struct List {
     users: Vec<User>,
@@ -77,7 +77,7 @@ struct List {
 struct User {
     name: String,
     password: Password,
-    /// The place of his password's kind.
+    /// The position of the kind of the user's password.
     kind: usize,
     rights: Rights,
 }
@@ -88,20 +88,20 @@ impl std::fmt::Debug for User {
     }
 }
 
-/// How a password is known.
+/// A password as the file has it.
 enum Password {
-    /// As it is.
+    /// Plain.
     Plain(Vec<u8>),
-    /// As a hash.
+    /// Hashed.
     Hashed(Box<PasswordHash>),
 }
 
-/// What decides how long it takes to check a password: nothing for one that stands in the file as
-/// it is, the algorithm and its parameters for a hash.
+/// The part of a password that decides how long its check takes: `None` for a plain one, the
+/// algorithm and its parameters for a hash.
 type Kind = Option<String>;
 
 impl Users {
-    /// Reads them from a file. Whoever reads of it in the log knows which one it is.
+    /// Reads them from a file, whose path is made absolute for the log.
     pub fn load(path: &Path) -> Result<Self, Failed> {
         let path = std::path::absolute(path)
             .map_err(|error| format!("cannot find {}: {error}", path.display()))?;
@@ -109,8 +109,8 @@ impl Users {
         Ok(Self { path, list })
     }
 
-    /// Reads the file again; returns how many there are. If something is wrong with it, who may use
-    /// the server stays as it was.
+    /// Reads the file again; returns the number of users. After an error the users stay as they
+    /// were.
     pub fn reload(&self) -> Result<usize, String> {
         let list = read(&self.path).map_err(|failed| failed.text)?;
         let count = list.users.len();
@@ -118,8 +118,8 @@ impl Users {
         Ok(count)
     }
 
-    /// What one of them may do, if this is one of them with that password. Takes as long as the
-    /// hashes of the file were made to take.
+    /// The rights of a user, if this is one with that password. Takes as long as the hashes of the
+    /// file were made to take.
     pub fn admit(&self, name: &[u8], password: &[u8]) -> Option<Rights> {
         let list = Arc::clone(&lock(&self.list));
         let mut rights = None;
@@ -134,8 +134,8 @@ impl Users {
 }
 
 impl List {
-    /// The users whose passwords are compared with that of somebody of this name, and whether it is
-    /// him.
+    /// The users whose passwords are compared at a login under this name, and whether each is the
+    /// user named.
     fn trials(&self, name: &[u8]) -> impl Iterator<Item = (&User, bool)> {
         let known = self.users.iter().find(|user| user.name.as_bytes() == name);
         self.kinds.iter().enumerate().map(move |(kind, (_, first))| {
@@ -183,12 +183,12 @@ impl Password {
         Some(format!("{} {version} {}", hash.algorithm, hash.params))
     }
 
-    /// What stands behind the colon.
+    /// Parses the text behind the colon.
     fn parse(text: &str) -> Result<Self, String> {
         if !text.starts_with('$') {
             return Ok(Self::Plain(text.as_bytes().to_vec()));
         }
-        // What crypt(3) writes is in another form, of which nothing can be said but its algorithm.
+        // The output of crypt(3) has another form, of which only the algorithm can be named.
         let algorithm = text.split('$').nth(1).unwrap_or_default();
         if !matches!(algorithm, "argon2id" | "argon2i" | "pbkdf2-sha256") {
             let known = "argon2id, argon2i, pbkdf2-sha256 are known";
@@ -203,9 +203,9 @@ impl Password {
     }
 }
 
-/// Whether a password can be compared with a hash at all, and for no more than a server can spare:
-/// otherwise the first attempt would take the memory of the machine, or the thread that checks
-/// passwords for ever.
+/// Whether a password can be compared with a hash at all, and at a cost that a server can spare:
+/// otherwise the first attempt would take the memory of the machine, or occupy the thread that
+/// checks passwords for ever.
 fn check_cost(hash: &PasswordHash) -> Result<(), String> {
     let useless = |error| format!("a hash that no password can be compared with: {error}");
     if hash.algorithm.as_str().starts_with("argon2") {
@@ -226,7 +226,7 @@ fn check_cost(hash: &PasswordHash) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the users of a file. What it holds stays wrong until somebody changes it.
+/// Reads the users of a file. A wrong file stays wrong until somebody changes it.
 fn read(path: &Path) -> Result<Arc<List>, Failed> {
     let name = path.display();
     let failed = |error: &dyn Display| format!("cannot read the users in {name}: {error}");
@@ -257,7 +257,7 @@ fn parse(text: &str) -> Result<Arc<List>, String> {
             rights = Rights::Read;
             continue;
         }
-        // The line itself is not told: it may be a password.
+        // The line itself is not shown: it may be a password.
         let (name, password) = line
             .split_once(':')
             .ok_or_else(|| wrong("not name:password, and comments have no place here"))?;
@@ -279,13 +279,13 @@ fn parse(text: &str) -> Result<Arc<List>, String> {
     Ok(Arc::new(list))
 }
 
-/// What has to hold for any users: the body of the fuzz target.
+/// Properties of any users: the body of the fuzz target.
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing {
     use super::*;
 
-    /// Any bytes are refused in words, or are users within the limits of which each is known by
-    /// his name alone, and who may do what the lines say.
+    /// Any bytes are refused with a message, or are users within the limits, each of which is known
+    /// by its name alone, with the rights that the lines say.
     pub fn users(input: &[u8]) {
         let text = String::from_utf8_lossy(input);
         let list = match parse(&text) {
@@ -306,7 +306,7 @@ pub mod fuzzing {
         }
     }
 
-    /// The file that says the same.
+    /// A file with the same users.
     fn written(list: &List) -> String {
         let line = |user: &User| match &user.password {
             Password::Plain(plain) => {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_behind_the_line_may_only_read() {
+    fn users_behind_the_line_may_only_read() {
         let text = format!("bob:x\n[read-only]\nann:[read-only]\n[read-only]:y\neve:{PBKDF2}\n");
         let users = users(&text);
         for (name, password, rights) in [
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_one_claims_to_be_the_same_work_is_done() {
+    fn every_claim_takes_the_same_work() {
         let costlier = PBKDF2.replace("i=1000", "i=2000");
         let text = format!("bob:x\npia:{PBKDF2}\npat:{PBKDF2}\nava:{ARGON2}\ndan:{costlier}\n");
         let list = parse(&text).expect("good users");
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said() {
+    fn errors_in_a_file_are_reported() {
         for (text, what) in [
             ("", "there are none"),
             ("\n\n", "there are none"),
@@ -415,7 +415,8 @@ mod tests {
         }
     }
 
-    /// A hash with `m=4294967295` was taken, and the first attempt of anybody asked for 4 TiB.
+    /// Regression: a hash with `m=4294967295` was accepted, and the first attempt to log in asked
+    /// for 4 TiB.
     #[test]
     fn a_hash_that_takes_more_than_a_server_can_spare_is_refused() {
         let argon2 = |params: &str| format!("bob:{}", ARGON2.replace("m=64,t=1,p=1", params));
@@ -436,7 +437,8 @@ mod tests {
         }
     }
 
-    /// The file of as many users as may be, with the longest lines, was too long by its line ends.
+    /// Regression: the file of the most users allowed, with the longest lines, was too long by its
+    /// line ends.
     #[test]
     fn a_file_of_the_longest_lines_is_not_too_long() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -449,7 +451,7 @@ mod tests {
         assert!(read(&path).expect_err("too long").text.contains("more bytes than"));
     }
 
-    /// It became part of the first name, which nobody has.
+    /// Regression: it became part of the first name, so that no client could log in by that.
     #[test]
     fn a_byte_order_mark_is_no_part_of_a_name() {
         let users = users("\u{feff}bob:secret\n");

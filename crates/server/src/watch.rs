@@ -1,12 +1,12 @@
 //! `watch`: log lines streamed to clients that asked for them.
 //!
-//! Each watcher has a bounded log that every worker may append to and that the watcher's own
-//! worker empties into its socket. A line that does not fit is dropped and counted; when there is
-//! room again the watcher is told how many with `skipped=N`. As long as nobody watches, a
-//! request costs one relaxed load.
+//! Each watcher has a bounded log that every worker may append to and that the watcher's own worker
+//! empties into its socket. A line that does not fit is dropped and counted; when there is room
+//! again the watcher is sent the number with `skipped=N`. While there is no watcher, a request
+//! costs one relaxed load.
 //!
-//! Evictions happen inside the engine, under its locks. It leaves word of them in an
-//! [`EvictionLog`], which the background thread passes on, and whoever logs a request.
+//! Evictions happen inside the engine, under its locks. It notes them in an [`EvictionLog`], which
+//! is passed on by the background thread, and by any thread that logs a request.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -28,10 +28,10 @@ pub const EVICTIONS: u32 = 4;
 pub const CONNEVENTS: u32 = 8;
 /// Deletes.
 pub const DELETIONS: u32 = 16;
-/// No watcher's: requests are counted by the namespaces of their keys. It stands here so that
-/// commands ask for it with the look that they take anyway.
+/// No watcher's bit: requests are counted by the namespaces of their keys. It stands here so that
+/// commands test it in the load that they do anyway.
 pub const DETAIL: u32 = 0x4000_0000;
-/// What memcached calls by these names does not happen here; the words are accepted.
+/// memcached's events by these names do not happen here; the words are accepted.
 const NEVER: u32 = 0x8000_0000;
 
 /// Most watchers at one time.
@@ -70,7 +70,7 @@ struct Lines {
 }
 
 impl Log {
-    /// Moves what has been logged to the end of `out`.
+    /// Moves the logged lines to the end of `out`.
     pub fn drain(&self, out: &mut Vec<u8>) {
         let mut lines = lock(&self.lines);
         out.append(&mut lines.bytes);
@@ -103,21 +103,21 @@ pub struct Watchers {
     logs: Mutex<Vec<Arc<Log>>>,
 }
 
-/// Lines since the start. Nothing follows from them but numbers to show.
+/// Lines since the start. Only shown as numbers.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Written; the last one's number.
+    /// Lines written; also the last one's number.
     written: AtomicU64,
-    /// Put into the log of a watcher, each as often as there are such watchers.
+    /// Lines put into a watcher's log, counted once for each watcher.
     sent: AtomicU64,
-    /// Not put there, for want of room.
+    /// Lines not put there, for want of room.
     skipped: AtomicU64,
 }
 
-/// What `stats` says of watchers.
+/// The numbers about watchers in `stats`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// How many there are.
+    /// Number of watchers.
     pub watchers: u64,
     /// Lines that were written for them.
     pub written: u64,
@@ -128,7 +128,7 @@ pub struct Numbers {
 }
 
 impl Watchers {
-    /// Whether anybody watches any of `mask`.
+    /// Whether any watcher wants any of `mask`.
     #[inline]
     pub fn want(&self, mask: u32) -> bool {
         self.mask.load(Ordering::Relaxed) & mask != 0
@@ -146,7 +146,7 @@ impl Watchers {
         Some(log)
     }
 
-    /// The watcher has gone.
+    /// Removes a watcher that has gone.
     pub fn remove(&self, log: &Arc<Log>) {
         let mut logs = lock(&self.logs);
         logs.retain(|known| !Arc::ptr_eq(known, log));
@@ -155,7 +155,7 @@ impl Watchers {
         self.mask.store(mask, Ordering::Relaxed);
     }
 
-    /// Turns counting by namespaces on or off.
+    /// Turns counting by namespace on or off.
     pub fn set_detail(&self, is_on: bool) {
         let _logs = lock(&self.logs);
         if is_on {
@@ -165,7 +165,7 @@ impl Watchers {
         }
     }
 
-    /// So many lines for whoever watches `mask` were lost on their way.
+    /// Counts lines for the watchers of `mask` that were lost on their way.
     fn lose(&self, mask: u32, lines: u64) {
         for log in lock(&self.logs).iter().filter(|log| log.mask & mask != 0) {
             lock(&log.lines).skipped += lines;
@@ -173,7 +173,7 @@ impl Watchers {
         }
     }
 
-    /// How many watch, and what became of the lines for them.
+    /// The number of watchers, and counts of the lines for them.
     pub fn numbers(&self) -> Numbers {
         let Counts { written, sent, skipped } = &self.counts;
         let [written, sent, skipped] =
@@ -181,7 +181,7 @@ impl Watchers {
         Numbers { watchers: lock(&self.logs).len() as u64, written, sent, skipped }
     }
 
-    /// Logs `text` (with everything from `type=` on) to whoever watches `mask`.
+    /// Logs `text` (with everything from `type=` on) for all watchers of `mask`.
     #[inline(never)]
     pub fn log(&self, mask: u32, mailboxes: &[Arc<Mailbox>], text: &str) {
         let id = self.counts.written.fetch_add(1, Ordering::Relaxed) + 1;
@@ -195,33 +195,33 @@ impl Watchers {
     }
 }
 
-/// Evictions that the watchers have not been told of yet.
+/// Evictions that have not been passed on to watchers yet.
 #[derive(Debug, Default)]
 pub struct EvictionLog {
     is_watching: AtomicBool,
     waiting: Mutex<Evictions>,
 }
 
-/// What has happened since the last time.
+/// Evictions since the last time.
 #[derive(Debug, Default)]
 struct Evictions {
     /// At most [`EVICTIONS_WAITING_MAX`].
     lines: Vec<String>,
-    /// Those beyond that.
+    /// Evictions beyond that.
     lost: u64,
 }
 
 /// Lines that wait for the background thread, which comes ten times a second and whenever there is
-/// pressure. What happens beyond that is skipped.
+/// pressure. Evictions beyond that are skipped.
 const EVICTIONS_WAITING_MAX: usize = 4096;
 
 impl EvictionLog {
-    /// Collects what is evicted from now on, if anybody watches that.
+    /// Collects evictions from now on, if any watcher wants them.
     pub fn follow(&self, watchers: &Watchers) {
         self.is_watching.store(watchers.want(EVICTIONS), Ordering::Relaxed);
     }
 
-    /// Tells the watchers what has happened since the last time.
+    /// Passes the evictions since the last time on to the watchers.
     pub fn pass_on(&self, watchers: &Watchers, mailboxes: &[Arc<Mailbox>]) {
         self.follow(watchers);
         let Evictions { lines, lost } = std::mem::take(&mut *lock(&self.waiting));
@@ -233,8 +233,8 @@ impl EvictionLog {
         }
     }
 
-    /// Logs what a request did, as [`Watchers::log`], behind what has been evicted until then. For
-    /// the background thread alone, busy workers would leave no room in a log.
+    /// Logs a request like [`Watchers::log`], behind the evictions until then. If only the
+    /// background thread passed evictions on, busy workers would leave no room in a log.
     #[inline(never)]
     pub fn log_behind(
         &self,
@@ -278,8 +278,8 @@ pub fn key_text(key: &[u8]) -> String {
     String::from_utf8(bytes).expect("an encoded key is ASCII")
 }
 
-/// The same, but as it is where it is a word without a percent sign, so that no two keys have the
-/// same text.
+/// A key as log lines show it, but unescaped where it is a word without a percent sign, so that no
+/// two keys have the same text.
 pub fn word_text(key: &[u8]) -> String {
     let is_other = |c: char| c.is_control() || c.is_whitespace() || c == '%';
     let text = str::from_utf8(key).ok().filter(|text| !text.contains(is_other));
@@ -308,7 +308,7 @@ pub fn item_store(
     text
 }
 
-/// The size class and the value's bytes of the key's item, zeros if it is not there: looked up
+/// The size class and the value's length of the key's item, zeros if it is not there: looked up
 /// beside the request, and only for watchers of mutations. Deletions are shown without: with a
 /// look-up there, too, the compiler builds the ordinary `get` with about 50 instructions more.
 #[cold]
@@ -344,9 +344,10 @@ mod tests {
         assert!(!watchers.want(FETCHERS));
     }
 
-    /// All evictions beyond the limit once counted as one, and watchers did not hear of them.
+    /// Regression: all evictions beyond the limit counted as one, and watchers did not hear of
+    /// them.
     #[test]
-    fn every_eviction_that_found_no_room_is_told_as_skipped() {
+    fn every_eviction_without_room_is_reported_as_skipped() {
         let (watchers, evictions) = (Watchers::default(), EvictionLog::default());
         let log = watchers.add(EVICTIONS, 0, 1 << 20).expect("room for a watcher");
         let other = watchers.add(FETCHERS, 0, 1 << 20).expect("room for a watcher");
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_is_told_before_the_requests_that_come_after_it() {
+    fn an_eviction_is_logged_before_the_requests_after_it() {
         let (watchers, evictions) = (Watchers::default(), EvictionLog::default());
         let log = watchers.add(EVICTIONS | MUTATIONS, 0, 256).expect("room for a watcher");
         // It has been woken already.

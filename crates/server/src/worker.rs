@@ -4,11 +4,11 @@
 //! each connection that could go on without an event. New connections come through the
 //! [`Mailbox`], whose waker also announces log lines for watchers and the end of the server.
 //!
-//! Who waits for flash does not hold up the others: its reads begin when the replies to all that
-//! was ready are written, and of what has come from flash by the end of a turn of the loop that
-//! takes only so much, behind what was ready. Where the kernel allows it the reads go through a
-//! ring of the worker's own, whose descriptor it waits for among the sockets, and otherwise through
-//! threads that deliver into the mailbox.
+//! A connection that waits for flash does not hold up the others: its reads begin after the replies
+//! to all ready requests are written, and a turn of the loop decodes at most [`DELIVERIES_MAX`]
+//! finished reads, after the ready connections. Where the kernel allows it, reads go through the
+//! worker's own ring, whose descriptor it polls along with the sockets; otherwise threads read and
+//! deliver into the mailbox.
 
 mod stop;
 #[cfg(test)]
@@ -38,65 +38,65 @@ use crate::server::Server;
 use crate::turn::{After, TurnExecutor};
 use crate::watch::{CONNEVENTS, key_text};
 
-/// The waker's place among the tokens; connections have the numbers from 0 on.
+/// The waker's token; connections use the tokens from 0 on.
 const WAKE: Token = Token(usize::MAX);
 
-/// The ring's place: reads from flash have ended.
+/// The ring's token: reads from flash have ended.
 const RING: Token = Token(usize::MAX - 1);
 
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 256;
 
-/// So many reads from flash are taken in one turn of the loop: to decode that many takes some
-/// hundred microseconds, in which requests come for what is in memory.
+/// Reads from flash that one turn of the loop takes: decoding this many takes some hundred
+/// microseconds, during which requests for items in memory arrive.
 const DELIVERIES_MAX: usize = 16;
 
-/// How often silent connections are looked for.
+/// Interval between looks for silent connections.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
-/// So long after the kernel had no memory for all reads from flash they are handed over again.
+/// Delay before reads for which the kernel had no memory are handed to it again.
 const HAND_OVER_AFTER: Duration = Duration::from_millis(1);
 
-/// So often it is tried whether there is room for those who wait for some: others make it by
-/// reading, and nobody tells.
+/// Interval at which connections that wait for room are tried again: other clients free room by
+/// reading, and nothing announces it.
 const ROOM_LOOK: Duration = Duration::from_millis(5);
 
-/// So long a client may take for the TLS handshake.
+/// Seconds a client may take for the TLS handshake.
 const HANDSHAKE_PATIENCE_S: u32 = 10;
 
-/// So long a client may take to say who it is, where there are users: enough for somebody who types
-/// it, and those who never do take the places of others no longer.
+/// Seconds a client may take to log in, where there are users: enough to type a password, and short
+/// enough that clients that never log in do not keep others out.
 const LOGIN_PATIENCE_S: u32 = 60;
 
-/// What a connection has waited for.
+/// Something that a connection has waited for.
 #[derive(Debug)]
 pub struct Delivery {
     /// The connection that waited for it.
     pub to: ConnectionId,
-    /// What has come.
+    /// The thing that has come.
     pub message: Message,
 }
 
-/// What others do for a connection.
+/// The contents of a delivery.
 #[derive(Debug)]
 pub enum Message {
     /// Something was read from flash.
     FlashRead(ReadResult),
-    /// Who its client says it is was checked.
+    /// The client's login was checked.
     Login(Verdict),
-    /// Others needed what was kept for it: it has to be closed.
+    /// Others needed the memory kept for it: it has to be closed.
     Close(Close),
 }
 
-/// Where a worker's new connections lie until it takes them, and what its connections wait for. It
-/// holds no more connections than `-c` allows at all, and no more of what they wait for than they
-/// have asked for.
+/// A worker's new connections until it takes them, and deliveries for its connections. It holds at
+/// most as many connections as `-c` allows, and at most as many deliveries as the connections have
+/// asked for.
 #[derive(Debug)]
 pub struct Mailbox {
     arrivals: Mutex<Vec<Arrival>>,
-    /// What has come for connections that wait for it.
+    /// Deliveries that the worker has not taken yet.
     deliveries: Mutex<Vec<Delivery>>,
-    /// Whether there are any, written under their lock.
+    /// Whether there are any deliveries, written under their lock.
     has_deliveries: AtomicBool,
     /// The worker's thread, once it runs.
     worker: OnceLock<ThreadId>,
@@ -104,7 +104,7 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// A mailbox that wakes whoever waits on `poll`.
+    /// A mailbox that wakes the thread waiting on `poll`.
     pub fn new(poll: &Poll) -> io::Result<Self> {
         Ok(Self {
             arrivals: Mutex::default(),
@@ -121,9 +121,9 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Hands over what a connection waits for. The worker takes all there is at once, at the end of
-    /// each turn of its loop, so only the first wakes it; and it looks before it waits, so none
-    /// does that it delivers itself.
+    /// Hands over what a connection waits for. The worker takes all deliveries at once, at the end
+    /// of each turn of its loop, so only the first wakes it; it looks before it waits, so its own
+    /// deliveries never do.
     pub fn deliver(&self, delivery: Delivery) {
         let was_empty = {
             let mut deliveries = lock(&self.deliveries);
@@ -136,13 +136,13 @@ impl Mailbox {
         }
     }
 
-    /// Whether something was delivered. What is delivered at this very moment may be missed: it
-    /// wakes the worker.
+    /// Whether something was delivered. A delivery made at this very moment may be missed: it wakes
+    /// the worker.
     fn has_deliveries(&self) -> bool {
         self.has_deliveries.load(Ordering::Relaxed)
     }
 
-    /// Moves what was delivered to `taken`.
+    /// Moves the deliveries to `taken`.
     fn take_deliveries(&self, taken: &mut VecDeque<Delivery>) {
         let mut deliveries = lock(&self.deliveries);
         taken.extend(deliveries.drain(..));
@@ -165,14 +165,14 @@ pub struct Worker<'c, S> {
     queue: VecDeque<usize>,
     /// Connections that watch, and perhaps some that no longer do.
     watchers: Vec<usize>,
-    /// Connections that wait for room for their replies, and perhaps some that no longer do, those
-    /// that came first in front.
+    /// Connections that wait for room for their replies, oldest first, and perhaps some that no
+    /// longer do.
     short_of_room: VecDeque<usize>,
-    /// What has come for connections and was not taken yet.
+    /// Deliveries from the mailbox that are yet to be handled.
     deliveries: VecDeque<Delivery>,
     turner: TurnExecutor<'c, S>,
     ahead: ReadAhead,
-    /// Connections so far.
+    /// Number of connections so far.
     serial: u64,
     now_s: u32,
     looked_s: u32,
@@ -180,12 +180,12 @@ pub struct Worker<'c, S> {
     has_parked: bool,
     /// When sockets with parked output were last tried.
     tried: Stopwatch,
-    /// When it was last tried whether there is room for those who wait for some.
+    /// When connections that wait for room were last tried.
     tried_room: Stopwatch,
-    /// Connections that were in the TLS handshake, or had not logged in, when it was last looked,
-    /// and those that came, or became nobody, since.
+    /// Connections that were in the TLS handshake or not logged in at the last look, and those that
+    /// came or logged out since.
     unsettled: usize,
-    /// Clients have to say who they are.
+    /// Clients have to log in.
     has_users: bool,
     /// Nothing more is read.
     is_ending: bool,
@@ -220,7 +220,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
 
     /// Works until the server stops.
     pub fn run(mut self) {
-        // The background may have the same core. If the kernel refuses, clients wait longer.
+        // The background may share this core. If the kernel refuses, clients wait longer.
         let _ = ::io::thread::ask_for_short_turns();
         self.open_ring();
         let mut events = Events::with_capacity(EVENTS_MAX);
@@ -231,7 +231,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         self.stop(&mut events);
     }
 
-    /// How long there may be no event before something has to be done.
+    /// How long the loop may wait for an event before something else is due.
     fn timeout(&mut self) -> Option<Duration> {
         if self.can_go_on() {
             Some(Duration::ZERO)
@@ -278,7 +278,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         self.kick_idle();
     }
 
-    /// Has reads from flash go through a ring of this thread's own, if they may.
+    /// Has reads from flash go through this thread's own ring, if the kernel allows it.
     fn open_ring(&mut self) {
         let mailbox = &self.server.mailboxes[self.number];
         mailbox.worker.set(thread::current().id()).expect("a worker runs once");
@@ -286,7 +286,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         let registered = ring.descriptor().map(|ring| {
             self.poll.registry().register(&mut SourceFd(&ring), RING, Interest::READABLE)
         });
-        // Without it other threads read.
+        // Without a ring, other threads read.
         if let Some(Ok(())) = registered {
             self.turner.read_through(ring);
         }
@@ -299,7 +299,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         self.now_s = self.server.now();
     }
 
-    /// A turn for every connection with an event; true if the waker was among them.
+    /// Gives a turn to every connection with an event; true if the waker was among them.
     fn take_events(&mut self, events: &Events) -> bool {
         let mut is_woken = false;
         for event in events {
@@ -308,7 +308,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
                 continue;
             }
             let slot = event.token().0;
-            // The ring's event is nobody's: what was read is taken at the end of the turn.
+            // The ring's event belongs to no connection: its reads are taken at the end of the
+            // turn.
             let Some(Some(connection)) = self.connections.get_mut(slot) else {
                 continue;
             };
@@ -336,12 +337,12 @@ impl<'c, S: Sampling> Worker<'c, S> {
         is_woken
     }
 
-    /// Executes what was read ahead.
+    /// Executes the input that was read ahead.
     fn take_ahead(&mut self) {
         self.ahead.fetch(&self.server.cache);
         let mut batch = self.ahead.take();
-        // To close one may take a line of the log, and nobody waits for whom that is for while it
-        // holds a session.
+        // Closing one may log a line for watchers, and a thread that holds a session must not wait
+        // for theirs.
         let mut closed = Vec::new();
         self.turner.begin_together();
         for read in &mut batch.reads {
@@ -368,14 +369,14 @@ impl<'c, S: Sampling> Worker<'c, S> {
         self.ahead.put_back(batch);
     }
 
-    /// A turn for every connection that can go on without an event.
+    /// Gives a turn to every connection that can go on without an event.
     fn take_queue(&mut self) {
         for _ in 0..self.queue.len() {
             self.take_queued();
         }
     }
 
-    /// A turn for the first of these.
+    /// Gives a turn to the first of these.
     fn take_queued(&mut self) {
         let Some(slot) = self.queue.pop_front() else { return };
         if let Some(Some(connection)) = self.connections.get_mut(slot) {
@@ -395,14 +396,14 @@ impl<'c, S: Sampling> Worker<'c, S> {
         self.end_turn(slot, after);
     }
 
-    /// Does what a turn came to.
+    /// Acts on the outcome of a turn.
     fn end_turn(&mut self, slot: usize, after: Result<After, Close>) {
         let Some(Some(connection)) = self.connections.get_mut(slot) else {
             return;
         };
         self.has_parked |= !connection.parked.is_empty();
         if self.has_users && connection.rights() == Rights::None {
-            // Who is nobody any more has as long to say who it is as who has just come.
+            // A client that has logged out gets as long to log in as a new one.
             self.unsettled = self.unsettled.max(1);
         }
         if matches!(connection.state, State::Watch(_)) && !self.watchers.contains(&slot) {
@@ -428,9 +429,9 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
-    /// Watchers whose logs may have grown.
+    /// Gives a turn to watchers, whose logs may have grown.
     fn turn_watchers(&mut self) {
-        // Those who still are come back by their turns.
+        // Those that still watch are added again by their turns.
         for slot in mem::take(&mut self.watchers) {
             let connection = self.connections.get(slot).and_then(Option::as_ref);
             if connection.is_some_and(|it| matches!(it.state, State::Watch(_))) {
@@ -439,8 +440,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
-    /// Connections go on for which the last has come of what they wait for. Out of the loop, most
-    /// of whose turns have none.
+    /// Hands deliveries to their connections, and lets those continue that have got all they waited
+    /// for. Kept out of the loop, most of whose turns have no deliveries.
     #[cold]
     fn take_deliveries(&mut self) {
         for _ in 0..DELIVERIES_MAX.min(self.deliveries.len()) {
@@ -457,7 +458,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             match message {
                 Message::FlashRead(fetched) => connection.fetched.push(fetched),
                 Message::Login(verdict) => connection.judge(verdict),
-                // Meanwhile it may have come whole.
+                // Meanwhile the value may have come whole.
                 Message::Close(Close::Unfinished { number }) if !connection.lacks_value(number) => {
                     continue;
                 }
@@ -469,9 +470,10 @@ impl<'c, S: Sampling> Worker<'c, S> {
             connection.fetching -= 1;
             if connection.fetching == 0 {
                 connection.is_claiming = false;
-                // It was not silent: it waited for us.
+                // The client was not silent: it waited for the server.
                 connection.info.active_s.store(self.now_s, Ordering::Relaxed);
-                // What waits was read before; only the end of the input is read once more.
+                // The waiting requests were read before; only the end of the input is read once
+                // more.
                 connection.is_readable |= connection.is_hung_up;
                 self.turn(to.slot);
             }
@@ -501,7 +503,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             connection.id = ConnectionId { worker: self.number, slot, serial: self.serial };
             connection.parked.set_owner(connection.id);
             if let Some(client) = &mut connection.redis {
-                // No two connections have one, whichever worker they are with.
+                // Unique among all connections of all workers.
                 client.id = self.serial * self.server.mailboxes.len() as u64 + self.number as u64;
             }
             let interest = Interest::READABLE | Interest::WRITABLE;
@@ -515,7 +517,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
-    /// Tells the watchers of connections.
+    /// Logs a connection event for watchers.
     fn log_event(&self, slot: usize, event: &str, reason: &str) {
         let Some(Some(connection)) = self.connections.get(slot) else {
             return;
@@ -569,7 +571,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
         let source = connection.info.source;
         self.server.connections.forget(connection.info.fd);
-        // The socket is closed before anybody is let in for it.
+        // The socket is closed before another connection is admitted in its place.
         drop(connection);
         let per_address_max = self.server.options.connections_per_address_max;
         self.server.connections.by_address.leave(source, per_address_max);
@@ -578,8 +580,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
         }
     }
 
-    /// Says what TLS has to say when a connection ends: to the client, and to who looks after the
-    /// server.
+    /// Ends TLS when a connection ends: tells the client, and logs a failure for the operator.
     fn end_tls(&mut self, slot: usize, close: Close) {
         let Some(Some(connection)) = self.connections.get_mut(slot) else { return };
         let Some(tls) = connection.stream.tls() else { return };
@@ -608,8 +609,8 @@ impl<'c, S: Sampling> Worker<'c, S> {
         due.into_iter().for_each(|slot| self.turn(slot));
     }
 
-    /// Lets those go on that wait for room, as long as there is some: in turn, so that one who
-    /// needs much gets it, too.
+    /// Lets connections that wait for room go on as long as there is some: in turn, so that one
+    /// that needs much gets it, too.
     fn try_short_of_room(&mut self) {
         if self.short_of_room.is_empty() || self.tried_room.elapsed() < ROOM_LOOK {
             return;
@@ -627,16 +628,16 @@ impl<'c, S: Sampling> Worker<'c, S> {
             }
             match waits(self) {
                 None => _ = self.short_of_room.pop_front(),
-                // One of its requests has been answered, and another waits: others were there
-                // before that.
+                // One of its requests has been answered, and another waits: other connections were
+                // there before that one.
                 since if since != waited => self.short_of_room.rotate_left(1),
                 Some(_) => break,
             }
         }
     }
 
-    /// Closes connections that have been silent, or not come so far as to ask for anything, for too
-    /// long.
+    /// Closes connections that have been silent for too long, or have not asked for anything in
+    /// time.
     fn kick_idle(&mut self) {
         let timeout_s = self.server.live.idle_timeout_s();
         if (timeout_s == 0 && self.unsettled == 0) || self.now_s == self.looked_s {
@@ -659,7 +660,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
                     || matches!(connection.state, State::Watch(_) | State::Dump(..));
                 !is_served && u64::from(self.now_s.saturating_sub(active_s)) > timeout_s
             } else {
-                // Who takes something of what it is sent is slow, not silent.
+                // A client that takes some of its output is slow, not silent.
                 connection.parked.is_stalled(Duration::from_secs(timeout_s))
             };
             if is_idle {
@@ -676,7 +677,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
             let is_shaking = connection.stream.tls().is_some_and(|tls| tls.is_shaking_hands());
             let stranger_s = connection.unauthenticated.look(connection.rights(), self.now_s);
             let waited_s = self.now_s.saturating_sub(connection.arrived_s);
-            // Who waits for its password to be checked has done what it can.
+            // A client whose password is being checked is not late.
             let is_late = stranger_s.is_some_and(|seconds| seconds > LOGIN_PATIENCE_S);
             if is_shaking && waited_s > HANDSHAKE_PATIENCE_S {
                 self.close(slot, Close::Handshake);
@@ -689,7 +690,7 @@ impl<'c, S: Sampling> Worker<'c, S> {
     }
 }
 
-/// Why a connection is closed for what the server keeps for it, or would have to.
+/// Why a connection is closed for the memory that the server keeps, or would have to keep, for it.
 fn why_kicked(close: Close, limit: &ParkedLimit) -> String {
     let (parked, max) = (limit.bytes(), limit.bytes_max());
     match close {

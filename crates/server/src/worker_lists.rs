@@ -1,7 +1,7 @@
-//! Lists that workers put things into and the admin thread takes them out of, one for each worker.
+//! Lists that workers fill and the admin thread empties, one for each worker.
 //!
-//! A worker never waits: if the other side holds the list, or it is full, what it has to say is
-//! lost and counted.
+//! A worker never waits: if the other side holds the list, or it is full, the entry is lost and
+//! counted.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,34 +17,34 @@ pub struct List<T> {
     lost: AtomicU64,
 }
 
-/// What was lost.
+/// The entries lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost {
-    /// So many so far.
+    /// Their number so far.
     pub count: u64,
-    /// Whether a list was full now. If none was, what has been lost since the last time met the
-    /// moment in which the other side held its list.
+    /// Whether a list was full now. If none was, the entries lost since the last time came while
+    /// the other side held their list.
     pub is_full: bool,
 }
 
-/// The lists of all workers; none if nobody asks.
+/// The lists of all workers; none if there is no admin port.
 #[derive(Debug)]
 pub struct Lists<T>(Box<[CachePadded<List<T>>]>);
 
 impl<T> Lists<T> {
-    /// Lists of at most this length for so many workers.
+    /// Lists of at most this length for this many workers.
     pub fn new(workers: usize, length_max: usize) -> Self {
         let list = || List { list: Mutex::default(), length_max, lost: AtomicU64::new(0) };
         Self((0..workers).map(|_| CachePadded(list())).collect())
     }
 
-    /// A worker's own, if there is somebody who asks.
+    /// A worker's own list, if there are lists.
     pub fn of(&self, worker: usize) -> Option<&List<T>> {
         self.0.get(worker).map(|list| &**list)
     }
 
-    /// Gives all that is there to `take`, and says what was lost. Lists change places with the
-    /// empty `spare`, so that nobody waits for a copy, and workers hardly ever allocate.
+    /// Gives all entries to `take`, and returns the losses. Each list is swapped with the empty
+    /// `spare`, so that no worker waits for a copy, and workers hardly ever allocate.
     pub fn take(&self, spare: &mut Vec<T>, mut take: impl FnMut(T)) -> Lost {
         let mut lost = Lost { count: 0, is_full: false };
         for one in &self.0 {
@@ -58,7 +58,7 @@ impl<T> Lists<T> {
 }
 
 impl<T> List<T> {
-    /// Puts one in, or loses it.
+    /// Adds an entry, or loses it.
     pub fn add(&self, one: T) {
         match self.list.try_lock() {
             Ok(mut list) if list.len() < self.length_max => list.push(one),
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_list_loses_what_comes_and_counts_it() {
+    fn a_full_list_loses_new_entries_and_counts_them() {
         let lists = Lists::new(1, 100);
         let list = lists.of(0).expect("there is one worker");
         (0..103).for_each(|number| list.add(number));

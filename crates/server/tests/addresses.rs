@@ -1,5 +1,5 @@
-//! Limits for each address: connections from it, and wrong passwords; and that whoever has a
-//! password checked keeps nobody waiting.
+//! Limits for each address: connections from it, and wrong passwords; and that the check of a
+//! password keeps no other client waiting.
 
 mod common;
 
@@ -39,12 +39,12 @@ fn an_address_has_as_many_connections_as_it_may() {
         let mut refused = connect_from(2, server.address());
         refused.expect(FULL.as_bytes());
         refused.expect_end();
-        // Others are as free as before.
+        // Other addresses are as free as before.
         let mut other = connect_from(3, server.address());
         other.ask("mn\r\n", "MN\r\n");
         assert_eq!(server.stat("rejected_by_address"), 1);
         assert_eq!(server.stat("rejected_connections"), 0);
-        // Who leaves makes room, as soon as the server has noticed.
+        // A client that leaves makes room, as soon as the server has noticed.
         drop(open.pop());
         let is_in = (0..1000).any(|_| {
             let mut client = connect_from(2, server.address());
@@ -117,7 +117,7 @@ fn after_many_wrong_passwords_an_address_waits_and_others_do_not() {
 }
 
 /// A server with one worker, whose only user's password takes as long to check as a hash may: many
-/// seconds. With what it says, and somebody who has logged in before.
+/// seconds. With its log, and a client that has logged in before.
 fn start_slow() -> (Server, BufReader<UnixStream>, Client, TempDir) {
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("users");
@@ -136,7 +136,7 @@ fn start_slow() -> (Server, BufReader<UnixStream>, Client, TempDir) {
     (server, said, known, folder)
 }
 
-/// Before passwords had a thread of their own, a worker hashed them while its other clients waited.
+/// Regression: a worker hashed passwords itself while its other clients waited.
 #[test]
 fn while_a_password_is_checked_other_clients_are_served() {
     let (server, mut said, mut known, _folder) = start_slow();
@@ -157,16 +157,17 @@ fn while_a_password_is_checked_other_clients_are_served() {
     assert!(said.read_line(&mut line).is_err(), "it says nothing more: {line}");
 }
 
-/// It was kept for as long as the check took, by people who may be anybody, and counted nowhere.
+/// Regression: input behind a password was kept for as long as the check took, for clients that may
+/// be anyone, and counted nowhere.
 #[test]
-fn what_is_sent_behind_a_password_counts_until_that_is_checked() {
+fn input_behind_a_password_counts_until_it_is_checked() {
     const BEHIND_BYTES: u64 = 60_000;
     let (server, _said, mut known, _folder) = start_slow();
     let mut waiting = server.connect();
     let behind = "x".repeat(BEHIND_BYTES as usize);
     waiting.send(format!("{}{behind}", token("ava secret")).as_bytes());
     known.wait_for_stat("output_parked_bytes", |bytes| bytes >= BEHIND_BYTES / 2);
-    // They may have a quarter of what all may have.
+    // They may have a quarter of the room for all.
     let others: Vec<Client> = (0..100)
         .map(|_| {
             let mut other = server.connect();

@@ -1,5 +1,5 @@
-//! The admin port as its users meet it: what is answered, what is refused, and that slow and many
-//! clients do not keep it from answering.
+//! The admin port as its users meet it: the answers, the refusals, and that slow and many clients
+//! do not keep it from answering.
 
 mod common;
 #[path = "common/packets.rs"]
@@ -67,7 +67,7 @@ fn a_class_without_items_tells_of_its_memory_alone() {
     client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     assert_eq!(of_classes(), [1, 1, 1]);
     client.ask("delete a\r\n", "DELETED\r\n");
-    // Its memory comes back once nobody can still be reading it.
+    // Its memory comes back once no thread can still be reading it.
     let started = Instant::now();
     while of_classes() != [1, 0, 0] {
         assert!(started.elapsed() < PATIENCE, "{:?}", of_classes());
@@ -75,8 +75,8 @@ fn a_class_without_items_tells_of_its_memory_alone() {
     }
 }
 
-/// `bytes` was of the hot zone alone, beside items of all tiers: an alert on memory that is nine
-/// tenths full never came while there was a compressed zone.
+/// Regression: `bytes` was of the hot zone alone, beside items of all tiers: an alert on memory
+/// that is nine tenths full never fired while there was a compressed zone.
 #[test]
 fn bytes_are_those_of_the_compressed_zone_too() {
     let (server, address) = start(&["-m", "16"]);
@@ -87,7 +87,7 @@ fn bytes_are_those_of_the_compressed_zone_too() {
         client.send(line.as_bytes());
     }
     client.ask("mn\r\n", "MN\r\n");
-    // Items move on in the background until there is room enough.
+    // The background keeps moving items until there is room enough.
     let started = Instant::now();
     loop {
         let metrics = stats(address)["metrics"].take();
@@ -184,7 +184,7 @@ fn numbers_are_those_of_the_server_and_never_fall() {
     let (_, _, text) = get(address, "/metrics");
     assert!(text.contains("memcached_commands_total{command=\"get\",status=\"hit\"} 1\n"));
     assert!(text.contains("larder_ready 1\n"));
-    // What `stats reset` hides from memcached's statistics goes on here.
+    // Counters that `stats reset` resets in memcached's statistics go on here.
     client.ask("stats reset\r\n", "RESET\r\n");
     assert_eq!(stats(address)["metrics"]["memcached_commands_total"]["get,hit"], 1);
 }
@@ -232,7 +232,7 @@ fn latencies_are_sampled_by_command_and_tier() {
     assert!(text.contains(&last), "{text}");
 }
 
-/// What was sampled, by command and tier, when each was asked for some thousands of times.
+/// The sampled series, by command and tier, when each was requested some thousands of times.
 fn sampled(address: std::net::SocketAddr) -> Vec<(String, String)> {
     let latency = &stats(address)["latency"];
     let kinds = latency.as_array().expect("a list").iter().map(|kind| {
@@ -243,7 +243,7 @@ fn sampled(address: std::net::SocketAddr) -> Vec<(String, String)> {
     kinds.collect()
 }
 
-/// Only what came in text was.
+/// Regression: only text requests were sampled.
 #[test]
 fn latencies_are_of_all_protocols() {
     const REQUESTS: usize = 2000;
@@ -253,7 +253,7 @@ fn latencies_are_of_all_protocols() {
     let (mut server, redis) = Server::start_with_redis(&["--admin-port", "0"]);
     let address = pages::of(&mut server);
     let mut client = Client::connect(redis);
-    // As a client sends them; a line for people is not looked up ahead.
+    // As a client sends them; an inline command is not looked up ahead.
     let mut ask = |line: &str, answer: &str, times: usize| {
         let words: Vec<_> = line.split(' ').collect();
         let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
@@ -261,7 +261,7 @@ fn latencies_are_of_all_protocols() {
         let request = format!("*{}\r\n{words_text}", words.len());
         client.ask(&request.repeat(times), &answer.repeat(times));
     };
-    // What waits for EXEC is not executed, and what is refused is nothing either.
+    // A command queued for EXEC is not executed, and neither is one that is refused.
     ask("multi", "+OK\r\n", 1);
     ask("set a 2", "+QUEUED\r\n", REQUESTS);
     ask("discard", "+OK\r\n", 1);
@@ -298,7 +298,7 @@ fn latencies_are_of_all_protocols() {
     assert_eq!(sampled(address), named(&all));
 }
 
-/// Stores items that do not compress until the server has begun as many segments.
+/// Stores items that do not compress until the server has begun `segments` segments.
 fn begin_segments(client: &mut Client, segments: u64) -> u64 {
     for first in (0_u64..).step_by(100) {
         let begun = client.stat("extstore_page_allocs");
@@ -316,8 +316,8 @@ fn begin_segments(client: &mut Client, segments: u64) -> u64 {
     unreachable!("segments are begun as long as items are stored")
 }
 
-/// It was the number of those that are written now and those that were collected: with a flush it
-/// fell, which Prometheus takes for a restart.
+/// Regression: it was the number of segments being written and collected: with a flush it fell,
+/// which Prometheus takes for a restart.
 #[test]
 fn segments_that_were_begun_stay_counted_when_a_flush_frees_them() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -329,10 +329,10 @@ fn segments_that_were_begun_stay_counted_when_a_flush_frees_them() {
     assert!(client.stat("extstore_page_allocs") >= begun);
 }
 
-/// How many reads are on flash depends on when the background comes to move items down, so items
+/// The number of reads from flash depends on when the background comes to demote items, so items
 /// are stored and read until a sample has met one.
 #[test]
-fn what_was_read_from_flash_is_told_apart() {
+fn reads_from_flash_are_sampled_apart() {
     const ITEMS: usize = 30_000;
     const ROUNDS_MAX: usize = 100;
     let folder = tempfile::tempdir().expect("a folder");
@@ -363,7 +363,7 @@ fn what_was_read_from_flash_is_told_apart() {
         if let Some(kind) = kinds.iter().find(|kind| kind["tier"] == "flash") {
             assert!(kind["command"] == "get" && kind["samples"].as_u64() > Some(0), "{kind}");
             assert!(seen["metrics"]["larder_flash_reads_total"].as_u64() > Some(0), "{seen}");
-            // Of the memory a part is the tier's.
+            // A part of the memory is the tier's.
             let parts = &seen["metrics"]["larder_memory_bytes"];
             assert!(parts["flash"].as_u64() > Some(0), "{parts}");
             return;
@@ -373,7 +373,7 @@ fn what_was_read_from_flash_is_told_apart() {
 }
 
 #[test]
-fn the_past_is_there_for_who_comes_later() {
+fn the_history_is_there_for_a_later_client() {
     let (_server, address) = start(&[]);
     // Each look takes a connection of its own; the first point comes with the first tick.
     let found = (0..100_000).find_map(|_| {
@@ -403,11 +403,11 @@ fn slow_clients_are_cut_off_and_many_wait_their_turn() {
             stream
         })
         .collect();
-    // All places are taken: this one waits until they are given up, which is soon enough for who
-    // asks whether the server is well.
+    // All places are taken: this one waits until they are given up, which is soon enough for a
+    // health check.
     let began = Instant::now();
     assert_eq!(get(address, "/healthz").0, 200);
-    // Each has two seconds for its header, and ten without that.
+    // Each has two seconds for its header, and would have ten without that limit.
     assert!(began.elapsed() < Duration::from_secs(9));
     for mut stream in slow {
         let mut rest = Vec::new();
@@ -486,7 +486,7 @@ fn without_the_option_there_is_no_port() {
     assert!(!names.into_iter().any(|name| name.trim() == "admin"));
 }
 
-/// What memcached_exporter calls counters against Prometheus' way of naming them.
+/// Counters that memcached_exporter names against Prometheus' rules.
 const MISNAMED_COUNTERS: [&str; 3] = [
     "memcached_uptime_seconds",
     "memcached_slab_mem_requested_bytes",
@@ -513,13 +513,13 @@ fn prometheus_finds_nothing_to_complain_of() {
     let check = check.expect("promtool runs");
     let said = [check.stdout.as_slice(), &check.stderr].concat();
     let said = String::from_utf8_lossy(&said);
-    // It would have memcached_exporter call these by other names, or no counters.
+    // It wants other names for these, or no counters, than memcached_exporter has.
     let of_the_exporter = |line: &&str| {
         let name = line.strip_suffix(" counter metrics should have \"_total\" suffix");
         name.is_some_and(|name| MISNAMED_COUNTERS.contains(&name))
     };
     let mut lines = said.lines().filter(|line| !line.is_empty());
     assert!(lines.all(|line| of_the_exporter(&line)), "{said}");
-    // 3 says that there was something to complain of.
+    // 3 means that there was something to complain of.
     assert!(matches!(check.status.code(), Some(0 | 3)), "{check:?}");
 }

@@ -1,14 +1,14 @@
-//! Long values that come slowly, or not at all: what they take from others.
+//! Long values that come slowly, or not at all: their cost to others.
 
 mod common;
 
 use common::{Client, Server};
 
 const LONG_BYTES: usize = 1_000_000;
-/// What has come of a long value that has yet to come whole.
+/// Bytes that have come of a long value that has yet to come whole.
 const SENT_BYTES: usize = LONG_BYTES / 10 * 9;
 
-/// Clients that have sent most of a long value each, under keys that begin so, and send no more.
+/// Clients that have sent most of a long value each, under keys with this prefix, and send no more.
 fn stalled(server: &Server, count: usize, prefix: &str) -> Vec<Client> {
     let sent = "v".repeat(SENT_BYTES);
     let send = |number| {
@@ -19,7 +19,7 @@ fn stalled(server: &Server, count: usize, prefix: &str) -> Vec<Client> {
     (0..count).map(send).collect()
 }
 
-/// Sends a long value in parts, and returns what is answered.
+/// Sends a long value in parts, and returns the answer.
 fn store_in_parts(client: &mut Client) -> String {
     let value = "v".repeat(LONG_BYTES);
     client.send(format!("set new 0 0 {LONG_BYTES}\r\n").as_bytes());
@@ -28,8 +28,8 @@ fn store_in_parts(client: &mut Client) -> String {
     client.read_to("\r\n")
 }
 
-/// Two kilobytes of announcements took all of the memory: most of what others had stored went, and
-/// what they stored from then on was refused.
+/// Regression: two kilobytes of announcements took all of the memory: most items of others were
+/// evicted, and their stores from then on were refused.
 #[test]
 fn values_that_are_announced_and_never_sent_take_nothing_from_others() {
     const ITEMS: usize = 20_000;
@@ -52,7 +52,7 @@ fn values_that_are_announced_and_never_sent_take_nothing_from_others() {
         client.ask(&format!("set other-{number} 0 0 50000\r\n{value}\r\n"), "STORED\r\n");
     }
     assert_eq!((client.stat("evictions"), client.stat("curr_items")), (0, ITEMS as u64 + 20));
-    // And they are no less welcome when they come.
+    // And they are stored all the same when they come.
     let value = "v".repeat(LONG_BYTES);
     for (number, client) in waiting.iter_mut().enumerate().step_by(40) {
         client.send(&value.as_bytes()[if number < 120 { 0 } else { 3 }..]);
@@ -60,8 +60,8 @@ fn values_that_are_announced_and_never_sent_take_nothing_from_others() {
     }
 }
 
-/// Where memory ends while values come, one of them is refused, and what stands behind it on its
-/// connection is served.
+/// Where memory ends while values come, one of them is refused, and the requests behind it on its
+/// connection are served.
 #[test]
 fn a_value_for_which_memory_ends_half_way_is_refused_and_skipped() {
     let server = Server::start(&["-m", "16", "-I", "2m"]);
@@ -93,10 +93,10 @@ fn a_value_for_which_memory_ends_half_way_is_refused_and_skipped() {
     assert!(clients[0].stat("bytes") <= found);
 }
 
-/// A hundred clients that sent nine tenths of a megabyte each, and no more, pushed out all that
-/// others had stored.
+/// Regression: a hundred clients that sent nine tenths of a megabyte each, and no more, pushed out
+/// everything that others had stored.
 #[test]
-fn unfinished_values_leave_half_of_the_memory_to_others_and_make_room_when_they_stall() {
+fn unfinished_values_leave_half_of_the_memory_and_make_room_if_stalled() {
     const ITEMS: usize = 40_000;
     let server = Server::start(&["-m", "64", "-I", "1m", "--compressed", "off"]);
     let mut client = server.connect();
@@ -109,11 +109,12 @@ fn unfinished_values_leave_half_of_the_memory_to_others_and_make_room_when_they_
     let held = client.stat("unfinished_bytes");
     assert!(held <= (32 << 20) + (1 << 20), "{held} bytes");
     assert!(client.stat("curr_items") >= ITEMS as u64 / 2, "{}", client.stat("curr_items"));
-    // What is short finds room in any case, and so does what comes whole.
+    // A short value finds room in any case, and so does one that comes whole.
     let mut other = server.connect();
     other.send(b"set short 0 0 10\r\nabc");
     other.ask("defghij\r\n", "STORED\r\n");
-    // Who needs room has it as soon as the others count as stalled, however many more do as they.
+    // A store that needs room has it as soon as the others count as stalled, however many more do
+    // the same.
     let is_stored = |_| {
         all.extend(stalled(&server, 1, "more-"));
         let mut client = server.connect();
@@ -126,9 +127,9 @@ fn unfinished_values_leave_half_of_the_memory_to_others_and_make_room_when_they_
     client.wait_for_stat("unfinished_bytes", |bytes| bytes == 0);
 }
 
-/// A byte every few seconds kept the room: every long value of others was refused.
+/// Regression: a byte every few seconds kept the room: every long value of others was refused.
 #[test]
-fn who_sends_next_to_nothing_makes_room_as_well() {
+fn a_client_that_sends_next_to_nothing_makes_room() {
     let server = Server::start(&["-m", "64", "-I", "1m"]);
     let mut trickling = stalled(&server, 45, "long-");
     let mut client = server.connect();
@@ -137,7 +138,7 @@ fn who_sends_next_to_nothing_makes_room_as_well() {
     let is_stored = |_| {
         trickling.iter_mut().for_each(|client| client.try_send(b"v"));
         let answer = store_in_parts(&mut client);
-        // What is short is taken in any case, however its bytes come.
+        // A short value is taken in any case, however its bytes come.
         client.send(b"set short 0 0 16000\r\n");
         client.send(&short.as_bytes()[..10]);
         client.ask(&format!("{}\r\n", &short[10..]), "STORED\r\n");
@@ -148,7 +149,7 @@ fn who_sends_next_to_nothing_makes_room_as_well() {
     client.wait_for_stat("unfinished_kicks", |count| count > 0);
 }
 
-/// Under a quota they took all that it had.
+/// Regression: under a quota they took all of it.
 #[test]
 fn unfinished_values_leave_half_of_a_quota_to_others_under_it() {
     const ITEMS: usize = 5000;
@@ -163,13 +164,14 @@ fn unfinished_values_leave_half_of_a_quota_to_others_under_it() {
     let (held, left) = (client.stat("unfinished_bytes"), client.stat("curr_items"));
     assert!(held <= (4 << 20) + (1 << 20), "{held} bytes");
     assert!(left >= ITEMS as u64 / 2, "{left} items");
-    // Others have nothing to do with it.
+    // Keys outside the quota are unaffected.
     assert_eq!(store_in_parts(&mut client), "STORED\r\n");
 }
 
-/// With less memory than they had, nothing could be stored, however short, until they went.
+/// Regression: with less memory than they had, nothing could be stored, however short, until they
+/// went.
 #[test]
-fn unfinished_values_that_stall_make_room_for_whoever_finds_no_memory() {
+fn stalled_unfinished_values_make_room_when_memory_runs_out() {
     let server = Server::start(&["-m", "64", "-I", "1m"]);
     let _stalled = stalled(&server, 30, "long-");
     let mut client = server.connect();
@@ -187,9 +189,9 @@ fn unfinished_values_that_stall_make_room_for_whoever_finds_no_memory() {
     assert!(client.stat("unfinished_kicks") > 0);
 }
 
-/// It was told to try again.
+/// Regression: its client was told to try again.
 #[test]
-fn what_is_too_large_is_so_whoever_else_sends() {
+fn a_value_that_is_too_large_is_refused_as_that() {
     let server = Server::start(&["-m", "64", "-I", "1m"]);
     let _other = stalled(&server, 5, "long-");
     let mut client = server.connect();

@@ -1,5 +1,5 @@
-//! The binary protocol over a socket. What a command answers in all its cases is compared with
-//! memcached's by the conformance suite; here stands what must hold without it.
+//! The binary protocol over a socket. The answers of each command in all cases are compared with
+//! memcached's by the conformance suite; these tests cover what must hold without it.
 
 mod common;
 #[path = "common/packets.rs"]
@@ -64,7 +64,7 @@ fn clients(server: &Server) -> (Client, Client) {
 }
 
 #[test]
-fn what_one_protocol_stores_the_other_finds() {
+fn items_stored_in_one_protocol_are_found_in_the_other() {
     let server = Server::start(&[]);
     let (mut text, mut binary) = clients(&server);
     let cas = binary.expect_status(&set(b"a", b"one"), 0);
@@ -133,7 +133,7 @@ fn a_value_streams_in_however_it_is_cut() {
 }
 
 #[test]
-fn quiet_requests_answer_only_what_is_worth_saying() {
+fn quiet_requests_answer_only_hits_and_errors() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let batch = [
@@ -218,7 +218,7 @@ fn requests_about_the_server() {
         (of("binding_protocol"), of("maxbytes")),
         ("auto-negotiate".into(), "67108864".into())
     );
-    // As memcached: all that is known of prefixes is one value, though there may be none.
+    // As in memcached: all statistics of prefixes are one value, though there may be none.
     for known in ["", "PREFIX a get 0 hit 0 set 1 del 0\r\n"] {
         client.send(&with_key(STAT, b"detail dump").bytes());
         let dump = client.answer();
@@ -260,7 +260,7 @@ fn statistics_by_namespaces_are_not_told_where_dumps_are_not() {
 }
 
 #[test]
-fn what_is_no_request_is_answered_and_ends_the_connection_or_not() {
+fn invalid_headers_are_answered_and_end_the_connection_or_not() {
     let server = Server::start(&["-F"]);
     let mut client = server.connect();
     let unknown = Packet { opcode: 0x77, value: b"skipped", ..Packet::default() };
@@ -268,7 +268,7 @@ fn what_is_no_request_is_answered_and_ends_the_connection_or_not() {
     client.expect_status(&bare(FLUSH, 1), 0x20);
     client.expect_status(&Packet { extras: b"1234", ..with_key(GET, b"a") }, INVALID);
     client.expect_end();
-    // A header whose lengths say nothing.
+    // A header whose lengths do not fit.
     let mut client = server.connect();
     client.send(&[0x80; 24]);
     assert_eq!(client.answer().status, INVALID);
@@ -309,8 +309,8 @@ fn the_protocol_can_be_chosen() {
 }
 
 /// Items that a binary client stores and reads, more than fit in memory, until enough were found on
-/// flash and brought up, as every hit shows its CAS unique: a request that has to wait for a read
-/// is executed again from its start.
+/// flash and promoted, as every hit shows its CAS unique: a request that has to wait for a read is
+/// executed again from its start.
 #[test]
 fn items_on_flash_are_read_in_order() {
     const ITEMS: u32 = 20_000;

@@ -21,8 +21,8 @@ fn classic_commands_in_split_chunks() {
     check_classic_commands(&["--layout", "split"]);
 }
 
-/// It reserves addresses for what the memory limit may grow to, and did not start where there were
-/// not so many.
+/// Regression: the server reserves addresses for the memory limit to grow, and did not start where
+/// there were too few.
 #[test]
 fn addresses_for_the_memory_limit_are_enough_to_start() {
     let mut command = Command::new("sh");
@@ -246,7 +246,7 @@ fn a_value_that_is_too_large_is_skipped_and_deletes_the_old_one() {
 }
 
 #[test]
-fn what_is_forbidden_says_so() {
+fn forbidden_commands_say_so() {
     let server = Server::start(&["-F", "-X", "-W"]);
     let mut client = server.connect();
     client.ask("flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n");
@@ -259,7 +259,7 @@ fn what_is_forbidden_says_so() {
     }
 }
 
-/// `stats resetx` reset all counters.
+/// Regression: `stats resetx` reset all counters.
 #[test]
 fn words_behind_stats_are_known_by_their_beginning_and_by_no_more() {
     let server = Server::start(&[]);
@@ -297,14 +297,14 @@ fn dumps_list_every_item() {
     assert_eq!(text.matches("exp=-1 ").count(), 2000);
 }
 
-/// Any number of connections could have a dump each under way, and never read it.
+/// Regression: any number of connections could have a dump each under way, and never read it.
 #[test]
 fn a_few_dumps_go_on_at_one_time_and_each_end_makes_room() {
     const DUMPS_MAX: usize = 4;
     const BUSY: &str = "BUSY currently processing crawler request\r\n";
     let server = Server::start(&["-t", "2"]);
     let mut client = server.connect();
-    // More than sockets take of lines that nobody reads.
+    // Lines: more than sockets take without a reader.
     let tail = "x".repeat(240);
     for number in 0..40_000 {
         client.send(format!("set {number}-{tail} 0 0 1 noreply\r\nx\r\n").as_bytes());
@@ -323,7 +323,7 @@ fn a_few_dumps_go_on_at_one_time_and_each_end_makes_room() {
     silent[0].ask("mn\r\n", "MN\r\n");
     silent[0] = begin();
     client.ask("lru_crawler mgdump all\r\n", BUSY);
-    // One goes, of which the server hears after a while.
+    // One goes, which the server notices after a while.
     drop(silent.pop());
     let mut begun = String::from(BUSY);
     while begun == BUSY {
@@ -333,7 +333,7 @@ fn a_few_dumps_go_on_at_one_time_and_each_end_makes_room() {
     assert!(begun.starts_with("OK\r\n"), "{begun}");
 }
 
-/// A client may choose any unique, and whoever compares 0 compares none.
+/// A client may choose any unique, and one that compares 0 compares none.
 #[test]
 fn nothing_is_stored_over_the_unique_0_whatever_a_client_has_chosen() {
     let server = Server::start(&[]);
@@ -342,7 +342,7 @@ fn nothing_is_stored_over_the_unique_0_whatever_a_client_has_chosen() {
     client.ask("ms k 1 C0\r\ny\r\n", "EX\r\n");
     client.ask("cas k 0 0 1 0\r\ny\r\n", "EXISTS\r\n");
     client.ask("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
-    // What was made just now was not left alone for a quarter of an hour.
+    // An item just created has not been idle for a quarter of an hour.
     client.ask("mg new N30 l\r\n", "HD l0 W\r\n");
 }
 
@@ -358,13 +358,13 @@ fn watchers_hear_what_they_ask_for() {
     let text = watcher.read_to("type=deleted key=a cmd=delete clsid=0 size=0\n");
     assert!(text.contains("type=item_store key=a status=stored cmd=set ttl=0 clsid=1"), "{text}");
     assert!(text.contains("type=item_get key=a status=found"), "{text}");
-    // What it is added to keeps its expiry.
+    // An item that is appended to keeps its expiry.
     client.ask("set t 0 100 1\r\nx\r\n", "STORED\r\n");
     client.ask("append t 0 0 1\r\ny\r\n", "STORED\r\n");
     client.ask("delete t\r\n", "DELETED\r\n");
     let text = watcher.read_to("type=deleted key=t cmd=delete clsid=0 size=0\n");
     assert!(text.contains("cmd=append ttl=100 ") || text.contains("cmd=append ttl=99 "), "{text}");
-    // Both were always 0.
+    // Regression: both were always 0.
     for name in ["log_worker_written", "log_watcher_sent"] {
         assert_eq!(client.stat(name), 6, "{name}");
     }
@@ -372,7 +372,7 @@ fn watchers_hear_what_they_ask_for() {
         .ask("get x\r\nwatch\r\n", "END\r\nERROR cannot pipeline other commands before watch\r\n");
 }
 
-/// memcached's own tests look for it: who sends a web request has made an error.
+/// memcached's own tests look for it: a client that sends a web request has made an error.
 #[test]
 fn watchers_hear_why_a_connection_was_closed() {
     let server = Server::start(&[]);
@@ -392,7 +392,7 @@ fn watchers_hear_why_a_connection_was_closed() {
     }
 }
 
-/// memcached's own tests found that any words were taken.
+/// Regression: any words were taken, as memcached's own tests found.
 #[test]
 fn the_automover_takes_what_memcached_takes() {
     let server = Server::start(&[]);
@@ -426,7 +426,7 @@ fn watchers_hear_of_evictions() {
     std::thread::scope(|scope| {
         let is_heard = &is_heard;
         let mut client = server.connect();
-        // The engine looks from time to time whether anybody watches: keep evicting until then.
+        // The engine looks from time to time whether there are watchers: keep evicting until then.
         scope.spawn(move || {
             let value = "x".repeat(1000);
             let mut number = 0_u64;

@@ -1,4 +1,4 @@
-//! The program and its options: what it reads, what it prints, and how it ends.
+//! The program and its options: its input, its output, and how it ends.
 
 mod common;
 
@@ -64,15 +64,16 @@ fn a_check_says_what_has_no_effect() {
     );
 }
 
-/// A start said that it was more than the machine has, and a check that all was in order.
+/// Regression: a start said that it was more than the machine has, and a check that all was in
+/// order.
 #[test]
-fn a_check_says_what_the_machine_has_not() {
+fn a_check_says_that_memory_exceeds_the_machine() {
     let said = text(&larder(&["--check", "-m", "2097152"], &[]).stdout);
     let begins = said.starts_with("-m 2097152 is more than the ");
     assert!(begins && said.ends_with("\nthe options are in order\n"), "{said}");
 }
 
-/// A log did not say what had begun there, and nothing how.
+/// Regression: a log did not say what had started there, and nothing said how.
 #[test]
 fn a_server_says_at_its_start_and_when_asked_how_it_was_started() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -106,7 +107,7 @@ fn a_server_says_at_its_start_and_when_asked_how_it_was_started() {
 }
 
 #[test]
-fn what_is_refused_is_named_with_what_to_do() {
+fn refusals_name_the_option_and_the_remedy() {
     let folder = tempfile::tempdir().expect("a folder");
     let flash = folder.path().join("flash");
     let place = |size: &str| format!("{}:{size}", flash.display());
@@ -126,14 +127,14 @@ fn what_is_refused_is_named_with_what_to_do() {
         (&["--max", "1"], "--max could be --max-item-size, --max-connections-per-address or"),
         (&["--flash", "/f:0"], "/f:0 has a size of 0 bytes, and a page alone 4096"),
         (&["--config", "/nowhere"], "/nowhere: cannot be read for --config: No such file"),
-        // memcached refuses these, too. A value of 63 MB was stored, and not there afterwards.
+        // Regression: a value of 63 MB was stored, and not there afterwards. memcached refuses it.
         (&["-m", "64", "-I", "33m"], "--max-item-size 34603008 is more than half of"),
         (&["-m", "1", "-I", "2m"], "--memory-limit 1, the memory in megabytes"),
     ] {
         let said = ends(arguments);
         assert!(said.contains(words), "{said}");
     }
-    // So that the unit of systemd does not try again what cannot succeed.
+    // So that the systemd unit does not retry a start that cannot succeed.
     let output = larder(&["-m", "64", "--flash", &place("100g")], &[]);
     assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));
     assert!(!flash.exists());
@@ -146,16 +147,16 @@ fn what_is_refused_is_named_with_what_to_do() {
     assert!(said.contains(&format!("for --admin-port {port}: ")), "{said}");
     let said = ends(&["--redis-port", &port]);
     assert!(said.contains(&format!("127.0.0.1:{port} for --redis-port: ")), "{said}");
-    // A size that is too small leaves no file whose length is in the way of one that is not.
+    // A size that is too small leaves no file whose length prevents a valid one.
     let small = place("1m");
     let said = ends(&["--flash", &small]);
     assert!(said.contains("asks for 1048576 bytes of") && !flash.exists(), "{said}");
-    // --check said that it was in order.
+    // Regression: --check said that it was in order.
     assert_eq!(larder(&["--check", "--flash", &small], &[]).status.code(), Some(64));
     drop(Server::start(&["--flash", &place("64m")]));
     let said = ends(&["--flash", &place("128m")]);
     assert!(said.contains("give its size, or remove it"), "{said}");
-    // A file of somebody else's.
+    // A file that is not Larder's.
     let other = vec![b'x'; 64 << 20];
     fs::write(&flash, &other).expect("writable");
     let said = ends(&["--flash", &place("64m")]);
@@ -163,9 +164,9 @@ fn what_is_refused_is_named_with_what_to_do() {
     assert!(fs::read(&flash).expect("readable") == other);
 }
 
-/// The unit of systemd tried a hundred times, and what it had to say was lost among these.
+/// Regression: the systemd unit tried a hundred times, and the message was lost among these.
 #[test]
-fn what_another_version_wrote_ends_the_start_for_good() {
+fn a_file_of_another_version_ends_the_start_for_good() {
     const OTHER: u32 = 99;
     let folder = tempfile::tempdir().expect("a folder");
     let ends = |arguments: &[&str], words: &str| {
@@ -195,9 +196,9 @@ fn what_another_version_wrote_ends_the_start_for_good() {
     ends(&["-e", name], "is left as it is");
 }
 
-/// A server that was started by hand said nothing, and looked as if it hung.
+/// Regression: a server that was started by hand said nothing, and looked as if it hung.
 #[test]
-fn what_it_listens_on_is_said_without_being_asked_for() {
+fn the_listeners_are_logged_without_an_option() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("socket");
     let name = path.to_str().expect("UTF-8");
@@ -229,7 +230,8 @@ fn a_check_opens_and_binds_nothing() {
     let path = file(folder.path(), &options);
     let output = larder(&["--check"], &[("LARDER_CONFIG", &path)]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    // Nothing said how many items the memory is enough for: most of a flash could stay empty.
+    // Regression: the number of items that memory suffices for was not shown: most of a flash could
+    // stay empty.
     assert_eq!(
         text(&output.stdout),
         "the index can lead to 3728270 items on flash: all of it is used if they take 18 bytes \
@@ -239,8 +241,8 @@ fn a_check_opens_and_binds_nothing() {
     assert_eq!(larder(&["--config", &path], &[]).status.code(), Some(1));
 }
 
-/// The first command of the page about TLS did not start: it asked for one port at every address
-/// and, without TLS, at one of them.
+/// Regression: the first command of the page about TLS did not start: it asked for one port at
+/// every address and, without TLS, at one of them.
 #[test]
 fn the_commands_of_the_pages_are_in_order() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -272,13 +274,13 @@ fn the_commands_of_the_pages_are_in_order() {
     assert!(commands >= 5, "the pages show {commands} commands");
 }
 
-/// All that a program said.
+/// All output of a program.
 fn text_of(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
 #[test]
-fn what_is_printed_is_read_again_as_the_same() {
+fn printed_options_are_read_back_the_same() {
     let folder = tempfile::tempdir().expect("a folder");
     let given = ["-m", "100", "-vv", "-l", "127.0.0.1,[::1]:7", "-o", "idle_timeout=9", "-C"];
     let mut arguments = given.to_vec();

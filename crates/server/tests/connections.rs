@@ -102,7 +102,7 @@ fn a_client_that_reads_late_gets_everything() {
     // Far more than the sockets' buffers hold: the server must park, and stop reading.
     client.send(&b"get big big\r\n".repeat(40));
     client.send(b"mn\r\n");
-    // Others are served meanwhile.
+    // Other clients are served meanwhile.
     server.connect().ask("mn\r\n", "MN\r\n");
     for _ in 0..40 {
         for _ in 0..2 {
@@ -131,7 +131,7 @@ fn clients_that_never_read_are_cut_off_at_the_output_limit() {
         silent.push(other);
     }
     server.connect().wait_for_stat("output_kicks", |kicks| kicks > 0);
-    // Whoever looks after it reads why.
+    // The log tells the operator why.
     let mut said = log.lines().map(|line| line.expect("it says why"));
     let line = said.find(|line| line.contains(" is closed: ")).expect("a line");
     assert!(line.contains("more than") && line.contains("-m allows more"), "{line}");
@@ -203,7 +203,7 @@ fn a_silent_connection_is_closed_after_the_idle_timeout() {
 
 #[test]
 fn a_full_cache_evicts_and_never_answers_wrongly() {
-    // A zone would hold all of these values, and nothing would have to go.
+    // A compressed zone would hold all of these values, and none would have to go.
     let server = Server::start(&["-m", "8", "-t", "2", "--compressed", "off"]);
     let mut client = server.connect();
     let mut found = 0;
@@ -242,7 +242,7 @@ fn a_full_cache_evicts_and_never_answers_wrongly() {
 }
 
 #[test]
-fn what_is_no_protocol_is_closed() {
+fn a_connection_outside_the_protocol_is_closed() {
     let server = Server::start(&[]);
     for bytes in [&b"GET / HTTP/1.1\r\n"[..], &[0x81; 3000], &[b'x'; 3000]] {
         let mut client = server.connect();
@@ -276,7 +276,7 @@ fn a_unix_socket_serves_and_is_removed() {
     std::fs::remove_dir_all(&folder).expect("clean up");
 }
 
-/// Who was restarted with the next one begun already lost the next one's socket, at its own end.
+/// Regression: a server that ended after the next one had begun removed the next one's socket.
 #[test]
 fn a_unix_socket_that_another_server_has_by_then_stays() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -306,8 +306,8 @@ fn a_signal_ends_the_server_in_order() {
 
 #[test]
 fn a_pidfile_that_cannot_be_written_is_heard_of_before_the_background() {
-    // The process that was started ended well, and the server in the background died of the
-    // pidfile with nobody to hear it.
+    // Regression: the process that was started ended well, and the server in the background failed
+    // at the pidfile, unnoticed.
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
         .args(["-d", "-p", "0", "-P", "/nowhere/at/all"])
         .output()
@@ -332,7 +332,8 @@ fn a_pidfile_that_another_server_has_written_stays() {
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), "1\n");
 }
 
-/// Who sends a signal to the process of a pidfile meant the first server, and met the second one.
+/// Regression: a signal to the process of a pidfile was meant for the first server, and met the
+/// second one.
 #[test]
 fn a_second_server_with_the_same_pidfile_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -346,7 +347,7 @@ fn a_second_server_with_the_same_pidfile_is_refused() {
         command.args(["20", env!("CARGO_BIN_EXE_larder"), "-p", "0", "-P", path_text]);
         let output = command.output().expect("it runs");
         assert_eq!(output.status.code(), Some(1));
-        // It listened first, and said so.
+        // Regression: it listened first, and said so.
         assert!(output.stdout.is_empty(), "{output:?}");
         String::from_utf8(output.stderr).expect("text")
     };
@@ -360,7 +361,7 @@ fn a_second_server_with_the_same_pidfile_is_refused() {
     first.signal("TERM");
     assert!(first.wait().success());
     assert!(!path.exists());
-    // A process that is no server of ours has no lock, and a number may have become another's.
+    // A process that is not a server has no lock, and a number may have become another's.
     std::fs::write(&path, format!("{}\n", std::process::id())).expect("a file");
     let (server, mut log) = Server::start_logged(&["-P", path_text]);
     let mut line = String::new();
@@ -371,12 +372,12 @@ fn a_second_server_with_the_same_pidfile_is_refused() {
     assert_eq!(text, format!("{}\n", server.id()));
 }
 
-/// It served as root without a word; memcached refuses to.
+/// Regression: it served as root without a word; memcached refuses to.
 #[test]
 fn a_server_that_stays_root_says_so() {
     let says = |user: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-        // A start that comes to its end by itself.
+        // A start that ends by itself.
         command.args(["-p", "0", "-P", "/nowhere/at/all"]).args(user);
         let output = command.output().expect("it runs");
         assert!(!output.status.success());
@@ -388,11 +389,11 @@ fn a_server_that_stays_root_says_so() {
 
 #[test]
 fn a_unix_socket_belongs_to_the_user_of_u() {
-    // It was root's, so that with -a 0660 the group of -u could not connect.
+    // Regression: it was root's, so that with -a 0660 the group of -u could not connect.
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("socket");
     let path_text = path.to_str().expect("a path in UTF-8");
-    // Who is not root stays who they are, whatever -u says.
+    // A server that is not started as root keeps its user, whatever -u says.
     let _server = Server::start(&["-u", "nobody", "-a", "0660", "-s", path_text, "-v"]);
     let found = std::fs::metadata(&path).expect("a socket");
     assert_eq!(found.mode() & 0o777, 0o660);
@@ -448,7 +449,7 @@ fn many_clients_at_once() {
     }
 }
 
-/// Lets a server have so many files open.
+/// Lets a server have this many files open.
 fn allow_files(server: &Server, files: u64) {
     let (id, files) = (server.id().to_string(), format!("--nofile={files}:"));
     let status = Command::new("prlimit").args(["--pid", &id, &files]).status();
@@ -456,7 +457,7 @@ fn allow_files(server: &Server, files: u64) {
 }
 
 #[test]
-fn who_comes_when_no_file_may_be_opened_is_accepted_later_and_that_is_said_once() {
+fn a_client_that_finds_no_free_file_is_accepted_later_and_logged_once() {
     let (mut server, mut log) = Server::start_logged(&["-v"]);
     server.connect().ask("mn\r\n", "MN\r\n");
     allow_files(&server, 1);
@@ -468,7 +469,8 @@ fn who_comes_when_no_file_may_be_opened_is_accepted_later_and_that_is_said_once(
         log.read_line(&mut line).expect("it says so");
         text.push_str(&line);
     }
-    // Who has a connection keeps it; whoever waits is tried again and again.
+    // A connected client keeps its connection; accepting is tried again and again for one that
+    // waits.
     allow_files(&server, 1000);
     client.expect(b"MN\r\n");
     server.signal("TERM");

@@ -1,13 +1,13 @@
-//! What an item costs to make again: how it comes in, what keeps it, and where it is shown.
+//! Costs of items: how they come in, their effect on eviction, and where they are shown.
 
 mod common;
 
 use common::{Client, Server};
 
-/// Only what clients say is a cost.
+/// Only clients' statements count as costs.
 const UNMEASURED: [&str; 2] = ["--measure-costs", "off"];
 
-/// What `me` says that the item costs; 0 if it does not say.
+/// The item's cost according to `me`; 0 if it shows none.
 #[track_caller]
 fn cost_of(client: &mut Client, key: &str) -> u64 {
     client.send(format!("me {key}\r\n").as_bytes());
@@ -64,7 +64,7 @@ fn every_mode_of_meta_set_takes_a_cost_for_what_it_makes() {
     costs(client, "ms a 1 ME Pc10\r\n1\r\n", "HD\r\n", 10);
     costs(client, "ms a 1 ME Pc11\r\n1\r\n", "NS\r\n", 10);
     costs(client, "ms a 1 MR Pc12\r\n1\r\n", "HD\r\n", 12);
-    // What is added to is still the item that cost so much.
+    // An item that is appended to keeps its cost.
     costs(client, "ms a 1 MA Pc13\r\n1\r\n", "HD\r\n", 12);
     costs(client, "ms a 1 MP N0 Pc14\r\n1\r\n", "HD\r\n", 12);
     client.ask("md a\r\n", "HD\r\n");
@@ -105,7 +105,7 @@ fn an_item_keeps_its_cost_until_another_value_takes_its_place() {
 }
 
 #[test]
-fn what_other_commands_make_has_no_cost() {
+fn items_made_by_other_commands_have_no_cost() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     costs(&mut client, "ma a N0 J5 Pc7 v\r\n", "VA 1\r\n5\r\n", 0);
@@ -162,7 +162,7 @@ fn a_bad_cost_is_refused_with_its_value_and_the_old_one_stays() {
         let set = format!("set a 0 0 9 {cost}\r\nversion\r\n\r\n");
         costs(&mut client, &set, bad, 7);
     }
-    // Silenced, the value is skipped all the same, here and where it is on its way.
+    // With `noreply` the value is skipped all the same, here and where it is on its way.
     costs(&mut client, "set a 0 0 9 -1 noreply\r\nversion\r\n\r\n", "", 7);
     client.send(b"set a 0 0 200000 junk noreply\r\n");
     client.send(&[b'x'; 200_000]);
@@ -183,7 +183,7 @@ fn a_value_in_pieces_has_its_cost_too() {
 }
 
 /// Stores three times what the memory holds; one in forty of the first 20,000 items is costly.
-/// Returns how many of those are left.
+/// Returns the number of those that are left.
 fn costly_items_left(policy: &str) -> usize {
     let server = Server::start(&["-m", "8", "--compressed", "off", "--policy", policy]);
     let mut client = server.connect();
@@ -202,7 +202,7 @@ fn costly_items_left(policy: &str) -> usize {
 }
 
 #[test]
-fn the_policy_that_was_chosen_decides_who_stays() {
+fn the_chosen_policy_decides_which_items_stay() {
     assert_eq!(costly_items_left("clock"), 0, "all of them are older than what is there");
     let left = costly_items_left("cost-clock");
     assert!(left > 400, "{left} of 500");
@@ -223,7 +223,7 @@ fn without_the_option_a_word_behind_the_length_says_nothing() {
     }
 }
 
-/// The value of a line of `stats costs`; nothing if there is no such line.
+/// The value of a line of `stats costs`; `None` if there is no such line.
 fn stat(client: &mut Client, name: &str) -> Option<f64> {
     client.send(b"stats costs\r\n");
     let text = client.read_to("END\r\n");
@@ -232,7 +232,7 @@ fn stat(client: &mut Client, name: &str) -> Option<f64> {
 }
 
 #[test]
-fn what_is_saved_is_added_up() {
+fn saved_costs_are_added_up() {
     let server = Server::start(&["--policy", "clock"]);
     let mut client = server.connect();
     client.ask("ms a 1 Pc2000000\r\n1\r\nms b 1\r\n2\r\n", "HD\r\nHD\r\n");
@@ -241,14 +241,14 @@ fn what_is_saved_is_added_up() {
     let near = |found: Option<f64>, wanted: f64| (found.unwrap_or(-1.0) - wanted).abs() < 0.01;
     assert!(near(stat(&mut client, "saved_seconds"), 4.0));
     assert!(near(stat(&mut client, "stored_seconds"), 2.0));
-    // Under CLOCK nothing is measured unless it is asked for.
+    // Under CLOCK costs are measured only if that is asked for.
     assert_eq!(stat(&mut client, "misses_noted"), None);
     client.ask("stats reset\r\n", "RESET\r\n");
     assert!(near(stat(&mut client, "saved_seconds"), 0.0));
 }
 
 #[test]
-fn costs_are_measured_where_the_policy_wants_them_or_the_operator_does() {
+fn costs_are_measured_where_the_policy_or_the_operator_wants_them() {
     for (options, measures) in [
         (&[][..], true),
         (&["--policy", "cost-clock"], true),
@@ -269,7 +269,7 @@ fn costs_are_measured_where_the_policy_wants_them_or_the_operator_does() {
 }
 
 #[test]
-fn what_is_evicted_is_added_up_by_class() {
+fn evicted_costs_are_added_up_by_class() {
     let server = Server::start(&["-m", "4"]);
     let mut client = server.connect();
     for number in 0..6000 {

@@ -1,5 +1,5 @@
-//! How a server reads from flash: as it was asked to or as the kernel allows, also in the
-//! background, and it says which.
+//! Reads from flash: by the method chosen or the one the kernel allows, also in the background, and
+//! the server says which.
 
 mod common;
 
@@ -16,8 +16,8 @@ use tempfile::TempDir;
 
 /// More than the memory holds.
 const ITEMS: usize = 30_000;
-/// Hits on flash that a test wants. How many there are in a round depends on when the background
-/// comes to move items down.
+/// Hits on flash that a test wants. Their number in a round depends on when the background comes to
+/// demote items.
 const HITS_WANTED: u64 = 500;
 /// Rounds until these must have come.
 const ROUNDS_MAX: usize = 20;
@@ -76,7 +76,7 @@ fn store(client: &mut Client) {
     }
 }
 
-/// Reads all items and returns how many there were.
+/// Reads all items and returns the number found.
 fn find(client: &mut Client) -> usize {
     let find = |number: &usize| {
         client.send(format!("get k{number}\r\n").as_bytes());
@@ -103,7 +103,7 @@ fn the_method_that_was_asked_for_reads_and_is_shown() {
 }
 
 #[test]
-fn left_to_itself_it_takes_what_the_kernel_allows_also_in_the_background() {
+fn the_default_takes_the_allowed_method_also_in_the_background() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = refuses_io_uring(folder.path());
     let method = if refused { ReadMethod::Threads } else { ReadMethod::IoUring };
@@ -111,14 +111,14 @@ fn left_to_itself_it_takes_what_the_kernel_allows_also_in_the_background() {
     let mut client = server.connect();
     assert_eq!(flash_reads_by(&mut client), method.name());
     let used = catch_unwind(AssertUnwindSafe(|| use_flash(&server, &mut client)));
-    // It is nobody's child: it ends only if it is told to.
+    // Its parent has gone: it ends only if it is told to.
     let mut other = server.connect();
     other.send(b"shutdown\r\n");
     other.expect_end();
     used.expect("flash works in the background");
 }
 
-/// How often the thread of the server that others' reads go to has slept and was woken.
+/// How often the thread that reads for others has slept and was woken.
 fn rests_of_the_pool(server: &Server) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).expect("the server runs");
     let mut tasks = tasks.map(|task| task.expect("a thread").path());
@@ -132,7 +132,7 @@ fn rests_of_the_pool(server: &Server) -> u64 {
 }
 
 #[test]
-fn a_worker_reads_through_a_ring_of_its_own_and_wakes_nobody_for_it() {
+fn a_worker_reads_through_its_own_ring_and_wakes_no_thread() {
     let folder = tempfile::tempdir().expect("a folder");
     let opened = FileDevice::open(&folder.path().join("probe"), PAGE_BYTES as u64);
     let probe = opened.expect("a file can be made").0;
@@ -147,8 +147,8 @@ fn a_worker_reads_through_a_ring_of_its_own_and_wakes_nobody_for_it() {
     assert!(rests < HITS_WANTED / 10, "{rests}, with {} hits", server.stat("get_extstore"));
 }
 
-/// What waits for flash has been read from the socket before: nothing announces it again, nor the
-/// end that came behind it.
+/// A request that waits for flash has been read from the socket before: no event announces it
+/// again, nor the end that came behind it.
 #[test]
 fn a_pipeline_that_waits_for_flash_is_answered_in_order_and_to_its_end() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -177,10 +177,10 @@ fn a_pipeline_that_waits_for_flash_is_answered_in_order_and_to_its_end() {
     assert!(server.stat("get_extstore") > before);
 }
 
-/// What had been read and waited for flash when the server was asked to stop got no answer.
+/// Regression: requests that waited for flash when the server was asked to stop got no answer.
 #[test]
-fn a_server_that_stops_answers_what_waits_for_flash() {
-    /// So many that some twenty are on flash, and so few that a slow disk has read them within the
+fn a_stopping_server_answers_requests_that_wait_for_flash() {
+    /// Enough that some twenty are on flash, and so few that a slow disk has read them within the
     /// two seconds that a worker waits at its end.
     const KEYS: usize = 100;
     let folder = tempfile::tempdir().expect("a folder");
@@ -203,7 +203,7 @@ fn a_server_that_stops_answers_what_waits_for_flash() {
         assert_eq!(text.matches(" kk").count(), KEYS, "round {round}: {text}");
         found += text.matches("VA ").count();
         assert!(server.wait().success());
-        // What was on flash still is, and nothing is in memory.
+        // Items on flash still are there, and nothing is in memory.
         server = start(&folder, &options);
     }
     assert!(found > 0);

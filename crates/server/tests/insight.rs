@@ -1,5 +1,5 @@
-//! What the admin port tells of keys, by whichever protocol clients ask: why reads miss, which keys
-//! are asked for most, and what more memory would bring.
+//! The admin port's findings about keys, by whichever protocol clients ask: why reads miss, which
+//! keys are requested most, and what more memory would gain.
 
 mod common;
 #[path = "common/pages.rs"]
@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use common::{Client, Server};
 use pages::{get, start, stats};
 
-/// Keys of each test: of so many, a sixteenth is in every sample but for one in a million, within
-/// a half.
+/// Keys of each test: with this many, the share in a sample is within a half of a sixteenth, except
+/// for one sample in a million.
 const KEYS: usize = 4000;
 
 /// The binary protocol's answer to a `get` that misses.
@@ -25,17 +25,18 @@ fn reasons(address: SocketAddr) -> [f64; 5] {
         .map(|name| found[name].as_f64().unwrap_or_else(|| panic!("no {name} in {found}")))
 }
 
-/// Misses that may be counted for another reason, at the most. What a worker tells in the moment in
-/// which the admin thread takes its list is lost, and counted as that: the key's next miss is taken
-/// for what came before, and stands for those of all keys that the sample leaves out for it.
+/// The most misses that may be counted for another reason. An event that a worker reports at the
+/// moment when the admin thread takes its list is lost, and counted as that: the key's next miss is
+/// taken for the earlier reason, and stands for those of all keys that the sample leaves out for
+/// it.
 fn misplaced_max(address: SocketAddr) -> f64 {
     let metrics = &stats(address)["metrics"];
     let lost = metrics["larder_insight_lost_total"]["events"].as_f64().expect("a number");
     lost / metrics["larder_insight_sampled_ratio"].as_f64().expect("a number")
 }
 
-/// Sends a request for every key, and reads to the end of all answers. Looks at the page between,
-/// so that no list of a worker fills up.
+/// Sends a request for every key, and reads to the end of all answers. Looks at the page in
+/// between, so that no list of a worker fills up.
 fn each(server: &Server, address: SocketAddr, request: impl Fn(usize) -> String) {
     let mut client = server.connect();
     for first in (0..KEYS).step_by(500) {
@@ -46,7 +47,8 @@ fn each(server: &Server, address: SocketAddr, request: impl Fn(usize) -> String)
     }
 }
 
-/// That one reason has grown by about the misses of all keys, and no other but for so many.
+/// Checks that this one reason has grown by about the misses of all keys, and no other by more than
+/// `misplaced_max`.
 fn grown(before: [f64; 5], after: [f64; 5], reason: usize, misplaced_max: f64) {
     let others: f64 = (0..5).filter(|&at| at != reason).map(|at| after[at] - before[at]).sum();
     let grown = after[reason] - before[reason];
@@ -75,13 +77,13 @@ fn every_reason_of_a_miss_is_told_apart() {
     each(&server, address, set);
     server.connect().ask("flush_all\r\n", "OK\r\n");
     expect(3);
-    // Over at once.
+    // Expired at once.
     each(&server, address, set);
     each(&server, address, |number| format!("touch key{number} -1\r\n"));
     expect(1);
     each(&server, address, |number| format!("set key{number} 0 -1 5\r\nvalue\r\n"));
     expect(1);
-    // Larger than what is read at once, so that it comes in pieces.
+    // Larger than one read, so that it comes in pieces.
     let value = "x".repeat(100_000);
     each(&server, address, |number| match number % 500 {
         0 => format!("set key{number} 0 0 100000\r\n{value}\r\ndelete key{number}\r\n"),
@@ -90,10 +92,10 @@ fn every_reason_of_a_miss_is_told_apart() {
     expect(2);
 }
 
-/// A request for a key that was told of a moment before was taken for one that finds it again,
-/// whatever it did: its deadline, or that it was deleted, was never known.
+/// Regression: a request for a key that was reported a moment before was taken for one that finds
+/// it again, whatever it did: its deadline, or its deletion, was never known.
 #[test]
-fn what_comes_right_behind_another_request_for_its_key_is_told() {
+fn a_request_right_behind_another_for_its_key_is_reported() {
     let (mut server, redis) = Server::start_with_redis(&["--admin-port", "0"]);
     let address = pages::of(&mut server);
     let mut before = reasons(address);
@@ -141,11 +143,11 @@ fn words(words: &[&str]) -> String {
     format!("*{}\r\n{}", words.len(), each.collect::<String>())
 }
 
-/// What replaces the value of a key that had to make room finds nothing, and stores nothing whose
-/// time could be over.
+/// A replacement of an evicted key's value finds nothing, and stores nothing that could have
+/// expired.
 #[test]
 fn a_store_that_found_nothing_to_replace_does_not_make_its_key_expired() {
-    // A zone would hold all of these values, and nothing would have to go.
+    // A compressed zone would hold all of these values, and none would have to go.
     let options = ["--admin-port", "0", "-m", "8", "--compressed", "off"];
     let (mut server, redis) = Server::start_with_redis(&options);
     let address = pages::of(&mut server);
@@ -174,7 +176,7 @@ fn a_store_that_found_nothing_to_replace_does_not_make_its_key_expired() {
     assert!(misplaced <= misplaced_max(address) && grown[4] > 1000.0, "{grown:?}");
 }
 
-/// What is only touched is not sent.
+/// Values that are only touched are not sent.
 #[test]
 fn the_keys_with_the_most_bytes_are_those_that_were_sent() {
     let (server, address) = start(&[]);
@@ -195,8 +197,8 @@ fn the_keys_with_the_most_bytes_are_those_that_were_sent() {
 }
 
 #[test]
-fn what_had_to_make_room_is_evicted_and_how_long_ago_is_told() {
-    // A zone would hold all of these values, and nothing would have to go.
+fn items_that_made_room_are_shown_as_evicted_with_their_age() {
+    // A compressed zone would hold all of these values, and none would have to go.
     let (server, address) = start(&["-m", "8", "--compressed", "off"]);
     let value = "x".repeat(4000);
     each(&server, address, |number| format!("set key{number} 0 0 4000\r\n{value}\r\n"));
@@ -292,9 +294,10 @@ fn the_keys_asked_for_most_are_told_as_text() {
     assert!(!text.contains("script"), "keys are no labels");
 }
 
-/// One key is counted for all that were asked for with it, and stood there with a fifth of all.
+/// Regression: one key is counted for all that were requested with it, and was shown with a fifth
+/// of all.
 #[test]
-fn a_key_that_was_asked_for_once_is_not_told() {
+fn a_key_that_was_requested_once_is_not_shown() {
     let (server, address) = start(&[]);
     let mut client = server.connect();
     let key = |number: u32| format!("once{number}");
@@ -307,9 +310,9 @@ fn a_key_that_was_asked_for_once_is_not_told() {
     assert_eq!(seen["insight"]["by_requests"], serde_json::json!([]), "{}", seen["insight"]);
 }
 
-/// The curve of a cache for half of what is asked for, which is asked for at random.
+/// The curve of a cache for half of the keys, which are requested at random.
 fn curve_of_a_full_cache() -> serde_json::Value {
-    // A zone would hold all of these values many times.
+    // A compressed zone would hold all of these values many times.
     let (server, address) = start(&["-m", "8", "--compressed", "off"]);
     let value = "x".repeat(4000);
     let mut client = server.connect();
@@ -336,7 +339,7 @@ fn curve_of_a_full_cache() -> serde_json::Value {
             stats(address);
         }
     }
-    // What was read counts from the next tick on. Each look takes a connection of its own.
+    // Reads count from the next tick on. Each look takes a connection of its own.
     let curve = (0..100_000).find_map(|_| {
         let curve = stats(address)["insight"]["curve"].clone();
         (!curve.is_null()).then_some(curve)
@@ -344,9 +347,9 @@ fn curve_of_a_full_cache() -> serde_json::Value {
     curve.expect("there is a tick within so many looks")
 }
 
-/// What it says of such a cache: what misses there is about what really does, and with room for all
-/// only the first read of a key. It goes by a sample of keys, another one in each server, which in
-/// one of thirty is off by more.
+/// The prediction for such a cache: the miss ratio is about the real one, and with room for all
+/// only the first read of a key misses. It goes by a sample of keys, another one in each server,
+/// which in one of thirty is off by more.
 #[test]
 fn a_curve_foretells_what_a_full_cache_misses() {
     let mut foretold = Vec::new();
@@ -370,12 +373,12 @@ fn a_curve_foretells_what_a_full_cache_misses() {
 }
 
 #[test]
-fn a_curve_is_told_when_enough_was_read() {
+fn a_curve_is_shown_when_enough_was_read() {
     let (server, address) = start(&[]);
     assert!(stats(address)["insight"]["curve"].is_null());
     each(&server, address, |number| format!("set key{number} 0 0 5\r\nvalue\r\n"));
     each(&server, address, |number| format!("get key{number}\r\n"));
-    // What was read counts from the next tick on. Each look takes a connection of its own.
+    // Reads count from the next tick on. Each look takes a connection of its own.
     let curve = (0..100_000).find_map(|_| {
         let curve = stats(address)["insight"]["curve"].clone();
         (!curve.is_null()).then_some(curve)

@@ -1,5 +1,5 @@
-//! Keys and values in two rows: the same answers as side by side, for what is split and what is
-//! not, and the option that chooses it.
+//! Keys and values in two rows: the same answers as side by side, for split items and others, and
+//! the option that chooses the layout.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn the_layout_is_told_and_can_be_chosen() {
     }
 }
 
-/// A value of so many bytes, which differ.
+/// A value of `bytes` bytes, which differ.
 fn value(bytes: usize) -> String {
     (0..bytes).map(|at| char::from(b'a' + ((at * 7 + at / 251) % 26) as u8)).collect()
 }
@@ -58,7 +58,7 @@ fn commands_on_split_items() {
             client.ask(&format!("delete {key}\r\n"), "DELETED\r\n");
             client.ask(&format!("get {key}\r\n"), "END\r\n");
         }
-        // A number is short, and so is what it lies in, unless the key is long.
+        // A number is short, and so is its chunk, unless the key is long.
         client.ask(&format!("set {key} 0 0 2\r\n99\r\n"), "STORED\r\n");
         client.ask(&format!("incr {key} 1\r\n"), "100\r\n");
         client.ask(&format!("decr {key} 90\r\n"), "10\r\n");
@@ -67,9 +67,9 @@ fn commands_on_split_items() {
 }
 
 #[test]
-fn split_items_are_evicted_and_what_is_left_is_right() {
+fn split_items_are_evicted_and_the_others_are_right() {
     check_full_memory("off");
-    // What leaves goes through the compressed zone then, and comes back from there.
+    // Evicted items go through the compressed zone then, and come back from there.
     check_full_memory("auto");
 }
 

@@ -1,5 +1,5 @@
-//! The memory file: a clean stop and the start after it bring back what was in memory; after a
-//! kill nothing comes back, and nothing old ever does. And what is refused.
+//! The memory file: a clean stop and the start after it bring back the items in memory; after a
+//! kill nothing comes back, and nothing old ever does. And the files that are refused.
 
 mod common;
 
@@ -47,7 +47,7 @@ impl Place {
         output.expect("it runs")
     }
 
-    /// What such a start says.
+    /// The error of such a start.
     fn refusal(&self, options: &[&str]) -> String {
         let output = self.try_start(options);
         assert!(!output.status.success());
@@ -91,7 +91,7 @@ fn unique(client: &mut Client, key: &str) -> u64 {
 }
 
 #[test]
-fn what_was_in_memory_is_there_after_a_clean_stop_and_the_file_is_not() {
+fn memory_is_back_after_a_clean_stop_and_the_file_is_gone() {
     for signal in ["TERM", "INT", "USR1"] {
         let place = Place::new();
         let server = place.start(&[]);
@@ -124,7 +124,7 @@ fn what_was_in_memory_is_there_after_a_clean_stop_and_the_file_is_not() {
     }
 }
 
-/// Nobody is answered while it restores, and into little memory that takes long.
+/// No client is answered while it restores, and into little memory that takes long.
 #[test]
 fn a_start_says_that_it_restores_before_it_does() {
     let place = Place::new();
@@ -178,7 +178,7 @@ fn a_start_that_fails_before_it_serves_leaves_the_file_to_the_next() {
 }
 
 #[test]
-fn what_is_not_ours_is_refused_and_stays() {
+fn a_foreign_file_is_refused_and_stays() {
     for content in [&b"#!/bin/sh\n"[..], b"LARDERIM\x03\0\0\0 and more", b"LARDERIM"] {
         let place = Place::new();
         fs::write(&place.file, content).expect("writable");
@@ -217,7 +217,7 @@ fn a_file_that_appears_meanwhile_is_not_overwritten() {
     fs::write(&place.file, "precious").expect("writable");
     assert!(!end(server, "TERM").success(), "what was in memory is not where it should be");
     assert_eq!(fs::read(&place.file).expect("readable"), b"precious");
-    // It stays until there is room for it, whoever tries to start meanwhile.
+    // It stays until there is room for it, whatever starts are tried meanwhile.
     for _ in 0..2 {
         assert!(place.refusal(&[]).contains("is left as it is"));
     }
@@ -225,10 +225,10 @@ fn a_file_that_appears_meanwhile_is_not_overwritten() {
     assert_eq!(place.start(&[]).stat("curr_items"), ITEMS as u64);
 }
 
-/// Whoever was killed while saving, as by a container's ten seconds, had lost all of it, though the
-/// most valuable had been written, and nobody had served since.
+/// Regression: a server that was killed while saving, as by a container's ten seconds, lost all of
+/// it, though the most valuable items had been written, and none had served since.
 #[test]
-fn what_a_stop_has_written_before_it_was_killed_is_read() {
+fn an_image_written_before_a_kill_is_read() {
     let place = Place::new();
     let server = place.start(&[]);
     store_all(&mut server.connect(), 1);
@@ -245,16 +245,17 @@ fn what_a_stop_has_written_before_it_was_killed_is_read() {
         assert!(wanted.contains(&found), "{found} of {bytes} bytes");
         assert!(!place.file.exists());
         assert_eq!(fs::metadata(place.temporary()).expect("it is there").len(), 0);
-        // And once somebody has served, nothing of it comes back.
+        // And once a server has served, nothing of it comes back.
         kill(server);
         assert_eq!(place.start(&[]).stat("curr_items"), 0);
     }
 }
 
-/// A server that saves to the name which another one writes to had what it saved emptied by that;
-/// and zeros, as after a crash of the machine, were somebody else's at every start from then on.
+/// Regression: a server that saves to the name which another one writes to had its saved items
+/// emptied by that; and zeros, as after a crash of the machine, counted as foreign at every later
+/// start.
 #[test]
-fn what_another_memory_file_is_called_while_it_is_written_is_no_name_for_one() {
+fn the_temporary_name_of_another_memory_file_is_refused() {
     let place = Place::new();
     let text = place.refusal(&["-e", place.temporary().to_str().expect("text")]);
     assert!(text.contains("must not end in .tmp"), "{text}");
@@ -274,7 +275,7 @@ fn a_second_server_with_the_same_file_is_refused() {
 }
 
 #[test]
-fn a_server_that_starts_while_the_old_one_saves_waits_for_what_it_saves() {
+fn a_server_started_during_a_save_waits_for_the_image() {
     let place = Place::new();
     let mut old = place.start(&[]);
     store_all(&mut old.connect(), 1);
@@ -283,10 +284,10 @@ fn a_server_that_starts_while_the_old_one_saves_waits_for_what_it_saves() {
     assert!(old.wait().success());
 }
 
-/// Whoever swept the folder took all that was in memory with it: it was written, and then not found
-/// by its name.
+/// Regression: a sweep of the folder took everything in memory with it: it was written, and then
+/// not found by its name.
 #[test]
-fn what_is_saved_does_not_depend_on_a_name_that_was_removed() {
+fn saving_does_not_depend_on_a_name_that_was_removed() {
     let place = Place::new();
     let server = place.start(&[]);
     store_all(&mut server.connect(), 1);
@@ -296,10 +297,10 @@ fn what_is_saved_does_not_depend_on_a_name_that_was_removed() {
     assert_eq!(place.start(&[]).stat("curr_items"), ITEMS as u64);
 }
 
-/// The first server renamed the file of the second to FILE, empty as it was, and said that all was
-/// saved; the second could save nothing then.
+/// Regression: the first server renamed the file of the second to FILE, empty as it was, and said
+/// that all was saved; the second could save nothing then.
 #[test]
-fn what_another_server_made_meanwhile_is_not_renamed() {
+fn a_file_made_by_another_server_is_not_renamed() {
     let place = Place::new();
     let (first, mut log) = Server::start_logged(&["-m", "64", "-e", place.name()]);
     first.connect().ask("set a 0 0 5\r\nfirst\r\n", "STORED\r\n");
@@ -314,7 +315,7 @@ fn what_another_server_made_meanwhile_is_not_renamed() {
     stop(second, "TERM");
     let third = place.start(&[]);
     third.connect().ask("get a\r\n", "VALUE a 0 6\r\nsecond\r\nEND\r\n");
-    // What the second saved is not written over either, once it has ended.
+    // The second server's image is not overwritten either, once it has ended.
     fs::remove_file(place.temporary()).expect("it is there");
     let fourth = place.start(&[]);
     fourth.connect().ask("set a 0 0 6\r\nfourth\r\n", "STORED\r\n");
@@ -324,8 +325,8 @@ fn what_another_server_made_meanwhile_is_not_renamed() {
     fifth.connect().ask("get a\r\n", "VALUE a 0 6\r\nfourth\r\nEND\r\n");
 }
 
-/// SIGHUP ended a server that was yet to serve, as it does to who does not know it; and the first
-/// process of a container would not have ended at SIGTERM.
+/// Regression: SIGHUP ended a server that did not serve yet, as it does a process without a
+/// handler; and the first process of a container would not have ended at SIGTERM.
 #[test]
 fn signals_during_the_start_are_heard() {
     let place = Place::new();
@@ -333,7 +334,7 @@ fn signals_during_the_start_are_heard() {
     store_all(&mut server.connect(), 1);
     stop(server, "TERM");
     for (signal, ends) in [("TERM", true), ("INT", true), ("HUP", false)] {
-        // Whoever has this keeps the start waiting.
+        // The holder of this lock keeps the start waiting.
         let lock = fs::File::create(place.temporary()).expect("writable");
         lock.lock().expect("nobody has it");
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
@@ -407,7 +408,7 @@ fn a_damaged_file_gives_what_is_left_of_it() {
     assert_eq!(server.stat("restored_whole"), 0);
 }
 
-/// Items behind the end were said to be none: nothing was lost, and a fifth was missing.
+/// Regression: items behind the end counted as none: nothing was lost, and a fifth was missing.
 #[test]
 fn a_file_that_was_cut_off_is_not_whole() {
     let place = Place::new();
@@ -423,9 +424,9 @@ fn a_file_that_was_cut_off_is_not_whole() {
     assert_eq!((server.stat("restored_lost"), server.stat("restored_whole")), (0, 0));
 }
 
-/// They counted as restored, and none as one that did not fit.
+/// Regression: they counted as restored, and none as one that did not fit.
 #[test]
-fn what_had_to_go_again_in_less_memory_is_counted_and_said() {
+fn items_evicted_again_in_less_memory_are_counted_and_logged() {
     let place = Place::new();
     let start = |memory: &str| {
         Server::start_logged(&["-m", memory, "-e", place.name(), "--compressed", "off"])
@@ -443,7 +444,7 @@ fn what_had_to_go_again_in_less_memory_is_counted_and_said() {
     let [restored, evicted, items] =
         ["restored_items", "restored_evicted", "curr_items"].map(|name| server.stat(name));
     assert!(restored == 10_000 && evicted > 1000, "{restored} came, {evicted} went");
-    // Afterwards the background makes room for those who come.
+    // Afterwards the background makes room for new items.
     assert!(items <= restored - evicted && server.stat("evictions") >= evicted, "{items} stay");
     let mut line = String::new();
     while !line.contains("restored 10000 items") {
@@ -453,7 +454,7 @@ fn what_had_to_go_again_in_less_memory_is_counted_and_said() {
     assert!(line.contains(&format!("0 did not fit, {evicted} had to go again for others, 0 were")));
 }
 
-/// A file of users, or a folder, that was named by mistake got an empty neighbour for each try.
+/// Regression: a file of users, or a folder, named by mistake got an empty neighbour at each try.
 #[test]
 fn a_start_that_is_refused_leaves_no_file() {
     let place = Place::new();
@@ -474,19 +475,18 @@ fn a_start_that_is_refused_leaves_no_file() {
     fs::remove_file(&place.file).expect("it is there");
     assert!(place.refusal(&["-P", "/dev/full"]).contains("--pidfile"));
     assert_eq!(names(), before[1..]);
-    // What is somebody else's stays.
+    // A foreign file stays.
     fs::write(place.temporary(), "bob:secret\n").expect("a file");
     assert!(place.refusal(&[]).contains("is left as it is"));
     assert_eq!(fs::read(place.temporary()).expect("it stays"), b"bob:secret\n");
 }
 
-/// A disk that was too small for all of it lost all of it. A limit on the length of files ended the
-/// server by a signal.
+/// Regression: a disk that was too small for all of it lost all of it. A limit on the length of
+/// files ended the server by a signal.
 #[test]
-fn what_a_disk_has_room_for_is_saved() {
+fn items_that_fit_on_the_disk_are_saved() {
     let place = Place::new();
-    // A file that may not grow beyond so much stands for a disk that is full. `-e` writes nothing
-    // else.
+    // A limit on the length of the file stands for a full disk. `-e` writes nothing else.
     let start = |kib: u32| {
         let mut command = Command::new("sh");
         let limit = format!("ulimit -f {}; exec \"$@\"", kib * 2);
@@ -511,7 +511,7 @@ fn what_a_disk_has_room_for_is_saved() {
     let server = place.start(&[]);
     let restored = server.stat("restored_items");
     assert!(restored > 3000 && restored < 8000, "{restored}");
-    // Less than there has to be of any is none, which no start refuses.
+    // A file shorter than any image is none, which no start refuses.
     kill(server);
     let server = start(0);
     server.connect().ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");

@@ -1,10 +1,10 @@
-//! Meta commands: CAS uniques on a server without any (`-C`), and what a store answers.
+//! Meta commands: CAS uniques on a server without any (`-C`), and the answers of stores.
 
 mod common;
 
 use common::{Client, Server};
 
-/// Each item has a unique inside, which nobody is shown and a client could yet guess.
+/// Each item has a hidden unique, which is never shown but a client could guess.
 #[test]
 fn without_uniques_none_that_is_hidden_can_be_guessed() {
     let server = Server::start(&["-C"]);
@@ -52,7 +52,8 @@ fn without_uniques_each_item_shows_0_and_0_fits_it() {
     assert!(client.read_to("\r\n").contains(" cas=0 "));
 }
 
-/// `E0` gave an item the unique 0, which `C0` then fitted: a client that has no unique says 0.
+/// Regression: `E0` gave an item the unique 0, which `C0` then fitted: a client without a unique
+/// says 0.
 #[test]
 fn to_a_store_0_is_no_unique() {
     let server = Server::start(&[]);
@@ -62,7 +63,7 @@ fn to_a_store_0_is_no_unique() {
         let answer = client.read_to("\r\n");
         assert!(answer.starts_with("HD c") && answer != "HD c0\r\n", "{store}: {answer}");
     }
-    // All others give it.
+    // All other commands give it.
     let vivified = ["mg k N0 E0 q\r\n", "ma k N0 E0 q\r\nma k E0 q\r\n"];
     let kept = ["ms k 1 q\r\n1\r\nmd k I E0 q\r\n", "ms k 1 q\r\n1\r\nmd k x E0 q\r\n"];
     for make in vivified.iter().chain(&kept) {
@@ -81,7 +82,7 @@ fn to_a_store_0_is_no_unique() {
     }
 }
 
-/// The item is another one, with the flags of the request, which nobody has fetched.
+/// The item is a new one, with the flags of the request, and was never fetched.
 #[test]
 fn an_item_without_its_value_has_new_flags_and_was_not_fetched() {
     let server = Server::start(&[]);
@@ -98,7 +99,7 @@ fn an_item_without_its_value_has_new_flags_and_was_not_fetched() {
     }
 }
 
-/// An item that an append has made longer was answered with the length of what was added.
+/// Regression: an append was answered with the length of the addition.
 #[test]
 fn an_append_answers_the_length_of_the_whole_value() {
     let server = Server::start(&[]);

@@ -1,6 +1,6 @@
-//! Clients at the wrong port, whole pipelines of them: each protocol at each port. They are told so
-//! or hung up on, and a client at the right port does not notice. And a server whose log and output
-//! go to a full disk.
+//! Clients at the wrong port, whole pipelines of them: each protocol at each port. They get an
+//! error or are disconnected, and a client at the right port does not notice. And a server whose
+//! log and output go to a full disk.
 
 mod common;
 #[path = "common/packets.rs"]
@@ -42,8 +42,8 @@ fn packets() -> Vec<u8> {
     [set.bytes(), noop.bytes()].concat().repeat(REQUESTS / 2)
 }
 
-/// Sends all of it and reads whatever comes, both as far as the server goes along. Returns the
-/// first bytes of the answer, and how many there were.
+/// Sends all of it and reads the answers, both as far as the server goes along. Returns the first
+/// bytes of the answer, and its length.
 fn throw(address: SocketAddr, bytes: &[u8]) -> (Vec<u8>, usize) {
     let mut stream = TcpStream::connect(address).expect("it accepts");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
@@ -67,7 +67,7 @@ fn throw(address: SocketAddr, bytes: &[u8]) -> (Vec<u8>, usize) {
             }
             (first, count)
         });
-        // Where it hangs up in the middle the rest is nobody's.
+        // Where it hangs up in the middle the rest is lost.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         answers.join().expect("no panic")
@@ -75,7 +75,7 @@ fn throw(address: SocketAddr, bytes: &[u8]) -> (Vec<u8>, usize) {
 }
 
 #[test]
-fn whole_pipelines_of_another_protocol_are_ended_and_nobody_else_notices() {
+fn pipelines_of_another_protocol_are_ended_without_effect_on_others() {
     let (server, [text, redis, admin]) = start();
     let mut good = server.connect();
     good.ask("set a 0 0 4\r\ngood\r\n", "STORED\r\n");
@@ -103,7 +103,7 @@ fn whole_pipelines_of_another_protocol_are_ended_and_nobody_else_notices() {
         assert!(count <= 1 << 16, "{what}: {count} bytes of answers to what is no request");
         good.ask("get a wrong\r\n", "VALUE a 0 4\r\ngood\r\nEND\r\n");
     }
-    // Redis' arrays are lines that memcached does not know, and each is told so.
+    // Redis' arrays are lines that memcached does not know, and each is answered with an error.
     let (first, _) = throw(text, resp.as_bytes());
     assert!(first.starts_with(b"ERROR\r\nERROR\r\n"), "{}", first.escape_ascii());
     // In packets the opcode of `noop` ends a line of Redis'.
@@ -117,8 +117,8 @@ fn whole_pipelines_of_another_protocol_are_ended_and_nobody_else_notices() {
     good.ask("get a wrong\r\n", "VALUE a 0 4\r\ngood\r\nEND\r\n");
 }
 
-/// A page could have the browser of who opens it try passwords, until the address that all local
-/// clients have was not listened to any more.
+/// Regression: a web page could have its reader's browser try passwords, until the address of all
+/// local clients was throttled.
 #[test]
 fn a_page_cannot_have_a_browser_guess_at_passwords() {
     let folder = tempfile::TempDir::new().expect("a folder");
@@ -149,13 +149,13 @@ fn full_disk() -> Stdio {
     Stdio::from(OpenOptions::new().write(true).open("/dev/full").expect("Linux has it"))
 }
 
-/// A server once ended with a panic when a line of its log could not be written.
+/// Regression: a server ended with a panic when a line of its log could not be written.
 #[test]
 fn a_server_whose_log_is_full_goes_on() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let users = folder.path().join("users");
     std::fs::write(&users, "bob:secret\n").expect("a file");
-    // A socket that no other server of these tests can have; which port it has it could not say.
+    // A socket that no other server of these tests can have; the server could not report a port.
     let socket = folder.path().join("socket");
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.args(["-vvv", "-D", ":", "-Y"]).arg(&users).arg("-s").arg(&socket);
@@ -196,7 +196,7 @@ fn a_server_whose_log_is_full_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_printed_is_an_error_and_no_panic() {
+fn output_that_cannot_be_printed_is_an_error_and_no_panic() {
     let run = |out: Stdio, option: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
         command.arg(option).stdout(out).stderr(Stdio::piped()).output().expect("it runs")
@@ -205,7 +205,7 @@ fn what_cannot_be_printed_is_an_error_and_no_panic() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).expect("text");
     assert!(said.starts_with("larder: cannot write the output: "), "{said}");
-    // Whoever reads the help through `head` has read enough.
+    // A reader of the help through `head` has read enough.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let output = run(Stdio::from(writer), "--help");

@@ -1,4 +1,4 @@
-//! Clients that read slowly, or not at all: what those keep of the server goes to those who do.
+//! Clients that read slowly, or not at all: the room that they hold goes to those that read.
 
 mod common;
 
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use common::{Client, PATIENCE, Server};
 use socket2::{Domain, SockRef, Socket, Type};
 
-/// More than sockets take of a reply that nobody reads.
+/// More bytes of a reply than sockets take without a reader.
 const VALUE_BYTES: usize = 7 << 20;
 
-/// What is waited for happens after a second or two, or some ten; who waits for longer waits for
-/// nothing.
+/// The longest wait. Awaited events happen after a second or two, or some ten; waiting any longer
+/// is in vain.
 const LONG: Duration = Duration::from_secs(120);
 
 /// A connection whose socket takes little.
@@ -38,7 +38,7 @@ fn start(options: &[&str]) -> (Server, Client) {
     (server, client)
 }
 
-/// Whether a client that is connected has output parked; none if the server has closed it.
+/// Whether a connected client has output parked; `None` if the server has closed it.
 fn has_parked(client: &Client, watcher: &mut Client) -> Option<bool> {
     let address = client.stream.local_addr().expect("it is connected");
     watcher.send(b"stats conns\r\n");
@@ -66,7 +66,7 @@ fn is_served(client: Client) -> bool {
     is_sent(client, &format!("VALUE big 0 {VALUE_BYTES}\r\n"), "\r\nEND\r\n")
 }
 
-/// The same of any reply, by what stands before the value and behind it.
+/// Whether a client gets all of a reply, given the bytes before and behind its value.
 fn is_sent(mut client: Client, before: &str, behind: &str) -> bool {
     let wanted = before.len() + VALUE_BYTES + behind.len();
     let (mut read, mut chunk, mut begin) = (0, vec![0; 64 << 10], Vec::new());
@@ -86,8 +86,8 @@ fn is_sent(mut client: Client, before: &str, behind: &str) -> bool {
     true
 }
 
-/// Has a client ask each of these for a value, all before the first reads, and looks whether
-/// they get it. Each stands with what comes before the value and behind it.
+/// Has a client ask each of these for a value, all before the first reads, and checks that they get
+/// it. Each stands with the bytes before and behind the value.
 fn all_are_served(requests: &[(SocketAddr, String, String, &str)], watcher: &mut Client) {
     let clients = requests.iter().map(|(address, request, before, behind)| {
         let mut client = connect_to(*address);
@@ -110,10 +110,10 @@ fn store_large(client: &mut Client, key: &str) {
     client.ask("\r\n", "STORED\r\n");
 }
 
-/// Together they have far more to get than may be kept of it. Those whose reply was the one too
-/// many were cut off in the middle of it, however fast they read.
+/// Regression: together they have far more to get than may be kept. Those whose reply was the one
+/// too many were cut off in the middle of it, however fast they read.
 #[test]
-fn who_reads_is_not_closed_because_others_read_as_well() {
+fn a_client_that_reads_is_not_closed_because_others_read() {
     let (server, redis) = Server::start_with_redis(&["-m", "64", "-I", "8m", "-t", "2"]);
     let (mut watcher, text) = (server.connect(), server.address());
     store_large(&mut watcher, "big");
@@ -131,10 +131,10 @@ fn who_reads_is_not_closed_because_others_read_as_well() {
     assert_eq!(watcher.stat("get_hits") + watcher.stat("touch_hits"), 15, "each is counted once");
 }
 
-/// What changes an item, or tells what was so before it came, did not wait for room: it cannot be
-/// executed once more when it has read.
+/// Regression: a request that changes an item, or returns its state before, did not wait for room:
+/// it cannot be executed once more when it has read.
 #[test]
-fn who_changes_what_it_reads_is_not_closed_because_others_read_as_well() {
+fn a_client_that_changes_what_it_reads_is_not_closed_either() {
     let (server, redis) = Server::start_with_redis(&["-m", "256", "-I", "8m", "-t", "2"]);
     let (mut watcher, text) = (server.connect(), server.address());
     store_large(&mut watcher, "big");
@@ -168,9 +168,9 @@ fn who_changes_what_it_reads_is_not_closed_because_others_read_as_well() {
     client.ask("MGET big1 big4 big7\r\n", "*3\r\n$-1\r\n$1\r\nx\r\n$1\r\nx\r\n");
 }
 
-/// Who asked for a dump as his second request and then said no more got its first line only.
+/// Regression: a client that sent a dump as its second and last request got only its first line.
 #[test]
-fn a_dump_goes_to_its_end_for_who_says_no_more() {
+fn a_dump_goes_to_its_end_for_a_client_that_sends_no_more() {
     let server = Server::start(&["-t", "1"]);
     let mut client = server.connect();
     for number in 0..5000 {
@@ -186,17 +186,17 @@ fn a_dump_goes_to_its_end_for_who_says_no_more() {
     assert!(matches!(last[..], [version, "END"] if version.starts_with("VERSION ")), "{last:?}");
 }
 
-/// They held all the room there is for as long as they liked, and whoever came later was cut off in
-/// the middle of a reply, however fast it read.
+/// Regression: they held all the room for as long as they liked, and later clients were cut off in
+/// the middle of a reply, however fast they read.
 #[test]
-fn who_reads_is_not_closed_in_place_of_who_does_not() {
+fn a_client_that_reads_is_not_closed_for_one_that_does_not() {
     let (server, mut watcher) = start(&["-t", "3"]);
     let mut silent = Vec::new();
     while watcher.stat("output_kicks") == 0 {
         silent.push(ask_and_wait(&server, &mut watcher));
         assert!(silent.len() < 1000, "there is room for all");
     }
-    // The first may come before it is known who does not read.
+    // The first may come before it is known which clients do not read.
     let began = Instant::now();
     while !is_served(ask_and_wait(&server, &mut watcher)) {
         assert!(began.elapsed() < LONG, "nobody makes room");
@@ -210,7 +210,7 @@ fn who_reads_is_not_closed_in_place_of_who_does_not() {
 
 /// A reset is all that the server hears of it.
 #[test]
-fn who_goes_without_its_replies_leaves_nothing_behind() {
+fn a_client_that_goes_without_its_replies_leaves_nothing() {
     let (server, mut watcher) = start(&["-t", "2"]);
     // There is room for two, and for a third only where sockets take much.
     let silent: Vec<_> = (0..2).map(|_| ask_and_wait(&server, &mut watcher)).collect();
@@ -224,8 +224,8 @@ fn who_goes_without_its_replies_leaves_nothing_behind() {
     assert_eq!(watcher.stat("output_kicks"), 0);
 }
 
-/// The limit stayed that of the start, so that what the log advised, a larger -m, did not help
-/// before a restart.
+/// Regression: the limit stayed that of the start, so that a larger -m, as the log advised, did not
+/// help before a restart.
 #[test]
 fn a_larger_memory_limit_lets_more_wait_at_once() {
     let (server, mut watcher) = start(&["-t", "2"]);
@@ -237,9 +237,9 @@ fn a_larger_memory_limit_lets_more_wait_at_once() {
     assert_eq!(watcher.stat("output_kicks"), 0);
 }
 
-/// A client that was sent something counted as served, whether it took it or not.
+/// Regression: a client that was sent output counted as served, whether it took any or not.
 #[test]
-fn who_takes_nothing_of_its_replies_is_closed_after_the_idle_timeout() {
+fn a_client_that_takes_no_replies_is_closed_after_the_idle_timeout() {
     let (server, _) = start(&["-o", "idle_timeout=1"]);
     let mut silent = connect(&server);
     silent.send(b"get big\r\n");
@@ -254,14 +254,14 @@ fn who_takes_nothing_of_its_replies_is_closed_after_the_idle_timeout() {
     assert_eq!(watcher.stat("output_kicks"), 0);
 }
 
-/// Four clients that did not read kept everybody else from dumping.
+/// Regression: four clients that did not read kept all others from dumping.
 #[test]
 fn a_dump_that_nobody_reads_gives_its_place_to_another() {
     const DUMPS_MAX: usize = 4;
     const BUSY: &str = "BUSY currently processing crawler request\r\n";
     let server = Server::start(&["-t", "2"]);
     let mut client = server.connect();
-    // More than sockets take of lines that nobody reads.
+    // Lines: more than sockets take without a reader.
     let tail = "x".repeat(240);
     for number in 0..40_000 {
         client.send(format!("set {number}-{tail} 0 0 1 noreply\r\nx\r\n").as_bytes());

@@ -1,4 +1,4 @@
-//! What systemd hears of a server.
+//! Notifications of a server to systemd.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn message(socket: &UnixDatagram) -> String {
 }
 
 #[test]
-fn it_is_ready_when_it_answers_and_asks_for_the_time_to_save_and_restore() {
+fn a_server_notifies_readiness_and_asks_for_time_to_save_and_restore() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
@@ -35,7 +35,7 @@ fn it_is_ready_when_it_answers_and_asks_for_the_time_to_save_and_restore() {
     let stopping = "STOPPING=1\nSTATUS=Stopping\nEXTEND_TIMEOUT_USEC=230000000";
     assert_eq!(message(&socket), stopping);
     assert!(server.wait().success());
-    // A start that has to read it first may take longer than the unit says.
+    // A start that has to read it first may take longer than the unit allows.
     let bytes = fs::metadata(&saved).expect("it is saved").len();
     assert!((1..1 << 20).contains(&bytes), "{bytes}");
     let server = Server::start_by(&mut command);

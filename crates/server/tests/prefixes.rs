@@ -13,7 +13,7 @@ fn store(client: &mut Client, keys: &[&str]) {
     }
 }
 
-/// Which of the keys are there.
+/// The keys that are there.
 fn there(client: &mut Client, keys: &[&str]) -> Vec<String> {
     client.send(format!("get {}\r\n", keys.join(" ")).as_bytes());
     let reply = client.read_to("END\r\n");
@@ -68,7 +68,7 @@ fn where_flushing_is_forbidden_so_is_a_prefix() {
 
 /// The background is fast, so the table is rarely full: either way the answer says what happened.
 #[test]
-fn many_prefixes_at_once_are_flushed_or_refused_and_the_answer_says_which() {
+fn many_prefixes_at_once_are_flushed_or_refused_as_answered() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let names: Vec<String> = (0..4 * FLUSHED_PREFIXES_MAX).map(|n| format!("p{n}:")).collect();
@@ -99,7 +99,7 @@ fn many_prefixes_at_once_are_flushed_or_refused_and_the_answer_says_which() {
     }
 }
 
-/// What `stats detail dump` says, line by line.
+/// The lines of `stats detail dump`.
 fn detail(client: &mut Client) -> Vec<String> {
     client.send(b"stats detail dump\r\n");
     let dump = client.read_to("END\r\n");
@@ -119,7 +119,7 @@ fn requests_are_counted_by_namespace_while_that_is_on() {
     client.ask("gat 0 user:1\r\n", "VALUE user:1 0 1\r\nx\r\nEND\r\n");
     client.ask("delete user:1\r\ndelete user:1\r\n", "DELETED\r\nNOT_FOUND\r\n");
     client.ask("incr user:1 1\r\ntouch user:1 0\r\n", "NOT_FOUND\r\nNOT_FOUND\r\n");
-    // Meta commands count too, where memcached has them left out, in base64 as well.
+    // Meta commands count too, which memcached leaves out, in base64 as well.
     client.ask("ms meta:1 1\r\nx\r\nmg meta:1\r\nmg meta:2\r\n", "HD\r\nHD\r\nEN\r\n");
     client.ask("md meta:1\r\nmg bWV0YTox b\r\n", "HD\r\nEN\r\n");
     let expected = [

@@ -1,4 +1,4 @@
-//! Quotas by namespace, as clients meet them that know nothing of them.
+//! Quotas by namespace, as clients meet them without knowing of them.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::Command;
 use common::{Client, Server};
 use stdx::random::Xorshift;
 
-/// The numbers of `stats quotas` that are called so.
+/// The number of this name in `stats quotas`.
 fn quota(client: &mut Client, name: &str) -> u64 {
     client.send(b"stats quotas\r\n");
     let stats = client.read_to("END\r\n");
@@ -15,15 +15,14 @@ fn quota(client: &mut Client, name: &str) -> u64 {
     values.next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {stats}"))
 }
 
-/// How many of the keys with a prefix and one of so many numbers are there.
+/// How many of the keys with a prefix and a number below `count` are there.
 fn present(client: &mut Client, prefix: &str, count: usize) -> usize {
     let keys: Vec<String> = (0..count).map(|number| format!("{prefix}{number}")).collect();
     client.send(format!("get {}\r\n", keys.join(" ")).as_bytes());
     client.read_to("END\r\n").matches("VALUE ").count()
 }
 
-/// Stores items of letters in no order, which compressing makes little room of, and hears nothing
-/// of it.
+/// Stores items of random letters, which compress little, and reads no answers.
 fn flood(client: &mut Client, prefix: &str, count: usize) {
     let mut random = Xorshift::default();
     let mut value =
@@ -37,8 +36,8 @@ fn flood(client: &mut Client, prefix: &str, count: usize) {
     }
 }
 
-/// A tenant stores eight times the memory, and another's items are still there. The same without
-/// the quota takes all of them.
+/// A tenant stores eight times the memory, and another's items are still there. Without the quota
+/// the same takes all of them.
 #[test]
 fn one_tenant_does_not_push_out_the_others() {
     for compressed in ["auto", "off"] {
@@ -73,7 +72,7 @@ fn one_tenant_does_not_push_out_the_others() {
 }
 
 #[test]
-fn what_alone_is_more_than_its_quota_is_too_large_and_the_old_value_is_gone() {
+fn an_item_above_its_quota_is_too_large_and_the_old_value_is_gone() {
     let server = Server::start(&["--quota", "a:=10k"]);
     let mut client = server.connect();
     client.ask("set a:1 0 0 1\r\nx\r\n", "STORED\r\n");
@@ -83,7 +82,7 @@ fn what_alone_is_more_than_its_quota_is_too_large_and_the_old_value_is_gone() {
     client.ask("get a:1\r\n", "END\r\n");
     client.ask(&format!("set b:1 0 0 11000\r\n{value}\r\n"), "STORED\r\n");
     client.ask(&format!("set a:2 0 0 8000\r\n{}\r\n", &value[..8000]), "STORED\r\n");
-    // What is appended needs room while the item is there: one of them goes.
+    // The appended bytes need room while the item is there: one of them is evicted.
     client.ask(&format!("append a:2 0 0 4000\r\n{}\r\n", &value[..4000]), "NOT_STORED\r\n");
     assert!(quota(&mut client, "bytes:a:") <= 10 << 10);
 }
@@ -102,7 +101,7 @@ fn other_protocols_are_under_the_same_quotas() {
 }
 
 #[test]
-fn what_does_not_go_together_is_said_before_anything_starts() {
+fn conflicting_quotas_are_reported_before_anything_starts() {
     let check = |options: &[&str]| {
         let larder = env!("CARGO_BIN_EXE_larder");
         let output = Command::new(larder).arg("--check").args(options).output().expect("it runs");
@@ -119,8 +118,8 @@ fn what_does_not_go_together_is_said_before_anything_starts() {
     }
 }
 
-/// They were shown as in Rust's source, on the page of metrics escaped once more. And a word that
-/// looks like the text of another name had the same.
+/// Regression: they were shown as in Rust's source, on the page of metrics escaped once more. And a
+/// word that looks like the text of another name had the same.
 #[test]
 fn the_name_of_a_quota_is_shown_as_it_is_if_it_is_a_word() {
     let quotas = ["a\"b=1m", "c\\d=1m", "e f=1m", "e%20f=1m"];

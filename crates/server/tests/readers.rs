@@ -1,4 +1,4 @@
-//! Users that may only read: what they are answered in each protocol, and that nothing changes.
+//! Users that may only read: their answers in each protocol, and that nothing changes.
 
 mod common;
 #[path = "common/packets.rs"]
@@ -84,12 +84,12 @@ fn a_text_client_reads_and_changes_nothing() {
         reader.ask(&more, &format!("VALUE n 0 1\r\n7\r\nEND\r\n{REFUSED}MN\r\n"));
         for cut in 1..change.len() {
             reader.send(&change.as_bytes()[..cut]);
-            // By the answer to somebody else the first part has most likely been read.
+            // By the answer to another client the first part has most likely been read.
             writer.ask("mn\r\n", "MN\r\n");
             reader.ask(&format!("{}mn\r\n", &change[cut..]), &format!("{REFUSED}MN\r\n"));
         }
     }
-    // Who wants no answer gets none.
+    // A request that wants no answer gets none.
     reader.ask("set a 0 0 3 noreply\r\ntwo\r\ndelete n noreply\r\nmn\r\n", "MN\r\n");
     writer.ask("get a n b m\r\n", "VALUE a 5 3\r\none\r\nVALUE n 0 1\r\n7\r\nEND\r\n");
     reader.send(b"lru_crawler metadump all\r\n");
@@ -156,18 +156,18 @@ fn a_binary_client_reads_and_changes_nothing() {
     ] {
         let answer = reader.call(&change);
         assert_eq!((answer.status, answer.value), (AUTH_FAILURE, b"Auth failure.".to_vec()));
-        // It is kept, and what stands behind the change is understood.
+        // The connection is kept, and requests behind the change are understood.
         assert_eq!(reader.call(&bare(0x00, b"", b"a")).value, b"7");
     }
     assert_eq!(writer.call(&bare(0x00, b"", b"a")).value, b"7");
-    // Who says who they are anew may do what they then are.
+    // A client that logs in anew has its new rights.
     let plain =
         Packet { opcode: 0x21, key: b"PLAIN", value: b"\0bob\0secret", ..Packet::default() };
     assert_eq!(reader.call(&plain).value, b"Authenticated");
     reader.expect_status(&set(b"9"), 0);
 }
 
-/// One reply to a line of a command, its first line.
+/// The first line of the one reply to a line of a command.
 fn first_line(client: &mut Client) -> String {
     let mut text = Vec::new();
     let mut byte = [0];
@@ -178,7 +178,7 @@ fn first_line(client: &mut Client) -> String {
     String::from_utf8(text).expect("text")
 }
 
-/// Every command of the server: its name, how many words it has at least, and its flags.
+/// Every command of the server: its name, its least number of words, and its flags.
 fn commands(client: &mut Client) -> Vec<(String, usize, Vec<String>)> {
     client.send(b"command\r\n");
     let length = |line: String| line.trim()[1..].parse::<i64>().expect("a number");
@@ -207,7 +207,7 @@ fn commands(client: &mut Client) -> Vec<(String, usize, Vec<String>)> {
 }
 
 #[test]
-fn a_client_of_redis_is_refused_what_has_the_flag_of_a_write() {
+fn a_redis_client_is_refused_commands_with_the_write_flag() {
     let (server, address, _folder) = start(&[]);
     let mut writer = redis(address, "auth bob secret\r\n");
     writer.ask("set a one\r\nset n 7\r\n", "+OK\r\n+OK\r\n");
@@ -221,7 +221,7 @@ fn a_client_of_redis_is_refused_what_has_the_flag_of_a_write() {
         let refusal = format!("-NOPERM this user has no permissions to run the '{name}' command");
         if has(flags, "write") {
             assert_eq!(first_line(&mut reader).trim(), refusal);
-            // Among others, and where its words do not suffice, as by Redis.
+            // Among others, and with too few words, as in Redis.
             let mut expected = format!("+PONG\r\n{refusal}\r\n+PONG\r\n");
             let bare = if *words > 1 { format!("{name}\r\n") } else { String::new() };
             if *words > 1 {
@@ -243,7 +243,7 @@ fn a_client_of_redis_is_refused_what_has_the_flag_of_a_write() {
     reader.ask("config get port\r\n", &answer);
     reader
         .ask("set a two\r\n", "-NOPERM this user has no permissions to run the 'set' command\r\n");
-    // Who he is may change, in both directions.
+    // Its user may change, in both directions.
     reader.ask("auth bob secret\r\nset a two\r\n", "+OK\r\n+OK\r\n");
     reader.ask("auth ann reads\r\nget a\r\n", "+OK\r\n$3\r\ntwo\r\n");
     reader.send(b"del a\r\n");

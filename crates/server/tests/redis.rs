@@ -1,4 +1,5 @@
-//! Redis' protocol as clients see it: what cannot be compared with another server at random.
+//! Redis' protocol as clients see it: the parts that cannot be compared with another server at
+//! random.
 
 mod common;
 
@@ -50,7 +51,7 @@ fn the_items_are_those_of_memcacheds_clients() {
 }
 
 #[test]
-fn what_is_no_protocol_ends_the_connection_with_a_reason() {
+fn input_outside_the_protocol_ends_the_connection_with_a_reason() {
     let (_server, address) = Server::start_with_redis(&[]);
     for (input, answer) in [
         (&b"*1\r\nGET\r\n"[..], "-ERR Protocol error: expected '$', got 'G'\r\n"),
@@ -65,7 +66,7 @@ fn what_is_no_protocol_ends_the_connection_with_a_reason() {
         client.expect(answer.as_bytes());
         client.expect_end();
     }
-    // A request of memcached's is an inline command that there is not, or not so.
+    // A memcached request is an inline command that is unknown, or has the wrong words.
     let mut client = Client::connect(address);
     client.ask("gets a\r\n", "-ERR unknown command 'gets', with args beginning with: 'a' \r\n");
     client.ask("get a b\r\n", "-ERR wrong number of arguments for 'get' command\r\n");
@@ -85,7 +86,7 @@ fn a_client_chooses_its_version() {
         "%2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n\
         $4\r\nsave\r\n$0\r\n\r\n",
     );
-    // What came before a wrong word holds.
+    // Options before a wrong word take effect.
     client.ask("hello 3 setname you x\r\n", "-ERR Syntax error in HELLO option 'x'\r\n");
     client.ask("client getname\r\n", "$3\r\nyou\r\n");
     client.ask("hello 4\r\n", "-NOPROTO unsupported protocol version\r\n");
@@ -135,7 +136,7 @@ fn values_up_to_the_item_limit_come_through_in_pieces() {
         client.send(&array(&[b"GET", b"key"]));
         client.expect(&[format!("${bytes}\r\n").as_bytes(), &value, b"\r\n"].concat());
     }
-    // What is long is gone on with wherever it is cut, within what stands behind it too.
+    // A long command goes on wherever it is cut, also within the words behind the long one.
     let request = array(&[b"SET", b"key", &vec![b'v'; 100_000], b"EX", b"1000", b"NX"]);
     for cut in request.len() - 40..request.len() {
         client.send(&request[..cut]);
@@ -148,7 +149,7 @@ fn values_up_to_the_item_limit_come_through_in_pieces() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_the_connection_goes_on() {
+fn a_command_that_is_too_large_is_refused_and_the_connection_goes_on() {
     let (server, address) = Server::start_with_redis(&["-I", "100k"]);
     let mut client = Client::connect(address);
     client.ask("set key old\r\n", "+OK\r\n");
@@ -159,7 +160,7 @@ fn what_is_too_large_is_refused_and_the_connection_goes_on() {
         assert!(answer.starts_with("-ERR "), "{answer}");
         client.ask("get key\r\n", "$3\r\nold\r\n");
     }
-    // It told Redis' 512 MiB, whatever the limit was.
+    // Regression: it named Redis' 512 MiB, whatever the limit was.
     client.ask(
         "config get proto-max-bulk-len\r\n",
         "*2\r\n$18\r\nproto-max-bulk-len\r\n$6\r\n102400\r\n",
@@ -175,8 +176,8 @@ fn what_is_too_large_is_refused_and_the_connection_goes_on() {
     server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
 }
 
-/// Values within a chunk and of several, written over in front, in the middle, across their end and
-/// behind it, beside a vector to which the same is done.
+/// Values within a chunk and of several, overwritten in front, in the middle, across their end and
+/// behind it, and compared with a vector that is changed alike.
 #[test]
 fn parts_of_values_change_as_those_of_a_vector() {
     let (_server, address) = Server::start_with_redis(&["-I", "1m"]);
@@ -211,13 +212,13 @@ fn parts_of_values_change_as_those_of_a_vector() {
 
 #[test]
 fn many_clients_that_begin_large_commands_do_not_fill_the_memory() {
-    // So much may be kept in all: one largest item and a little, or 16 MiB and a share of -m.
+    // The most that may be kept in all: one largest item and a little, or 16 MiB and a share of -m.
     let (server, address) = Server::start_with_redis(&["-m", "64", "-I", "1m"]);
     let begun = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n";
     let part = vec![b'x'; 900_000];
     let mut clients: Vec<Client> = (0..40).map(|_| Client::connect(address)).collect();
     for client in &mut clients {
-        // Those for whom there is no room are closed while they send.
+        // Those without room are closed while they send.
         let sent = std::io::Write::write_all(&mut client.stream, begun)
             .and_then(|()| std::io::Write::write_all(&mut client.stream, &part));
         drop(sent);
@@ -321,16 +322,16 @@ fn a_scan_lists_every_key_and_a_random_key_is_one_of_them() {
     client.ask("scan 3\r\n", "*2\r\n$1\r\n0\r\n*0\r\n");
 }
 
-/// Keys of the reply to KEYS.
+/// The keys in the reply to KEYS.
 fn keys(client: &mut Client, pattern: &str) -> Vec<String> {
     client.send(format!("keys {pattern}\r\n").as_bytes());
     let count: usize = line(client)[1..].trim_end().parse().expect("a number");
     (0..count).map(|_| bulk(client)).collect()
 }
 
-/// What caches of several frameworks empty themselves with.
+/// Caches of several frameworks empty themselves with it.
 #[test]
-fn keys_lists_what_fits_its_pattern() {
+fn keys_lists_the_keys_that_match_its_pattern() {
     let (_server, address) = Server::start_with_redis(&[]);
     let mut client = Client::connect(address);
     let count = 5000;
@@ -353,7 +354,7 @@ fn keys_lists_what_fits_its_pattern() {
     client.ask(&format!("keys {pattern}\r\n"), "-ERR the pattern is too long\r\n");
 }
 
-/// Stores so many thousands of keys of 246 bytes that begin with their numbers.
+/// Stores `count` thousand keys of 246 bytes that begin with their numbers.
 fn set_long_keys(client: &mut Client, count: usize) {
     let long = "k".repeat(240);
     for first in (0..count).step_by(1000) {
@@ -363,7 +364,7 @@ fn set_long_keys(client: &mut Client, count: usize) {
     }
 }
 
-/// An error stood in the middle of a key.
+/// Regression: an error stood in the middle of a key.
 #[test]
 fn keys_is_answered_to_its_end_though_listing_is_forbidden_by_then() {
     let folder = tempfile::TempDir::new().expect("a folder");
@@ -403,7 +404,7 @@ fn keys_that_are_too_many_for_one_answer_are_refused() {
     server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
 }
 
-/// Each value was small enough, and all of them together too large for the item limit.
+/// Regression: each value was small enough, and all of them together too large for the item limit.
 #[test]
 fn a_command_may_be_longer_than_an_item() {
     let (server, address) = Server::start_with_redis(&[]);
@@ -426,8 +427,8 @@ fn a_command_may_be_longer_than_an_item() {
     server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
 }
 
-/// What had been answered in part was refused, within its own answer, and what came next went on
-/// where it had been.
+/// Regression: a command that had been answered in part was refused, within its own answer, and the
+/// next one went on where it had been.
 #[test]
 fn a_command_goes_on_that_was_begun_before_its_limit_was_lowered() {
     let (server, address) = Server::start_with_redis(&["-m", "1024"]);
@@ -449,7 +450,7 @@ fn a_command_goes_on_that_was_begun_before_its_limit_was_lowered() {
     client.expect(b"-ERR command has more than 4697620 bytes\r\n");
 }
 
-/// All others are gone over at once.
+/// All others are executed in one turn.
 #[test]
 fn only_commands_of_many_keys_may_be_longer_than_an_item() {
     let (_server, address) = Server::start_with_redis(&[]);
@@ -463,10 +464,10 @@ fn only_commands_of_many_keys_may_be_longer_than_an_item() {
     client.expect(b"-ERR a key is 1 to 250 bytes here\r\n");
 }
 
-/// For every byte of every key the whole class was gone over: a worker stood still for minutes, and
-/// held its session meanwhile.
+/// Regression: for every byte of every key the whole class was gone over: a worker stood still for
+/// minutes, and held its session meanwhile.
 #[test]
-fn a_scan_takes_no_longer_for_what_its_pattern_is() {
+fn the_time_of_a_scan_does_not_depend_on_its_pattern() {
     let (_server, address) = Server::start_with_redis(&["-I", "1m"]);
     let mut client = Client::connect(address);
     for number in 0..500 {
@@ -508,7 +509,7 @@ fn keys_are_counted_by_their_namespaces() {
 }
 
 #[test]
-fn what_the_options_forbid_is_refused() {
+fn commands_that_options_forbid_are_refused() {
     let (_server, address) = Server::start_with_redis(&["-F", "-X"]);
     let mut client = Client::connect(address);
     client.ask("set a b\r\n", "+OK\r\n");
@@ -536,7 +537,7 @@ fn there_is_one_port_for_each_address_and_one_beside_a_unix_socket() {
 }
 
 #[test]
-fn who_comes_when_there_are_enough_is_told_so() {
+fn a_client_above_the_connection_limit_gets_an_error() {
     let (_server, address) = Server::start_with_redis(&["-c", "2"]);
     let (mut first, mut second) = (Client::connect(address), Client::connect(address));
     first.ask("ping\r\n", "+PONG\r\n");
@@ -547,11 +548,11 @@ fn who_comes_when_there_are_enough_is_told_so() {
 }
 
 #[test]
-fn what_tools_ask_first_is_answered() {
+fn the_first_questions_of_tools_are_answered() {
     let (_server, address) = Server::start_with_redis(&[]);
     let mut client = Client::connect(address);
     client.ask("set a b\r\nget a\r\n", "+OK\r\n$1\r\nb\r\n");
-    // Two that there are not, one with too few words, and one in a transaction.
+    // Two unknown ones, one with too few words, and one in a transaction.
     let unknown = "-ERR unknown command 'evalsha', with args beginning with: 'x' \r\n";
     let few = "-ERR wrong number of arguments for 'get' command\r\n";
     client.ask("evalsha x\r\nget\r\n", &format!("{unknown}{few}"));
@@ -579,7 +580,7 @@ fn what_tools_ask_first_is_answered() {
     let time = client.read_to("end\r\n");
     client.send(b"info server clients\r\n");
     let info = bulk(&mut client);
-    // It was in whole seconds, and so before what TIME had said.
+    // Regression: it was in whole seconds, and so before the time that TIME had given.
     let number = |text: &str| text.parse::<u64>().expect("a number");
     let time_of = |place: usize| number(time.lines().nth(place).expect("two words"));
     let shown = info.lines().find_map(|line| line.strip_prefix("server_time_usec:"));
@@ -601,7 +602,7 @@ fn what_tools_ask_first_is_answered() {
         client.ask(&format!("{name} x\r\n"), &unknown);
         let first = format!("*2\r\n+{} <subcommand> [", name.to_uppercase());
         client.ask(&format!("{name} help\r\n"), &first);
-        // The rest of the line, and the line of those that there are.
+        // The rest of the line, and the line with the known ones.
         assert_eq!(client.read_to(".\r\n").lines().count(), 2, "{name}");
     }
     client.ask("client setinfo lib-name here\r\n", "+OK\r\n");
@@ -626,7 +627,7 @@ fn keys_end_in_their_millisecond() {
     client.ask("pexpireat a 4000000000777 gt\r\npexpiretime a\r\n", ":1\r\n:4000000000777\r\n");
     client.ask("expireat a 4000000000\r\npexpiretime a\r\n", ":1\r\n:4000000000000\r\n");
     client.ask("persist a\r\npttl a\r\n", ":1\r\n:-1\r\n");
-    // However slow this machine is, nobody finds it gone before its time, but for the part of a
+    // However slow this machine is, no key is gone before its time, except for the part of a
     // millisecond in which it was stored.
     for ms in [2, 40, 250, 1100] {
         let began = Instant::now();
@@ -641,7 +642,7 @@ fn keys_end_in_their_millisecond() {
 }
 
 #[test]
-fn with_users_a_client_has_to_say_who_it_is() {
+fn with_users_a_client_has_to_log_in() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let file = folder.path().join("users");
     // The second is `secret` with argon2id, 64 KiB and one pass.
@@ -662,7 +663,7 @@ fn with_users_a_client_has_to_say_who_it_is() {
     client.send(b"hello 3\r\n");
     // In the words of 7.0; later ones say `HELLO <proto> AUTH`.
     assert!(line(&mut client).contains(" otherwise the HELLO AUTH <user> <pass> option can be "));
-    // What is behind it in the same write waits for what it comes to.
+    // Commands behind it in the same write wait for its outcome.
     client.ask("auth bob wrong\r\nset a 1\r\n", &format!("{WRONG}{NOBODY}"));
     client.ask("auth bob secret\r\nset a 1\r\nget a\r\n", "+OK\r\n+OK\r\n$1\r\n1\r\n");
     client.ask("client getname\r\n", "$-1\r\n");
@@ -678,7 +679,7 @@ fn with_users_a_client_has_to_say_who_it_is() {
     other.expect(WRONG.as_bytes());
     other.send(b"hello 3 auth bob secret auth ava secret\r\n");
     assert!(line(&mut other).starts_with("-ERR Syntax error in HELLO option"));
-    // What little a stranger may send is Redis' limit, and holds for nobody else.
+    // The small limit of an unauthenticated client is Redis', and holds for no other client.
     let long = "x".repeat(16 << 10);
     let auth = array(&[b"auth", long.as_bytes()]);
     let mut unauthenticated = Client::connect(address);
@@ -710,9 +711,10 @@ fn with_users_a_client_has_to_say_who_it_is() {
     }
 }
 
-/// They filled all that is kept of commands, and who was logged in was closed for it.
+/// Regression: they filled all the room for commands, and an authenticated client was closed for
+/// it.
 #[test]
-fn strangers_do_not_have_others_closed() {
+fn unauthenticated_clients_do_not_have_others_closed() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let file = folder.path().join("users");
     std::fs::write(&file, "bob:secret\n").expect("a file");
@@ -724,7 +726,8 @@ fn strangers_do_not_have_others_closed() {
     let value = "x".repeat(500_000);
     let set = array(&[b"set", b"a", value.as_bytes()]);
     let (begin, end) = set.split_at(300_000);
-    // Nearly the longest command that a stranger may send: 130 are 3 MB more than there is for all.
+    // Nearly the longest command of an unauthenticated client: 130 are 3 MB more than there is for
+    // all.
     let word = [b'x'; 16 << 10];
     let long = array(&[&word[..]; 10]);
     let part = &long[..long.len() - 10];
@@ -732,7 +735,7 @@ fn strangers_do_not_have_others_closed() {
     strangers[0].send(part);
     text.wait_for_stat("output_parked_bytes", |bytes| bytes >= part.len() as u64);
     for unauthenticated in &mut strangers[1..] {
-        // Most of them are closed, perhaps before they have said all of it.
+        // Most of them are closed, perhaps before they have sent all of it.
         let _ = std::io::Write::write_all(&mut unauthenticated.stream, part);
     }
     text.wait_for_stat("curr_connections", |count| count < 50);

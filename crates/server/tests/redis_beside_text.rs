@@ -1,10 +1,11 @@
-//! What clients of Redis' protocol do, as memcached's clients see it.
+//! Actions of Redis clients, as memcached's clients see them.
 
 mod common;
 
 use common::{Client, Server, array};
 
-/// `k` and `me` showed it as it is, and what stood behind its line end was taken for an answer.
+/// Regression: `k` and `me` showed it as it is, and the bytes behind its line end were taken for an
+/// answer.
 #[test]
 fn a_key_that_no_line_can_hold_is_shown_in_base64() {
     let (server, address) = Server::start_with_redis(&[]);
@@ -12,7 +13,7 @@ fn a_key_that_no_line_can_hold_is_shown_in_base64() {
     let keys: [(&[u8], &str); 4] =
         [(b"x\r\nHD", "eA0KSEQ="), (b"a b", "YSBi"), (b"\x01", "AQ=="), (b"d\x7f", "ZH8=")];
     for (key, wire) in keys {
-        // All ways in which an item comes to be, or takes another's place.
+        // All ways in which an item is created, or replaces another.
         let commands: [(&[&[u8]], &str); 11] = [
             (&[b"set", key, b"1"], "+OK\r\n"),
             (&[b"set", key, b"1", b"get"], "$1\r\n1\r\n"),
@@ -42,7 +43,7 @@ fn a_key_that_no_line_can_hold_is_shown_in_base64() {
     redis.send(b"set \"x\\r\\nHD\" v\r\n");
     redis.expect(b"+OK\r\n");
     text.ask("mg eA0KSEQ= b k v\r\nmn\r\n", "VA 1 keA0KSEQ= b\r\nv\r\nMN\r\n");
-    // What a line can hold is shown as it was stored.
+    // A key that a line can hold is shown as it was stored.
     text.ask("mg cGxhaW4= b k\r\nmg plain k\r\n", "HD kplain\r\nHD kplain\r\n");
     text.send(b"lru_crawler mgdump all\r\n");
     let dump = text.read_to("EN\r\n");
@@ -51,7 +52,7 @@ fn a_key_that_no_line_can_hold_is_shown_in_base64() {
     }
 }
 
-/// The key was there, and counted as a miss because nothing was to be changed.
+/// Regression: the key was there, and counted as a miss because nothing was to be changed.
 #[test]
 fn a_key_that_is_there_is_a_hit_though_its_expiry_stays() {
     let (server, address) = Server::start_with_redis(&[]);
@@ -68,16 +69,16 @@ fn a_key_that_is_there_is_a_hit_though_its_expiry_stays() {
     assert_eq!(counts(&mut text), [7, 7, 0]);
     redis.ask("expire none 10\r\nexpire none 10 nx\r\npersist none\r\n", ":0\r\n:0\r\n:0\r\n");
     assert_eq!(counts(&mut text), [10, 7, 3]);
-    // It counted as a get alone.
+    // Regression: it counted as a get alone.
     redis.ask("getex brief ex 10\r\ngetex none persist\r\n", "$1\r\nv\r\n$-1\r\n");
     redis.ask("getex brief\r\n", "$1\r\nv\r\n");
     assert_eq!(counts(&mut text), [12, 8, 4]);
 }
 
-/// What was added to a value, and to a part of it, was not told, and a value that kept its expiry
-/// looked as if it had none.
+/// Regression: additions to a value, and to a part of it, were not logged, and a value that kept
+/// its expiry looked as if it had none.
 #[test]
-fn watchers_of_mutations_hear_of_all_that_is_stored() {
+fn watchers_of_mutations_hear_of_all_stores() {
     let (server, address) = Server::start_with_redis(&[]);
     let (mut watcher, mut redis) = (server.connect(), Client::connect(address));
     watcher.ask("watch mutations\r\n", "OK\r\n");
@@ -101,11 +102,11 @@ fn watchers_of_mutations_hear_of_all_that_is_stored() {
         "not_stored setrange 100",
         "stored set 0",
     ];
-    // A second may be over by now.
+    // A second may have passed by now.
     assert_eq!(heard.map(|line| line.replace(" 99", " 100")).collect::<Vec<_>>(), wanted);
 }
 
-/// The name of such a line was two words, and its value the second of them.
+/// Regression: the name of such a line was two words, and its value the second of them.
 #[test]
 fn a_prefix_with_a_space_is_one_word_of_its_line() {
     let (server, address) = Server::start_with_redis(&[]);

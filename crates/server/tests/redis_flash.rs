@@ -1,5 +1,5 @@
-//! Redis' commands on items that lie on flash: a command waits for what it needs, is executed
-//! again, and does nothing twice.
+//! Redis commands on items on flash: a command waits for its reads, is executed again, and does
+//! nothing twice.
 
 mod common;
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const ITEMS: usize = 24_000;
 /// Hits on flash that the test wants.
 const HITS_WANTED: u64 = 500;
-/// Rounds until these must have come: it depends on when the background moves items down.
+/// Rounds until these must have come: it depends on when the background demotes items.
 const ROUNDS_MAX: usize = 20;
 /// Keys of one command.
 const KEYS: usize = 300;
@@ -47,7 +47,7 @@ fn integer(client: &mut Client) -> usize {
     line.strip_prefix(':').and_then(|digits| digits.parse().ok()).expect("a number")
 }
 
-/// A bulk; none if there is none.
+/// A bulk; `None` for the null bulk.
 fn bulk(client: &mut Client) -> Option<String> {
     let bytes: usize = line(client).strip_prefix('$')?.parse().ok()?;
     let mut value = vec![0; bytes + 2];
@@ -105,7 +105,7 @@ fn commands_wait_for_flash_and_do_nothing_twice() {
         client.send(format!("getdel k{first}\r\nget k{first}\r\n").as_bytes());
         assert!(bulk(&mut client).is_some_and(|value| value.ends_with('!')));
         assert_eq!(bulk(&mut client), None);
-        // Nobody else is there: what there is is what is removed, each key once.
+        // There is no other client: the items there are those removed, each key once.
         let keys = first..first + KEYS;
         client.send(command("exists", keys.clone()).as_bytes());
         let exists = integer(&mut client);
@@ -142,7 +142,7 @@ fn a_transaction_waits_for_flash_and_does_nothing_twice() {
     assert_eq!(server.stat("miss_from_extstore"), 0);
 }
 
-/// Each kept the items of its segment, and what decodes them, beside the memory limit.
+/// Regression: each kept the items of its segment, and their decoder, beside the memory limit.
 #[test]
 fn scans_that_wait_for_flash_take_little_memory() {
     const CLIENTS: usize = 400;
@@ -168,7 +168,7 @@ fn scans_that_wait_for_flash_take_little_memory() {
     others.iter_mut().for_each(|other| other.ask("ping\r\n", "+PONG\r\n"));
     // In the first segment: the number is the segment and one, the item, and that it is on flash.
     let cursor = 1_u64 << 26 | 3;
-    // As much as one at a time takes is there from then on.
+    // From then on there is as much as one at a time takes.
     for other in &mut others[..16] {
         other.send(format!("scan {cursor}\r\n").as_bytes());
         scanned(other);
@@ -184,7 +184,7 @@ fn scans_that_wait_for_flash_take_little_memory() {
     assert!(grown < 16 << 20, "{grown} bytes");
 }
 
-/// The most memory that the server had so far.
+/// The highest memory use of the server so far.
 fn peak_bytes(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id()));
     let status = status.expect("it runs");
@@ -199,7 +199,7 @@ fn scan(client: &mut Client, cursor: u64, options: &str) -> (u64, Vec<String>) {
     scanned(client)
 }
 
-/// What a call returns.
+/// The result of a call.
 fn scanned(client: &mut Client) -> (u64, Vec<String>) {
     assert_eq!(line(client), "*2");
     let next = bulk(client).and_then(|digits| digits.parse().ok()).expect("a cursor");
@@ -212,7 +212,7 @@ fn a_scan_goes_on_through_flash() {
     let folder = TempDir::new().expect("a folder");
     let (server, mut client) = start(&folder);
     fill(&server, &mut client);
-    // More scans at a time than anything is kept of.
+    // More scans at a time than are kept.
     let address = client.stream.peer_addr().expect("it is connected");
     let mut others: Vec<Client> = (0..12).map(|_| Client::connect(address)).collect();
     let mut cursors: Vec<Option<u64>> = vec![Some(0); others.len()];
@@ -231,8 +231,8 @@ fn a_scan_goes_on_through_flash() {
         let count: usize = line(other)[1..].parse().expect("a number");
         listed.push((0..count).map(|_| bulk(other).expect("a key")).collect());
     }
-    // Nothing was stored or asked for meanwhile, so what is there now was where it is all along,
-    // unless it has gone further down, which the scans go as well.
+    // Nothing was stored or requested meanwhile, so every present item has been in the same place
+    // throughout, unless it was demoted, and the scans follow that way as well.
     for first in (0..ITEMS).step_by(100) {
         let text: String = (first..first + 100).map(|at| format!("exists k{at}\r\n")).collect();
         client.send(text.as_bytes());

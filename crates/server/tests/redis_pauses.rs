@@ -1,10 +1,10 @@
-//! Long commands of Redis', and long answers: what the server keeps of them, and where it goes on.
+//! Long Redis commands, and long answers: what the server keeps of them, and where it goes on.
 
 mod common;
 
 use common::{Client, Server, array};
 
-/// What the kernel says under this name of the server's memory.
+/// The kernel's number of this name about the server's memory.
 fn memory_bytes(server: &Server, name: &str) -> u64 {
     let path = format!("/proc/{}/status", server.id());
     let text = std::fs::read_to_string(path).expect("it runs");
@@ -13,7 +13,7 @@ fn memory_bytes(server: &Server, name: &str) -> u64 {
     kib.parse::<u64>().expect("a number") << 10
 }
 
-/// Each had up to a megabyte behind what had come, zeroed and not counted.
+/// Regression: each had up to a megabyte behind the bytes that had come, zeroed and not counted.
 #[test]
 fn a_command_that_has_not_arrived_takes_the_memory_that_is_counted() {
     const CLIENTS: usize = 100;
@@ -25,7 +25,7 @@ fn a_command_that_has_not_arrived_takes_the_memory_that_is_counted() {
     }
     let before = memory_bytes(&server, "VmRSS");
     let (mut sent, value) = (0, [b'x'; 5_000]);
-    // What comes second is read behind the first, which is too long for the worker's buffer.
+    // The second part is read behind the first, which is too long for the worker's buffer.
     for part in
         [[&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n"[..], &value].concat(), value.into()]
     {
@@ -67,7 +67,8 @@ fn a_command_of_many_keys_goes_on_behind_what_it_has_answered() {
             }
         }
     }
-    // Nothing is read before all is sent: the answers have to wait, and so has what is behind them.
+    // Nothing is read before all is sent: the answers have to wait, and so have the commands behind
+    // them.
     client.send(&[&mget[..], b"ping\r\n", &mget, b"ping\r\n"].concat());
     client.expect(format!("{answer}+PONG\r\n{answer}+PONG\r\n").as_bytes());
     client.send(&[b"multi\r\n", &mget[..], b"incr n\r\nexec\r\nping\r\n"].concat());
@@ -85,13 +86,14 @@ fn a_command_of_many_keys_goes_on_behind_what_it_has_answered() {
     client.expect(b"-ERR a key is 1 to 250 bytes here\r\n");
 }
 
-/// Others of the same worker waited for tens of milliseconds, for patterns most of a second.
+/// Regression: others of the same worker waited for tens of milliseconds, for patterns most of a
+/// second.
 #[test]
-fn what_concerns_many_keys_makes_way_for_others() {
+fn commands_of_many_keys_yield_to_others() {
     const KEYS: usize = 30_000;
-    // Of a turn there are this many bytes, and a key counts like this many.
+    // The bytes of a turn, and the bytes charged for a key.
     const TURNS: u64 = (KEYS * 128 / (1 << 20)) as u64;
-    // A pattern counts like much more. Nobody comes before what is behind the last turn.
+    // A pattern is charged much more. No client comes before the requests behind the last turn.
     const PATTERNS: usize = 4000;
     const PATTERN_TURNS: u64 = (PATTERNS * (64 << 10) / (1 << 20)) as u64 - 1;
     let (server, address) = Server::start_with_redis(&["-t", "1", "-I", "1m"]);
@@ -111,7 +113,7 @@ fn what_concerns_many_keys_makes_way_for_others() {
         ("del", &each, ":30000\r\n", TURNS),
         ("config", &patterns, "*0\r\n", PATTERN_TURNS),
         ("info", &unknown, "$0\r\n\r\n", TURNS),
-        // All names are looked for before the first is answered.
+        // All names are looked up before the first is answered.
         ("command", &docs, "*0\r\n", 2 * TURNS),
     ] {
         let command = array(&[&[name.as_bytes()], &words[..]].concat());
@@ -135,7 +137,8 @@ fn what_concerns_many_keys_makes_way_for_others() {
     assert!(turns >= TURNS, "exec: {turns} turns");
 }
 
-/// Where all was expired or flushed it was gone through in one go, however much that was.
+/// Regression: where all keys were expired or flushed they were gone through in one go, however
+/// many.
 #[test]
 fn a_random_key_is_looked_for_in_many_turns() {
     const KEYS: usize = 100_000;
@@ -170,7 +173,7 @@ fn commands_that_store_many_values_go_on_where_they_were() {
         words[0] = b"mset";
         client.send(&array(&words));
         client.expect(b"+OK\r\n");
-        // The last of them have not had to go.
+        // The last of them have not been evicted.
         let (key, value) = (&keys[KEYS - 1], &values[KEYS - 1]);
         client.ask(&format!("get {key}\r\n"), &format!("${}\r\n{value}\r\n", value.len()));
         words.truncate(2 * KEYS - 1);
@@ -181,7 +184,7 @@ fn commands_that_store_many_values_go_on_where_they_were() {
     }
 }
 
-/// Their answers, many times as long as the requests, were made in one piece.
+/// Regression: their answers, many times as long as the requests, were made in one piece.
 #[test]
 fn descriptions_of_many_commands_are_made_in_parts() {
     const NAMES: usize = 100_000;
@@ -209,8 +212,9 @@ fn descriptions_of_many_commands_are_made_in_parts() {
     client.ask("command docs nonsense\r\nping\r\n", "*0\r\n+PONG\r\n");
 }
 
-/// A part of a value was copied in one piece first. What a client did not take of it, or of any
-/// long answer, was parked beside that or closed its connection; and then the worker kept the copy.
+/// Regression: a part of a value was first copied in one piece. The bytes of it, or of any long
+/// answer, that a client did not take were parked beside the copy or closed its connection; and
+/// then the worker kept the copy.
 #[test]
 fn long_answers_are_neither_copied_nor_kept() {
     // Beyond what the heap keeps when it is freed.
@@ -219,11 +223,11 @@ fn long_answers_are_neither_copied_nor_kept() {
     let (server, address) = Server::start_with_redis(&["-m", "128", "-I", "48m", "-t", "2"]);
     let (mut text, mut client) = (server.connect(), Client::connect(address));
     let value: Vec<u8> = (0..BYTES).map(|number| (number / 1000 % 251) as u8).collect();
-    // So it comes straight to where it will lie.
+    // Sent so that it comes straight to its place.
     text.send(&[format!("set big 0 0 {BYTES}\r\n").as_bytes(), &value, b"\r\n"].concat());
     text.expect(b"STORED\r\n");
     let (rss, peak) = (memory_bytes(&server, "VmRSS"), memory_bytes(&server, "VmHWM"));
-    // Of an answer that nobody reads the kernel takes some, and the rest is parked, for one client.
+    // The kernel takes some of an unread answer, and the rest is parked, for one client.
     let mut others: Vec<Client> = (0..5).map(|_| Client::connect(address)).collect();
     others.iter_mut().for_each(|other| other.send(b"getrange big 0 -1\r\n"));
     text.wait_for_stat("output_kicks", |count| count >= 4);
@@ -231,7 +235,7 @@ fn long_answers_are_neither_copied_nor_kept() {
     assert!(grown < BYTES as u64 + LITTLE_BYTES, "{grown} bytes for what is parked");
     drop(others);
     text.wait_for_stat("output_parked_bytes", |bytes| bytes == 0);
-    // What a client says is copied, and is too long to be kept and parked. Its worker has nothing
+    // A client's input is copied, and is too long to be kept and parked. Its worker has nothing
     // else to do: connections are dealt out in turn.
     let mut other = Client::connect(address);
     other.send(&array(&[b"echo", &value]));

@@ -1,4 +1,4 @@
-//! MULTI and EXEC as clients see them: what Redis answers, and what the server keeps meanwhile.
+//! MULTI and EXEC as clients see them: Redis' answers, and what the server keeps meanwhile.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::{Client, Server, array};
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
 
 #[test]
-fn what_comes_after_multi_is_executed_by_exec() {
+fn commands_after_multi_are_executed_by_exec() {
     let (server, address) = Server::start_with_redis(&[]);
     let (mut client, mut text) = (Client::connect(address), server.connect());
     client.ask("multi\r\nset a 1\r\nincr a\r\n", "+OK\r\n+QUEUED\r\n+QUEUED\r\n");
@@ -48,7 +48,7 @@ fn if_one_command_was_refused_none_is_executed() {
         assert!(answer.starts_with("-ERR "), "{refused}: {answer}");
         client.ask("set a 2\r\nexec\r\nget a\r\n", &format!("+QUEUED\r\n{ABORTED}$-1\r\n"));
     }
-    // More than one command may have is not kept of several either.
+    // The limit of one command holds for several together, too.
     client.ask("multi\r\n", "+OK\r\n");
     let mut queued_bytes = 0;
     let answer = loop {
@@ -84,7 +84,8 @@ fn a_transaction_ends_in_several_ways() {
     Client::connect(address).ask("get a\r\n", "$1\r\n1\r\n");
 }
 
-/// It stayed open after an EXEC with too many words, and kept what came then.
+/// Regression: it stayed open after an EXEC with too many words, and queued the commands after
+/// that.
 #[test]
 fn an_exec_that_is_refused_ends_the_transaction() {
     let (_server, address) = Server::start_with_redis(&[]);
@@ -101,7 +102,7 @@ fn an_exec_that_is_refused_ends_the_transaction() {
     client.ask("exec\r\nget a\r\n", &format!("{ABORTED}$1\r\n2\r\n"));
 }
 
-/// They were looked at when EXEC came to them, and the others were executed.
+/// Regression: they were checked when EXEC came to them, and the others were executed.
 #[test]
 fn a_subcommand_that_there_is_not_is_refused_as_it_comes() {
     let (_server, address) = Server::start_with_redis(&[]);
@@ -125,9 +126,10 @@ fn a_subcommand_that_there_is_not_is_refused_as_it_comes() {
     client.ask("exec\r\n", "*2\r\n$-1\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
 }
 
-/// Who had queued more than connections may keep was told that it was, and then closed.
+/// Regression: a client that had queued more than connections may keep was told that it was queued,
+/// and then closed.
 #[test]
-fn who_can_queue_no_more_is_told_so() {
+fn a_client_that_can_queue_no_more_gets_an_error() {
     let (_server, address) = Server::start_with_redis(&["-m", "64"]);
     let large = format!("multi\r\nset large {}\r\n", "v".repeat(60_000));
     let more = format!("append large {}\r\n", "v".repeat(60_000));
@@ -155,9 +157,9 @@ fn who_can_queue_no_more_is_told_so() {
     assert!(first.read_to(":540000\r\n").starts_with("*9\r\n+OK\r\n"));
 }
 
-/// All that was queued had to fit in once more, which half of the limit at the most could.
+/// Regression: all that was queued had to fit in once more, so at most half of the limit could be.
 #[test]
-fn who_is_alone_can_queue_most_of_what_there_is_room_for() {
+fn a_client_alone_can_queue_most_of_the_room() {
     const COMMANDS: usize = 24;
     let (server, address) = Server::start_with_redis(&["-m", "64", "-I", "32m"]);
     let mut client = Client::connect(address);
@@ -192,12 +194,12 @@ fn a_long_exec_goes_on_where_it_was_interrupted() {
 }
 
 #[test]
-fn what_clients_have_queued_does_not_fill_the_memory() {
+fn queued_commands_do_not_fill_the_memory() {
     let (server, address) = Server::start_with_redis(&["-m", "64", "-I", "1m"]);
     let set = format!("*3\r\n$3\r\nset\r\n$1\r\na\r\n$900000\r\n{}\r\n", "v".repeat(900_000));
     let mut clients: Vec<Client> = (0..40).map(|_| Client::connect(address)).collect();
     for client in &mut clients {
-        // Those for whom there is no room are closed while they send.
+        // Those without room are closed while they send.
         let sent = std::io::Write::write_all(&mut client.stream, b"multi\r\n")
             .and_then(|()| std::io::Write::write_all(&mut client.stream, set.as_bytes()));
         drop(sent);

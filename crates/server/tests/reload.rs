@@ -1,4 +1,4 @@
-//! SIGHUP: what a file of options says now is applied, or said to need a restart.
+//! SIGHUP: changes in a file of options are applied, or said to need a restart.
 
 mod common;
 #[path = "common/pages.rs"]
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use common::{Client, PATIENCE, Server};
 
-/// A server with a file of options, and what it says.
+/// A server with a file of options, and its log.
 struct Scene {
     server: Server,
     log: BufReader<UnixStream>,
@@ -27,12 +27,12 @@ impl Scene {
         fs::write(&path, text).expect("a file");
         let config = path.to_str().expect("UTF-8");
         let (server, log) = Server::start_logged(&["-t", "2", "--config", config]);
-        // Who is answered is answered by a server that hears signals.
+        // A server that answers has its signal handlers.
         server.connect().ask("mn\r\n", "MN\r\n");
         Self { server, log, path, _folder: folder }
     }
 
-    /// Writes another text, and returns as many lines as it is to say after the signal.
+    /// Writes another text, and returns `lines` lines of the log after the signal.
     fn reload(&mut self, text: &str, lines: usize) -> Vec<String> {
         fs::write(&self.path, text).expect("a file");
         self.server.signal("HUP");
@@ -75,13 +75,13 @@ fn the_size_of_a_quota_changes_and_its_prefix_does_not() {
     let text =
         format!("larder: SIGHUP: quota stays {now}, and is not [\"a:=2m\", \"c:=20%\"]: {why}");
     assert_eq!(said, [text]);
-    // A share is one of the memory as it is.
+    // A share refers to the memory as it is.
     scene.reload("memory-limit = 32\nquota = [\"a:=2m\", \"b:=20%\"]\n", 1);
     assert_eq!(limits(&scene), ["a: 2097152", "b: 6710886"]);
 }
 
 #[test]
-fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
+fn changes_are_applied_or_wait_for_a_restart() {
     let mut scene = Scene::new("memory-limit = 64\n");
     let mut client = scene.server.connect();
     client.ask("shutdown\r\n", "SERVER_ERROR: shutdown not enabled\r\n");
@@ -126,10 +126,10 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
     client.ask("flush_all\r\n", "CLIENT_ERROR flush_all not allowed\r\n");
     client.ask("cache_memlimit 64\r\n", "CLIENT_ERROR cache_memlimit not allowed\r\n");
     assert_eq!(client.stat("limit_maxbytes"), 32 << 20);
-    // What waits is said again, what was applied is not.
+    // A waiting change is logged again, an applied one is not.
     let again = scene.reload(text, 2);
     assert!(again.iter().all(|line| line.contains("until a restart")), "{again:?}");
-    // Back to what holds: nothing waits any more.
+    // Back to the running values: nothing waits any more.
     let back = text.replace("2m", "1m").replace("lru", "cost-clock");
     assert_eq!(scene.reload(&back, 1), ["larder: SIGHUP: nothing has changed in F"]);
     let said = scene.reload(&back.replace("save", "enable-shutdown = true\nsave"), 1);
@@ -139,10 +139,11 @@ fn what_can_change_changes_and_the_rest_waits_for_a_restart() {
     assert!(scene.server.wait().success());
 }
 
-/// SIGHUP compared with what it had applied last: an unchanged file left what a client had changed,
-/// and a changed one was said to replace what had not held any more.
+/// Regression: SIGHUP compared with the options it had applied last: an unchanged file left a
+/// client's change in place, and a changed one was said to replace a value that was not in force
+/// any more.
 #[test]
-fn what_a_client_has_changed_is_again_as_the_file_says() {
+fn a_clients_change_is_reset_to_the_file() {
     let mut scene = Scene::new("memory-limit = 128\n");
     let mut client = scene.server.connect();
     client.ask("cache_memlimit 32\r\nverbosity 1\r\n", "OK\r\nOK\r\n");
@@ -165,10 +166,10 @@ fn what_a_client_has_changed_is_again_as_the_file_says() {
     assert_eq!(client.stat("limit_maxbytes"), 48 << 20);
 }
 
-/// The slabs of a large memory are large, and a cache keeps eight of them: `limit_maxbytes` told
-/// of 8 MiB where twice as much was used.
+/// Regression: the slabs of a large memory are large, and a cache keeps eight of them:
+/// `limit_maxbytes` showed 8 MiB where twice as much was used.
 #[test]
-fn a_memory_limit_that_is_raised_is_told_as_it_is() {
+fn a_memory_limit_that_is_raised_is_shown_as_it_is() {
     let mut scene = Scene::new("memory-limit = 1024\n");
     let mut client = scene.server.connect();
     client.ask("cache_memlimit 8\r\n", "OK\r\n");
@@ -178,11 +179,11 @@ fn a_memory_limit_that_is_raised_is_told_as_it_is() {
     assert_eq!(line, "larder: a memory limit of 8 MiB is too little; it is 16384 KiB\n");
 }
 
-/// The page of metrics and Redis' commands went by what was chosen at the start: a limit that was
-/// lowered for the sake of an alert was not the one that the alert compared with, and FLUSHALL and
-/// SCAN went on where flush_all and dumps were refused.
+/// Regression: the page of metrics and Redis commands used the options of the start: a limit that
+/// was lowered for the sake of an alert was not the one that the alert compared with, and FLUSHALL
+/// and SCAN went on where flush_all and dumps were refused.
 #[test]
-fn what_has_changed_holds_for_the_admin_port_and_for_redis_clients() {
+fn changes_hold_for_the_admin_port_and_for_redis_clients() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("larder.toml");
     fs::write(&path, "").expect("a file");
@@ -233,13 +234,13 @@ fn a_file_with_an_error_changes_nothing() {
     );
     assert_eq!(scene.reload("memory-limit = 32\nidle-timeout = \"x\"\nport = true", 3)[2], nothing);
     assert_eq!(scene.settings(), before);
-    // One that is refused leaves the others alone, and is tried again.
+    // A refused one leaves the others alone, and is tried again.
     let refused = "larder: SIGHUP: memory-limit stays 64, and is not 7: a server that serves \
                    keeps 8 or more";
     let said = scene.reload("memory-limit = 7\nverbose = 1\n", 2);
     assert_eq!(said, [refused, "larder: SIGHUP: verbose is now 1, it was 0"]);
     assert_eq!(scene.reload("memory-limit = 7\nverbose = 1\n", 1), [refused]);
-    // It was told in bytes, and that a restart helps was not.
+    // Regression: it was given in bytes, and not said that a restart helps.
     let said = scene.reload("memory-limit = \"1025g\"\nverbose = 1\n", 1).remove(0);
     let why = "stays 64, and is not \"1025g\": it can be at most ";
     assert!(said.contains(why) && said.ends_with("; a restart takes more"), "{said}");
@@ -250,7 +251,7 @@ fn a_file_with_an_error_changes_nothing() {
     assert!(line.contains("cannot be read"), "{line}");
 }
 
-/// The log said that nothing had changed, and somebody could log in who could not before.
+/// Regression: the log said that nothing had changed, and a user could log in who could not before.
 #[test]
 fn users_are_read_beside_a_file_with_an_error_and_the_log_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -286,7 +287,7 @@ fn without_a_file_there_is_nothing_to_read() {
     server.connect().ask("mn\r\n", "MN\r\n");
 }
 
-/// Workers that have nobody to be too silent sleep until something happens, and must hear of it.
+/// Workers without a limit on silence sleep until an event, and must be woken.
 #[test]
 fn silent_connections_are_closed_once_there_is_a_timeout() {
     let mut scene = Scene::new("");
@@ -298,7 +299,7 @@ fn silent_connections_are_closed_once_there_is_a_timeout() {
 }
 
 #[test]
-fn who_waits_at_the_limit_is_let_in_when_it_rises() {
+fn a_client_waiting_at_the_limit_is_admitted_when_it_rises() {
     let mut scene = Scene::new("conn-limit = 2\ndisable-maxconns-fast = true\n");
     let mut inside: Vec<_> = (0..2).map(|_| scene.server.connect()).collect();
     // The first may come back to a place that is not free yet: it is answered when it is.

@@ -1,4 +1,4 @@
-//! A clean stop and the start after it: with a flash tier, what was in memory is there again. And
+//! A clean stop and the start after it: with a flash tier, the items in memory are there again. And
 //! the start that is refused because there is too much flash for the memory.
 
 mod common;
@@ -55,7 +55,7 @@ fn store_all(client: &mut Client) {
 }
 
 #[test]
-fn what_was_in_memory_is_there_after_a_clean_stop() {
+fn items_in_memory_are_there_after_a_clean_stop() {
     for signal in ["TERM", "INT"] {
         let folder = tempfile::tempdir().expect("a folder for the device");
         let server = start(&folder, &[]);
@@ -83,8 +83,8 @@ fn what_was_in_memory_is_there_after_a_clean_stop() {
     }
 }
 
-/// The tier was left open: where the machine started anew behind that, it was taken for one that
-/// lost power, and was void.
+/// Regression: the tier was left open: when the machine restarted after that, it was taken for one
+/// that lost power, and was void.
 #[test]
 fn a_start_that_fails_leaves_the_tier_as_a_clean_stop_does() {
     let folder = tempfile::tempdir().expect("a folder for the device");
@@ -107,7 +107,7 @@ fn a_start_that_fails_leaves_the_tier_as_a_clean_stop_does() {
 }
 
 #[test]
-fn what_is_on_flash_is_listed_and_described_and_stays_there() {
+fn items_on_flash_are_listed_and_described_and_stay_there() {
     let folder = tempfile::tempdir().expect("a folder for the device");
     let server = start(&folder, &[]);
     store_all(&mut server.connect());
@@ -149,8 +149,8 @@ fn long_value(number: u32) -> String {
     (0..100_000).map(|_| draw()).collect()
 }
 
-/// What was read for a client waits until he takes his replies; and all reads together take so much
-/// memory at most. So one who never reads could keep it from all others.
+/// Regression: reads for a client were kept until it took its replies, and all reads together have
+/// a limit of memory, so that a client that never reads could block them for all others.
 #[test]
 fn clients_that_never_read_do_not_keep_others_from_flash() {
     let folder = tempfile::tempdir().expect("a folder for the device");
@@ -182,7 +182,7 @@ fn clients_that_never_read_do_not_keep_others_from_flash() {
 }
 
 #[test]
-fn nothing_is_saved_if_that_is_not_wanted() {
+fn nothing_is_saved_with_flash_save_seconds_0() {
     let folder = tempfile::tempdir().expect("a folder for the device");
     let server = start(&folder, &["--flash-save-seconds", "0"]);
     store_all(&mut server.connect());
@@ -192,7 +192,7 @@ fn nothing_is_saved_if_that_is_not_wanted() {
 }
 
 #[test]
-fn what_was_found_on_flash_is_said_in_the_log() {
+fn the_log_says_what_was_found_on_flash() {
     let folder = tempfile::tempdir().expect("a folder for the device");
     let server = start(&folder, &[]);
     store_all(&mut server.connect());
@@ -209,8 +209,8 @@ fn what_was_found_on_flash_is_said_in_the_log() {
     assert!(line.starts_with(&format!("larder: found {ITEMS} items on flash, ")), "{line}");
 }
 
-/// A file system that has become read-only: nothing can be written that says what was deleted. The
-/// server ended as if all were well, and the next start brought it back.
+/// Regression: on a file system that has become read-only, deletions cannot be recorded. The server
+/// ended as if all were well, and the next start brought the items back.
 #[test]
 fn a_server_whose_flash_takes_no_writes_says_so_when_it_ends() {
     let folder = tempfile::tempdir().expect("a folder for the device");
@@ -219,7 +219,7 @@ fn a_server_whose_flash_takes_no_writes_says_so_when_it_ends() {
     stop(server, "TERM");
     let flash = format!("{}:64m", folder.path().join("flash").display());
     let (log, its_log) = UnixStream::pair().expect("a pair of sockets");
-    // A file may not be written where the limit of its size is, if nobody minds the signal.
+    // A file may not be written where the limit of its size is, if the signal is ignored.
     let script = "trap '' XFSZ; exec \"$0\" -p 0 -m 64 --flash \"$1\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_larder"), &flash]);
@@ -241,7 +241,7 @@ fn a_server_whose_flash_takes_no_writes_says_so_when_it_ends() {
     assert!(text.contains("remove the file") && text.contains(&flash[..flash.len() - 4]), "{text}");
 }
 
-/// It said how many items it had saved, and nothing was there.
+/// Regression: it logged how many items it had saved, and nothing was there.
 #[test]
 fn a_server_whose_flash_was_deleted_says_so_when_it_ends() {
     let folder = tempfile::tempdir().expect("a folder for the device");

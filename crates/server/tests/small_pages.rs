@@ -1,5 +1,5 @@
 //! Columns where the kernel gives no huge pages: by the colours of small pages if this process may
-//! know their frames, and by offsets if it may not, as statistics say.
+//! read their frames, and by offsets if it may not, as statistics say.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use common::Server;
 
-/// Whether the kernel tells a process of this user the frame of a page that it has just written.
+/// Whether the kernel shows a process of this user the frame of a page that it has just written.
 fn frames_are_told() -> bool {
     let page = Box::new(1_u8);
     let entry_at = std::ptr::from_ref::<u8>(&page) as u64 / 4096 * 8;
@@ -25,7 +25,7 @@ fn has(text: &str, line: &str) -> bool {
 }
 
 #[test]
-fn columns_go_by_the_frames_of_small_pages_or_say_that_they_are_refused() {
+fn columns_use_frames_of_small_pages_or_report_the_refusal() {
     // Every server that this test starts inherits it.
     rustix::thread::disable_transparent_huge_pages(true).expect("Linux knows it");
     // 32 colours, and slabs of 256 KiB, in which a column is half a slab.
@@ -40,7 +40,7 @@ fn columns_go_by_the_frames_of_small_pages_or_say_that_they_are_refused() {
     client.send(b"stats settings\r\n");
     let settings = client.read_to("END\r\n");
     let mut said = String::new();
-    // Behind how far the memory limit may be raised.
+    // Behind the line about how far the memory limit may be raised.
     while !said.contains("columns are of") {
         let bytes = std::io::BufRead::read_line(&mut log, &mut said);
         assert!(bytes.is_ok_and(|bytes| bytes > 0), "it says what columns go by: {said}");
@@ -56,7 +56,7 @@ fn columns_go_by_the_frames_of_small_pages_or_say_that_they_are_refused() {
     assert!(has(&settings, "repartition_pages coloured"), "{settings}");
     assert!(said.contains("small pages by the colours of their frames"), "{said}");
     // Hits until the background has passed over a slab: one in 64 counts, and a pass takes one for
-    // 16 chunks. So many gets, and no more, have to suffice a hundred times over.
+    // 16 chunks. This many gets have to suffice a hundred times over.
     let looked = (0..5000).any(|_| {
         for _ in 0..20 {
             (0..200).for_each(|number| client.send(format!("get k{number}\r\n").as_bytes()));

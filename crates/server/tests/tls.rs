@@ -1,4 +1,4 @@
-//! TLS: `-Z` and what belongs to it, with certificates that are made here.
+//! TLS: `-Z` and its options, with certificates that are made here.
 
 mod common;
 #[path = "common/identities.rs"]
@@ -74,7 +74,7 @@ fn requests_and_replies_are_what_they_are_without_it() {
 }
 
 #[test]
-fn a_client_that_reads_late_gets_everything_and_others_are_served_meanwhile() {
+fn a_late_reader_gets_everything_and_others_are_served_meanwhile() {
     let authority = Authority::new("ours");
     let (server, plain) = start_with_plain(&authority, &["-m", "512", "-I", "16m", "-t", "1"]);
     let mut client = authority.connect(server.address());
@@ -84,7 +84,7 @@ fn a_client_that_reads_late_gets_everything_and_others_are_served_meanwhile() {
     client.ask("\r\n", "STORED\r\n");
     client.send(&b"get big\r\n".repeat(6));
     client.send(b"mn\r\n");
-    // The server has nowhere to put so much, and waits.
+    // The server has no place for so much, and waits.
     Client::connect(plain).wait_for_stat("output_parked_bytes", |bytes| bytes > 0);
     authority.connect(server.address()).ask("mn\r\n", "MN\r\n");
     for _ in 0..6 {
@@ -152,7 +152,7 @@ fn everything_may_come_byte_by_byte() {
 }
 
 #[test]
-fn what_is_no_tls_gets_an_alert_and_is_counted_and_watched() {
+fn input_without_tls_gets_an_alert_and_is_counted_and_logged() {
     let authority = Authority::new("ours");
     let (server, plain) = start_with_plain(&authority, &[]);
     let mut watcher = Client::connect(plain);
@@ -198,7 +198,7 @@ fn certificates_of_clients_are_required_where_that_is_chosen() {
                 client.ask("mn\r\n", "MN\r\n");
                 continue;
             }
-            // With TLS 1.3 the client hears of it only when it reads.
+            // With TLS 1.3 the client is told only when it reads.
             let sent = client.stream.write_all(b"mn\r\n");
             let read = client.stream.read(&mut [0; 10]);
             let error = sent.and(read.map(drop)).expect_err("nobody answers");
@@ -272,9 +272,10 @@ fn new_certificates_are_for_new_connections_and_bad_ones_for_nobody() {
     }
 }
 
-/// Each reads files; as many as one read brings held up all other clients of the worker.
+/// Regression: each reads files; as many as one read brings held up all other clients of the
+/// worker.
 #[test]
-fn who_has_certificates_read_again_and_again_lets_others_come_between() {
+fn repeated_certificate_reloads_let_other_clients_in_between() {
     let authority = Authority::new("ours");
     let (server, plain) = start_with_plain(&authority, &["-t", "1"]);
     let (mut client, mut other) = (Client::connect(plain), Client::connect(plain));
@@ -290,8 +291,8 @@ fn who_has_certificates_read_again_and_again_lets_others_come_between() {
     assert!(text.contains("STAT cmd_get 1\r\n"), "the other client was served before the last");
 }
 
-/// What a turn leaves for the next one is executed without another event, also when the client
-/// has said that it sends no more.
+/// Requests that a turn leaves for the next one are executed without another event, also when the
+/// client has closed its sending side.
 #[test]
 fn requests_of_many_turns_are_all_answered() {
     let authority = Authority::new("ours");
@@ -367,10 +368,11 @@ fn a_handshake_that_does_not_end_is_ended() {
     good.ask("mn\r\n", "MN\r\n");
 }
 
-/// What came before the end was less than a record, so that a read found nothing, and the event
-/// that would have told of the end was the one that told of the bytes. Nobody read any more.
+/// Regression: the bytes before the end were less than a record, so that a read found nothing, and
+/// the event that would have announced the end was the one that announced the bytes. No further
+/// read was made.
 #[test]
-fn an_end_right_behind_half_a_record_is_heard() {
+fn an_end_right_behind_half_a_record_is_noticed() {
     let authority = Authority::new("ours");
     let (server, plain) = start_with_plain(&authority, &["-t", "1"]);
     let mut watcher = Client::connect(plain);
@@ -414,7 +416,7 @@ fn the_end_is_said_and_heard() {
     let authority = Authority::new("ours");
     let server = start(&authority, &[]);
     for version in VERSIONS {
-        // Whoever says that it sends no more still gets its replies, and the server's goodbye.
+        // A client that closes its sending side still gets its replies, and the server's goodbye.
         let mut client = connect(server.address(), authority.client_config(None, &[version]));
         client.send(b"set a 0 0 3\r\nabc\r\n");
         client.expect(b"STORED\r\n");
@@ -423,7 +425,7 @@ fn the_end_is_said_and_heard() {
         client.stream.flush().expect("it reads");
         client.expect(b"VALUE a 0 3\r\nabc\r\nEND\r\n");
         assert_eq!(client.stream.read(&mut [0]).expect("a goodbye, not a cut"), 0);
-        // The same for who asks the server to end it.
+        // So does a client that asks the server to end it.
         let mut client = connect(server.address(), authority.client_config(None, &[version]));
         client.ask("mn\r\n", "MN\r\n");
         client.send(b"quit\r\n");
@@ -496,9 +498,9 @@ fn at_the_limit_a_connection_over_tls_is_closed_without_a_word() {
     first.ask("mn\r\n", "MN\r\n");
 }
 
-/// Whoever looks for why nothing is scraped found nothing on the server.
+/// Regression: the server did not say why nothing was scraped.
 #[test]
-fn a_handshake_that_fails_at_the_admin_port_is_told() {
+fn a_handshake_that_fails_at_the_admin_port_is_logged() {
     let authority = Authority::new("ours");
     let options = authority.options(&["-v", "--admin-port", "0"]);
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -513,7 +515,8 @@ fn a_handshake_that_fails_at_the_admin_port_is_told() {
     assert!(log.lines().map_while(Result::ok).any(|line| line.contains(&text)));
 }
 
-/// What `openssl req -x509` makes is taken by curl, and was refused here in the words of a library.
+/// Regression: a certificate by `openssl req -x509`, which curl accepts, was refused here in the
+/// words of a library.
 #[test]
 fn top_says_that_a_server_shows_the_certificate_of_an_authority() {
     let authority = Authority::new("ours");

@@ -1,10 +1,10 @@
-//! Turns: nobody holds a worker for long, whatever a client has sent ahead, and nothing of that is
+//! Turns: no client holds a worker for long, whatever it has sent ahead, and none of its input is
 //! forgotten.
 //!
-//! The server has one worker. What clients send while its threads are stopped is all there when
-//! they go on, first what was sent first. The client that counts has sent many requests that take
-//! long, and statistics behind them: these tell whether the request that another client sent after
-//! them was executed in between.
+//! The server has one worker. Input that clients send while its threads are stopped is all there
+//! when they go on, in the order of sending. The client that counts has sent many requests that
+//! take long, and statistics behind them: these show whether the request that another client sent
+//! after them was executed in between.
 
 mod common;
 #[path = "common/packets.rs"]
@@ -20,7 +20,7 @@ const STAT: u8 = 0x10;
 const NOOP: u8 = 0x0a;
 const APPEND: u8 = 0x0e;
 
-/// So many requests that take long are sent ahead.
+/// Requests sent ahead that take long.
 const REQUESTS: usize = 40;
 
 /// Has `client` send `input` while the server stands still, and another client of text, on
@@ -50,9 +50,9 @@ fn with_value(server: &Server) -> Client {
     client
 }
 
-/// 65,533 bytes of `stats items` kept all other clients of a worker waiting for most of a second,
-/// and so did bytes that were added to a large value, or other changes for which it is copied: a
-/// turn ended when its input did.
+/// Regression: 65,533 bytes of `stats items` kept all other clients of a worker waiting for most of
+/// a second, and so did appends to a large value, or other changes for which it is copied: a turn
+/// ended when its input did.
 #[test]
 fn others_are_served_between_text_requests_that_take_long() {
     for (request, count) in [
@@ -67,7 +67,7 @@ fn others_are_served_between_text_requests_that_take_long() {
         ("prepend big 0 0 1\r\nx\r\n", REQUESTS),
         ("ms big 1 MA\r\nx\r\n", REQUESTS),
         ("md big I\r\n", REQUESTS),
-        // No more than sockets take at once: who does not read lets others come first anyway.
+        // No more than sockets take at once: a client that does not read yields to others anyway.
         ("get big\r\n", 4),
         ("get big big big big\r\n", 1),
     ] {
@@ -79,7 +79,7 @@ fn others_are_served_between_text_requests_that_take_long() {
     }
 }
 
-/// The last number in `text` that stands behind `name`.
+/// The last number in `text` behind `name`.
 #[track_caller]
 fn last_number(text: &str, name: &str) -> u64 {
     let (_, behind) = text.rsplit_once(name).expect("it is there");
@@ -117,7 +117,7 @@ fn others_are_served_between_binary_requests_that_take_long() {
 fn others_are_served_between_redis_commands_that_take_long() {
     let in_one =
         [b"MULTI\r\n".to_vec(), b"INFO\r\n".repeat(REQUESTS), b"EXEC\r\n".to_vec()].concat();
-    // Neither deadline has room where the value lies, at a whole second or not.
+    // Neither deadline has room in the item, at a whole second or not.
     let expire = [array(&[b"EXPIRE", b"big", b"100"]), array(&[b"EXPIRE", b"big", b"101"])];
     let expire = expire.concat().repeat(REQUESTS);
     let expire_in_one = [&b"MULTI\r\n"[..], &expire, b"EXEC\r\n"].concat();
@@ -148,7 +148,7 @@ fn others_are_served_between_redis_commands_that_take_long() {
     }
 }
 
-/// What an EXEC answers is one array, however many turns it takes.
+/// The answer to an EXEC is one array, however many turns it takes.
 #[test]
 fn a_transaction_of_many_turns_is_answered_in_order() {
     let (server, address) = Server::start_with_redis(&["-t", "1", "-m", "256"]);
@@ -168,9 +168,9 @@ fn a_transaction_of_many_turns_is_answered_in_order() {
     client.expect(&[&answers[..], &results, b"+PONG\r\n"].concat());
 }
 
-/// What a turn leaves for the next one is not announced by any event.
+/// Requests that a turn leaves for the next one are not announced by any event.
 #[test]
-fn all_that_was_sent_is_answered_in_order_however_many_turns_it_takes() {
+fn input_of_many_turns_is_all_answered_in_order() {
     let (server, mut client) = start(&[]);
     let mut input = Vec::new();
     let mut answers = Vec::new();
@@ -182,7 +182,7 @@ fn all_that_was_sent_is_answered_in_order_however_many_turns_it_takes() {
     }
     client.send(&input);
     client.expect(&answers);
-    // The same from a client that sends no more, whose end is known at once.
+    // Also from a client that has closed its sending side, whose end is known at once.
     let mut client = server.connect();
     client.ask("mn\r\n", "MN\r\n");
     server.stop_threads();
@@ -200,15 +200,15 @@ fn all_that_was_sent_is_answered_in_order_however_many_turns_it_takes() {
     assert_eq!(server.stat("output_parked_bytes"), 0, "nothing counts as kept any more");
 }
 
-/// A turn that went to what an earlier one had left to do, and to none of what had been read since,
-/// was taken for one that had come to nothing: the connection was closed.
+/// Regression: a turn that finished earlier work, and executed none of the input read since, was
+/// taken for one without progress: the connection was closed.
 #[test]
-fn a_turn_that_only_ends_what_was_begun_is_none_in_vain() {
+fn a_turn_that_only_finishes_earlier_work_is_progress() {
     let (server, mut client) = start(&[]);
     let value = "v".repeat(200_000);
     client.ask(&format!("set some 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
-    // What the sockets do not take is the reply to a pair, so that certificates are looked for when
-    // they do; behind all of them is more than the beginning of a request.
+    // The sockets stop at the reply to a pair, so that certificates are read when they take more;
+    // behind all of them is more than the beginning of a request.
     client.send("get some\r\nrefresh_certs\r\n".repeat(100).as_bytes());
     client.send("mn\r\n".repeat(3000).as_bytes());
     server.connect().wait_for_stat("output_parked_bytes", |bytes| bytes > 0);
@@ -232,10 +232,10 @@ fn a_multiget_of_many_turns_is_one_reply() {
     client.expect(b"END\r\nMN\r\n");
 }
 
-/// What was read before the server was asked to stop is executed: a client that has given way to
-/// others was forgotten.
+/// Regression: requests that were read before the server was asked to stop were forgotten where
+/// their client had yielded to others.
 #[test]
-fn a_server_that_stops_answers_what_it_has_read() {
+fn a_stopping_server_answers_the_requests_it_has_read() {
     let (mut server, mut client) = start(&["-A"]);
     let mut other = server.connect();
     other.ask("mn\r\n", "MN\r\n");

@@ -1,4 +1,4 @@
-//! A log that nobody reads: a collector hangs, a terminal is held, and the server goes on.
+//! A log without a reader: a collector hangs, a terminal is held, and the server goes on.
 
 mod common;
 
@@ -6,10 +6,10 @@ use std::io::BufRead;
 
 use common::Server;
 
-/// Each worker hung at its next line, and so did the end, before anything was saved.
+/// Regression: each worker hung at its next line, and so did the end, before anything was saved.
 #[test]
 fn a_log_that_nobody_reads_keeps_neither_requests_nor_the_end() {
-    // Of slabs so large a cache keeps more than that, and says so at each change.
+    // With slabs this large a cache keeps more than that, and says so at each change.
     let (mut server, mut log) = Server::start_logged(&["-m", "4096", "-t", "1"]);
     let mut client = server.connect();
     let request = "cache_memlimit 8\r\ncache_memlimit 9\r\n".repeat(50);

@@ -1,4 +1,4 @@
-//! Who may use the server: `-Y` in text, `-S` in the binary protocol.
+//! The users of the server: `-Y` in text, `-S` in the binary protocol.
 
 mod common;
 #[path = "common/packets.rs"]
@@ -41,7 +41,7 @@ fn start(users: &str, options: &[&str]) -> (Server, TempDir) {
     (Server::start(&[&["-Y", &file], options].concat()), folder)
 }
 
-/// How a server with this file ends at once: its code, and what it says.
+/// How a server with this file ends at once: its code, and its message.
 fn start_failing(options: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     let output = command.args(["-p", "0"]).args(options).stdout(Stdio::null()).output();
@@ -64,7 +64,7 @@ fn bare(opcode: u8) -> Packet<'static> {
 }
 
 #[test]
-fn a_text_client_says_who_it_is_before_anything_else() {
+fn a_text_client_has_to_log_in_before_anything_else() {
     let (server, _folder) = start(&format!("bob:secret\nann:{PBKDF2}\n"), &[]);
     for who in ["bob secret", "ann secret"] {
         let mut client = server.connect();
@@ -74,7 +74,7 @@ fn a_text_client_says_who_it_is_before_anything_else() {
         client.ask("set any 0 0 3\r\nbob\r\n", "CLIENT_ERROR bad authentication token format\r\n");
         client.ask("set any 0 0 3\r\nbob \n", "CLIENT_ERROR bad command line termination\r\n");
         client.ask(&token("bob wrong"), FAILURE);
-        // What stands behind the token is executed, and an ordinary set is one.
+        // Requests behind the token are executed, and an ordinary set is one.
         let more = format!("{}{}get any\r\n", token(who), token("x y"));
         client.ask(&more, "STORED\r\nSTORED\r\nVALUE any 0 3\r\nx y\r\nEND\r\n");
     }
@@ -120,7 +120,7 @@ fn three_wrong_passwords_end_a_connection() {
 }
 
 #[test]
-fn a_binary_client_says_who_it_is_by_sasl() {
+fn a_binary_client_logs_in_by_sasl() {
     let (server, _folder) = start("bob:secret\n", &["-S"]);
     let mut client = server.connect();
     assert_eq!(client.call(&bare(SASL_LIST)).value, b"PLAIN");
@@ -130,7 +130,7 @@ fn a_binary_client_says_who_it_is_by_sasl() {
     client.expect_status(&plain(b"bob"), AUTH_FAILURE);
     assert_eq!(client.call(&plain(b"\0bob\0secret")).value, b"Authenticated");
     client.expect_status(&bare(NOOP), 0);
-    // Who says who they are anew, and wrongly, is nobody.
+    // A client that logs in anew, and wrongly, is unauthenticated.
     client.expect_status(&plain(b"\0bob\0wrong"), AUTH_FAILURE);
     client.expect_end();
 
@@ -149,7 +149,7 @@ fn a_binary_client_says_who_it_is_by_sasl() {
 }
 
 #[test]
-fn a_binary_client_that_nobody_knows_is_not_kept() {
+fn an_unauthenticated_binary_client_is_disconnected() {
     let (server, _folder) = start("bob:secret\n", &["-S"]);
     let get = Packet { opcode: GET, key: b"a", ..Packet::default() };
     let unknown = Packet { opcode: 0x77, value: b"x", ..Packet::default() };
@@ -160,12 +160,12 @@ fn a_binary_client_that_nobody_knows_is_not_kept() {
         assert_eq!(client.answer().status, AUTH_FAILURE, "{packet:?}");
         client.expect_end();
     }
-    // Without -S it is not heard at all.
+    // Without -S it is not served at all.
     let (server, _folder) = start("bob:secret\n", &[]);
     let mut client = server.connect();
     client.send(&plain(b"\0bob\0secret").bytes());
     client.expect_end();
-    // Without users there is nothing to say.
+    // Without users there is no login.
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.expect_status(&plain(b"\0bob\0secret"), 0x81);
@@ -195,7 +195,7 @@ fn the_file_is_read_again_at_sighup() {
     assert_eq!(reread("ann:new\neve:other\n"), "larder: SIGHUP: 2 users from now on\n");
     assert!(admits("ann new") && !admits("bob secret"));
     known.ask("mn\r\n", "MN\r\n");
-    // What is wrong changes nothing.
+    // A wrong file changes nothing.
     let line = reread("eve\n");
     let why = "line 1: not name:password, and comments have no place here";
     assert!(line.ends_with(&format!("{why}; the users stay as they were\n")), "{line}");
@@ -203,7 +203,7 @@ fn the_file_is_read_again_at_sighup() {
 }
 
 #[test]
-fn what_is_wrong_with_the_users_is_said_at_the_start() {
+fn errors_in_the_users_are_reported_at_the_start() {
     let folder = TempDir::new().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     let write = |name: &str, text: &str| {
@@ -219,7 +219,7 @@ fn what_is_wrong_with_the_users_is_said_at_the_start() {
         (write("long", &"x".repeat(600_000)), "more bytes than 525312, which are the most"),
     ] {
         let (code, text) = start_failing(&["-Y", &file]);
-        // The unit of systemd started again every few seconds, for what stays wrong.
+        // Regression: the systemd unit restarted every few seconds, for an error that stays.
         let expected = if what.starts_with("cannot read") { 1 } else { 65 };
         assert!(code == Some(expected) && text.contains(what), "{code:?}: {text}");
         assert!(!text.contains("hunter2"), "no line of the file is told: {text}");

@@ -1,10 +1,10 @@
-//! What stands at the front of a binary connection's bytes.
+//! The request at the front of a binary connection's bytes.
 //!
-//! The header alone decides whether a request is one: its lengths have to fit its opcode. Only then
-//! are extras and key waited for, which are short, so that a connection never has to keep more
-//! than [`HEAD_BYTES_MAX`] bytes of a request that has not arrived in full. As in memcached,
-//! lengths that do not fit end the connection, since what follows could be anything; a command that
-//! does not exist is passed over by its length.
+//! The header alone decides whether it is a request: its lengths have to fit its opcode. Only then
+//! are extras and key waited for, which are short, so that a connection never has to keep more than
+//! [`HEAD_BYTES_MAX`] bytes of a request that has not arrived in full. As in memcached, lengths
+//! that do not fit end the connection, since any bytes could follow; a command that does not exist
+//! is passed over by its length.
 
 use super::{
     Arithmetic, BODY_BYTES_MAX, Command, Echo, Get, HEADER_BYTES, MECHANISM_BYTES_MAX, Request,
@@ -13,31 +13,31 @@ use super::{
 use crate::request::{Direction, ExpiryTime, KEY_BYTES_MAX, StoreMode};
 use crate::wire::BINARY_MAGIC;
 
-/// A request without its value is no longer than this.
+/// The longest request without its value.
 pub const HEAD_BYTES_MAX: usize = HEADER_BYTES + MECHANISM_BYTES_MAX + SASL_BYTES_MAX;
 
 /// `increment` and `decrement` with this expiry create nothing.
 const CREATE_NOTHING: u32 = u32::MAX;
 
-/// What the parser found.
+/// The parser's findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed<'b> {
     /// No complete request yet.
     Incomplete,
     /// A request.
     Request {
-        /// What is asked for.
+        /// The request.
         request: Request<'b>,
-        /// How many bytes of the input it took, without a value.
+        /// Bytes of the input it took, without a value.
         consumed: usize,
     },
     /// A header that is no request.
     Refused {
-        /// What the reply repeats.
+        /// The fields that the reply repeats.
         echo: Echo,
-        /// Why.
+        /// The reply's status.
         status: Status,
-        /// How many bytes follow that must be skipped unread; none where the connection has to end
+        /// Bytes that follow and must be skipped unread; `None` where the connection has to end
         /// behind the reply.
         swallow_bytes: Option<u64>,
     },
@@ -45,7 +45,7 @@ pub enum Parsed<'b> {
     Close,
 }
 
-/// A header, as far as it concerns the parser.
+/// The fields of a header that the parser needs.
 struct Header {
     echo: Echo,
     key_bytes: usize,
@@ -83,7 +83,7 @@ impl Header {
     }
 }
 
-/// What a kind of request consists of.
+/// The parts of a kind of request.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     extras: Extras,
@@ -91,10 +91,10 @@ struct Shape {
     value: Part,
 }
 
-/// Which lengths of extras a kind of request may have.
+/// The lengths of extras that a kind of request may have.
 #[derive(Debug, Clone, Copy)]
 enum Extras {
-    /// These and no others.
+    /// This length only.
     Exactly(usize),
     /// None, or four bytes.
     PerhapsFour,
@@ -193,7 +193,7 @@ impl Verb {
 }
 
 impl Shape {
-    /// Whether a header describes such a request. `value_bytes` is what its body holds beside
+    /// Whether a header describes such a request. `value_bytes` is the length of its body beside
     /// extras and key.
     fn fits(self, header: &Header, value_bytes: usize) -> bool {
         let extras_fit = match self.extras {
@@ -214,7 +214,7 @@ impl Part {
     }
 }
 
-/// Says what stands at the front of `input`.
+/// Parses the front of `input`.
 pub fn parse(input: &[u8]) -> Parsed<'_> {
     match input.first() {
         None => return Parsed::Incomplete,

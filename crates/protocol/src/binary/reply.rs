@@ -29,7 +29,7 @@ fn header(out: &mut Vec<u8>, echo: Echo, status: Status, cas: u64, lengths: Leng
     out.extend_from_slice(&header);
 }
 
-/// A success with nothing to say but the CAS unique.
+/// A success with nothing but the CAS unique.
 pub fn success(out: &mut Vec<u8>, echo: Echo, cas: u64) {
     header(out, echo, Status::Success, cas, Lengths::default());
 }
@@ -51,8 +51,8 @@ pub fn miss(out: &mut Vec<u8>, echo: Echo, key: &[u8]) {
     out.extend_from_slice(key);
 }
 
-/// What stands before the value of a hit: `value_bytes` have to follow. The key is empty where it
-/// is not repeated.
+/// The packet of a hit up to its value: `value_bytes` have to follow. The key is empty where it is
+/// not repeated.
 pub fn hit(out: &mut Vec<u8>, echo: Echo, cas: u64, flags: u32, key: &[u8], value_bytes: usize) {
     let lengths = Lengths { extras: 4, key: key.len(), value: value_bytes };
     header(out, echo, Status::Success, cas, lengths);
@@ -60,14 +60,14 @@ pub fn hit(out: &mut Vec<u8>, echo: Echo, cas: u64, flags: u32, key: &[u8], valu
     out.extend_from_slice(key);
 }
 
-/// The number that arithmetic came to.
+/// The result of arithmetic.
 pub fn number(out: &mut Vec<u8>, echo: Echo, cas: u64, number: u64) {
     let number = number.to_be_bytes();
     header(out, echo, Status::Success, cas, Lengths { value: number.len(), ..Lengths::default() });
     out.extend_from_slice(&number);
 }
 
-/// A success with something to say.
+/// A success with a text.
 pub fn text(out: &mut Vec<u8>, echo: Echo, text: &[u8]) {
     stat(out, echo, b"", text);
 }

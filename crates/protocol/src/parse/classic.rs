@@ -1,9 +1,9 @@
 //! The classic text commands.
 //!
-//! Three kinds of error differ in what becomes of the answer and of the payload:
+//! Three kinds of error differ in the handling of the answer and of the payload:
 //!
 //! - a token is missing, or the length of a value is no number: answered even with `noreply`, and
-//!   a payload is not skipped, for nobody knows how long it is;
+//!   a payload is not skipped, as its length is unknown;
 //! - any other bad token of a storage command: the payload is skipped;
 //! - any other bad token: silenced by `noreply`.
 
@@ -14,7 +14,7 @@ use crate::request::{
     Direction, ExpiryTime, Get, GetContinuation, KEY_BYTES_MAX, Key, Request, Store, StoreMode,
 };
 
-/// The longest value whose length is taken as one; whether it fits the cache is another question.
+/// The longest value whose length is accepted here; whether it fits the cache is another question.
 const VALUE_BYTES_MAX: i32 = i32::MAX - 2;
 
 /// `get k+`, `gets k+`.
@@ -47,8 +47,9 @@ pub(super) fn multiget_end(keys: &[u8], begun: GetContinuation) -> Outcome<'_> {
     Ok(Request::Get(Get { keys, with_cas, touch, more: false, refused }))
 }
 
-/// `keys`, the end of `line`, from the first key on. That key has to start within the bytes that
-/// are kept of a line in pieces, so a line means the same in one piece and in several.
+/// `keys`, the end of `line`, without the spaces before the first key. That key has to start within
+/// the bytes that are kept of a line in pieces, so a line means the same in one piece and in
+/// several.
 #[inline]
 pub(super) fn first_key<'b>(line: &[u8], keys: &'b [u8]) -> Result<&'b [u8], Refusal> {
     let keys = skip_spaces(keys);
@@ -111,7 +112,7 @@ pub(super) fn store<'b>(verb: &[u8], arguments: &'b [u8], dialect: Dialect) -> O
     Ok(Request::Store(Store { key, mode, flags, expiry, value_bytes, cost_us, noreply }))
 }
 
-/// The cost that the next token says; 0 if there is none, or only the `noreply` that ends the line.
+/// The cost in the next token; 0 if there is none, or only the `noreply` that ends the line.
 /// Anything else has to be a number: `noreply` before another word is none.
 fn cost_before_noreply(mut tokens: Tokens<'_>, noreply: bool) -> Option<u32> {
     match tokens.next() {
@@ -126,7 +127,7 @@ fn refused(error: Refusal, noreply: bool) -> Failure {
     Failure::Refused { error, swallow_bytes: 0, quiet: noreply }
 }
 
-/// The key of a command that may say `noreply` (as its only argument too: then it is both).
+/// The key of a command that may have `noreply` (as its only argument too: then it is both).
 fn single_key(token: &[u8], noreply: bool) -> Result<Key<'_>, Failure> {
     if token.len() > KEY_BYTES_MAX {
         return Err(refused(Refusal::BadCommandLineFormat, noreply));

@@ -26,13 +26,13 @@ use crate::request::{
     MetaSet, Request, StoreMode,
 };
 
-/// A line has at most so many tokens, verb and key included.
+/// The most tokens of a line, verb and key included.
 const TOKENS_MAX: usize = 20;
 
-/// An opaque has at most so many bytes behind its letter.
+/// The most bytes of an opaque behind its letter.
 const OPAQUE_BYTES_MAX: usize = 31;
 
-/// What the flags of a line say.
+/// The options in the flags of a line.
 #[derive(Debug, Clone, Copy, Default)]
 struct Options {
     /// A bit for each letter that was there, counted from `@`.
@@ -46,12 +46,12 @@ struct Options {
     delta: Option<u64>,
     initial: u64,
     cost_us: u32,
-    /// The letter behind `M`; 0 stands for none.
+    /// The letter behind `M`; 0 if there is none.
     mode: Option<u8>,
     opaque_too_long: bool,
 }
 
-/// What is wrong with a line of flags.
+/// The error in a line of flags.
 enum Flaw {
     /// An error of rank 2 to 5.
     Bad(Refusal),
@@ -158,7 +158,7 @@ impl Options {
     }
 }
 
-/// The cost that the argument of a `P` says; 0 if it says none.
+/// The cost in the argument of a `P`; 0 if it has none.
 fn cost_us(argument: &[u8]) -> u32 {
     argument.strip_prefix(b"c").and_then(numbers::cost_us).unwrap_or(0)
 }
@@ -276,7 +276,7 @@ fn stored<'b>(
         client_flags: options.client_flags,
         expiry: options.touch.unwrap_or_default(),
         compare_cas: options.compare_cas,
-        // Here, and only here, 0 stands for none.
+        // Only here, 0 means that there is none.
         new_cas: options.new_cas.filter(|&unique| unique != 0),
         invalidate: options.has(b'I'),
         vivify: options.vivify,
@@ -326,7 +326,7 @@ pub(super) fn arithmetic(arguments: &[u8]) -> Outcome<'_> {
         initial: options.initial,
         vivify: options.vivify,
         touch: options.touch,
-        // Here, and only here, 0 stands for any CAS unique.
+        // Only here, 0 means any CAS unique.
         compare_cas: options.compare_cas.filter(|&unique| unique != 0),
         new_cas: options.new_cas,
         value: options.has(b'v'),

@@ -15,10 +15,10 @@ use super::{LINE_BYTES_MAX, Outcome, Parsed, classic};
 use crate::refusal::Refusal;
 use crate::request::{Get, GetContinuation, KEY_BYTES_MAX, Request};
 
-/// So many spaces may stand before an unfinished `get`.
+/// The most spaces before an unfinished `get`.
 const SPACES_MAX: usize = 100;
 
-/// What to do with bytes that hold no line end.
+/// The parser of bytes without a line end.
 #[inline(never)]
 pub(super) fn unfinished(input: &[u8], continuation: Option<GetContinuation>) -> Parsed<'_> {
     if input.len() <= LINE_BYTES_MAX {
@@ -88,7 +88,7 @@ fn piece<'b>(input: &'b [u8], keys: &'b [u8], begun: GetContinuation) -> Parsed<
     Parsed::Request { request: Request::Get(get), consumed: input.len() - rest.len() }
 }
 
-/// Nothing of the line counts any more except its end.
+/// Skips the line, of which only the end counts.
 fn skipped(input: &[u8], begun: GetContinuation, error: Refusal) -> Parsed<'_> {
     let GetContinuation { with_cas, touch, .. } = begun;
     let get = Get { keys: &[], with_cas, touch, more: true, refused: Some(error) };

@@ -7,7 +7,7 @@
 const CHARACTERS_32_MAX: usize = 11;
 const CHARACTERS_64_MAX: usize = 22;
 
-/// So many digits fit 64 bits whatever they are.
+/// Digits that fit 64 bits whatever they are.
 const DIGITS_SAFE_MAX: usize = 19;
 
 /// An unsigned number of 64 bits.
@@ -51,8 +51,8 @@ pub(crate) fn signed_32(token: &[u8]) -> Option<i32> {
     i32::try_from(signed(token)?).ok()
 }
 
-/// The client flags of a storage command. A `+` is allowed, and a `-` before nothing but zeros;
-/// what does not fit 32 bits is refused.
+/// The client flags of a storage command. A `+` is allowed, and a `-` before nothing but zeros; a
+/// number beyond 32 bits is refused.
 #[inline]
 pub(crate) fn client_flags(token: &[u8]) -> Option<u32> {
     match token.split_first()? {
@@ -62,9 +62,9 @@ pub(crate) fn client_flags(token: &[u8]) -> Option<u32> {
     }
 }
 
-/// The expiry of a storage command. A `+` is allowed. What fits 32 bits without a sign, but not
-/// with one, is negative, as memcached has it: libmemcached writes -1 as 4294967295. What does not
-/// fit 32 bits at all is a time in the far future.
+/// The expiry of a storage command. A `+` is allowed. A number that fits 32 bits without a sign,
+/// but not with one, is negative, as in memcached: libmemcached writes -1 as 4294967295. A number
+/// beyond 32 bits is a time in the far future.
 #[inline]
 pub(crate) fn store_expiry(token: &[u8]) -> Option<i64> {
     let seconds = match token.strip_prefix(b"+") {
@@ -75,8 +75,8 @@ pub(crate) fn store_expiry(token: &[u8]) -> Option<i64> {
     Some(bits.map_or(seconds, |bits| i64::from(bits.cast_signed())))
 }
 
-/// A cost in microseconds: digits and nothing else, as many as there are. What 32 bits do not hold,
-/// which is 71 minutes, counts as the most that they do.
+/// A cost in microseconds: digits and nothing else, any number of them. A cost beyond 32 bits,
+/// which is 71 minutes, counts as their maximum.
 #[inline]
 pub(crate) fn cost_us(token: &[u8]) -> Option<u32> {
     if token.is_empty() {

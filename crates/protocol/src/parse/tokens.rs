@@ -1,7 +1,7 @@
-//! Tokens: what stands between spaces.
+//! Tokens: the words between spaces.
 //!
 //! Finding the next space is the inner loop of a multiget. Keys are short, so calling a general
-//! search for each of them costs more than the search; eight bytes are looked at in one word here.
+//! search for each of them costs more than the search; here eight bytes are examined in one word.
 
 use crate::request::KEY_BYTES_MAX;
 
@@ -17,7 +17,7 @@ impl<'b> Tokens<'b> {
         Tokens { rest: line }
     }
 
-    /// What follows the tokens returned so far, with the spaces before it.
+    /// The bytes behind the tokens returned so far, with the spaces before them.
     pub fn rest(&self) -> &'b [u8] {
         self.rest
     }
@@ -39,7 +39,7 @@ impl<'b> Iterator for Tokens<'b> {
     }
 }
 
-/// What is left without the spaces in front.
+/// The bytes without the spaces in front.
 #[inline]
 pub(crate) fn skip_spaces(mut bytes: &[u8]) -> &[u8] {
     while let [b' ', rest @ ..] = bytes {
@@ -48,7 +48,7 @@ pub(crate) fn skip_spaces(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// What is left without the spaces around.
+/// The bytes without the spaces around.
 pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     let mut bytes = skip_spaces(bytes);
     while let [rest @ .., b' '] = bytes {
@@ -57,7 +57,7 @@ pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Where the first space is; the length if there is none.
+/// The position of the first space; the length if there is none.
 #[inline]
 pub(crate) fn space_index(bytes: &[u8]) -> usize {
     let mut index = 0;
@@ -80,8 +80,8 @@ pub(crate) fn space_index(bytes: &[u8]) -> usize {
     bytes.iter().position(|&byte| byte == b' ').unwrap_or(bytes.len())
 }
 
-/// The highest bit of each byte that is a space. Bytes behind the first space may be marked
-/// wrongly (a borrow runs upwards), which does not matter to whoever wants the first.
+/// The highest bit of each byte that is a space. Bytes behind the first space may be marked wrongly
+/// (a borrow runs upwards), which does not matter for finding the first.
 #[inline]
 fn space_marks(chunk: [u8; 8]) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;

@@ -2,14 +2,14 @@
 //! they write them: `get key\r\n` and `set key flags exptime bytes[ noreply]\r\n`, with one space
 //! between tokens and numbers of at most nine digits.
 //!
-//! One pass from left to right, without a search for the line's end before it. Whatever does not
-//! look exactly like this is left to the parser that knows all forms, and means the same there, in
-//! every dialect: the tests below compare the two. So a set with a cost is left to it too.
+//! One pass from left to right, without a search for the line's end before it. Any request that
+//! does not look exactly like this is left to the parser of all forms, and means the same there, in
+//! every dialect: the tests below compare the two. So a set with a cost is left to it, too.
 
 use super::Parsed;
 use crate::request::{ExpiryTime, Get, KEY_BYTES_MAX, Key, Request, Store, StoreMode};
 
-/// More digits are left to the other parser, which knows each field's limit.
+/// The most digits; longer numbers are left to the other parser, which knows each field's limit.
 const DIGITS_MAX: usize = 9;
 
 /// The request at the front of `input`, if it has the usual form and is all there.
@@ -55,13 +55,13 @@ fn set<'b>(input: &'b [u8], rest: &'b [u8]) -> Option<Parsed<'b>> {
     Some(Parsed::Request { request: Request::Store(store), consumed: input.len() - rest.len() })
 }
 
-/// What stands before the first space or control character: 1 to 250 bytes.
+/// The bytes before the first space or control character: 1 to 250.
 #[inline]
 fn key(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut at = 0;
     let end = loop {
         let Some(chunk) = bytes[at..].first_chunk::<8>() else {
-            // The last word overlaps the one before, in which there was nothing.
+            // The last word overlaps the one before, which had no such byte.
             let marks = end_marks(*bytes.last_chunk::<8>()?);
             if marks == 0 {
                 return None;
@@ -81,7 +81,7 @@ fn key(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// The highest bit of each byte up to `b' '`. Bytes behind the first such byte may be marked
-/// wrongly (a borrow runs upwards), which does not matter to whoever wants the first.
+/// wrongly (a borrow runs upwards), which does not matter for finding the first.
 #[inline]
 fn end_marks(chunk: [u8; 8]) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -89,7 +89,7 @@ fn end_marks(chunk: [u8; 8]) -> u64 {
     word.wrapping_sub(ONES * (b' ' as u64 + 1)) & !word & (ONES << 7)
 }
 
-/// What is behind the line's end.
+/// The input behind the line's end.
 #[inline]
 fn line_end(bytes: &[u8]) -> Option<&[u8]> {
     let (end, rest) = bytes.split_first_chunk::<2>()?;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_set_says_what_it_says() {
+    fn a_usual_set_has_its_fields() {
         let Some(Parsed::Request { request: Request::Store(store), consumed }) =
             request(b"set key 7 60 5 noreply\r\nvalue\r\n")
         else {

@@ -1,15 +1,15 @@
-//! Lines that describe an item to somebody who looks into the cache: `me`, `metadump`, `mgdump`.
+//! Lines that describe an item for inspection of the cache: `me`, `metadump`, `mgdump`.
 
 use super::{decimal, decimal_or_minus_one};
 use crate::base64_key;
 use crate::request::Key;
 
-/// What `me` and `metadump` say of an item.
+/// The fields of `me` and `metadump`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemFacts {
-    /// When it expires; none if it does not. `me`: in so many seconds; `metadump`: Unix time.
+    /// The expiry; `None` if there is none. `me`: seconds until then; `metadump`: Unix time.
     pub expiry: Option<u64>,
-    /// When it was last accessed. `me`: so many seconds ago; `metadump`: Unix time.
+    /// The last access. `me`: seconds since then; `metadump`: Unix time.
     pub accessed: u64,
     /// The CAS unique.
     pub cas: u64,
@@ -21,7 +21,7 @@ pub struct ItemFacts {
     pub item_bytes: u64,
     /// Client flags; `me` does not show them.
     pub client_flags: u32,
-    /// What it costs to make again, in microseconds. 0 is unknown and not shown: then the line is
+    /// Microseconds that remaking it costs. 0 is unknown and not shown: then the line is
     /// memcached's to the byte.
     pub cost_us: u32,
 }
@@ -36,8 +36,8 @@ pub fn debug(out: &mut Vec<u8>, key: Key<'_>, facts: &ItemFacts) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a line of `metadump`: `key= exp= la= cas= fetch= cls= size= flags= [cost= ]\n`. The
-/// space before the end and the bare `\n` are what memcached writes, and what readers split at.
+/// Appends a line of `metadump`: `key= exp= la= cas= fetch= cls= size= flags= [cost= ]\n`.
+/// memcached writes the space before the end and the bare `\n`, and readers split there.
 pub fn metadump(out: &mut Vec<u8>, key: &[u8], facts: &ItemFacts) {
     out.extend_from_slice(b"key=");
     uri_encoded(out, key);
@@ -75,7 +75,8 @@ fn item(out: &mut Vec<u8>, facts: &ItemFacts) {
     decimal(out, facts.item_bytes);
 }
 
-/// The last field, if there is a cost: what reads memcached's lines by place finds all of its own.
+/// Appends the last field, if there is a cost: readers of memcached's fields by position find all
+/// of their own.
 fn cost(out: &mut Vec<u8>, facts: &ItemFacts) {
     if facts.cost_us > 0 {
         out.extend_from_slice(b" cost=");

@@ -9,7 +9,7 @@
 use super::{decimal, decimal_or_minus_one};
 use crate::request::{Key, MetaFlags};
 
-/// Which command is answered: each returns other flags.
+/// The command that is answered: each returns other flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetaCommand {
     /// `mg`
@@ -22,12 +22,12 @@ pub enum MetaCommand {
     Arithmetic,
 }
 
-/// What became of a meta command.
+/// The outcome of a meta command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetaCode {
     /// `HD`: done, or a hit without its value.
     Done,
-    /// `VA n`: a value of so many bytes follows the line, and then `\r\n`.
+    /// `VA n`: a value of this many bytes follows the line, and then `\r\n`.
     Value(usize),
     /// `EN`: `mg` found nothing.
     Miss,
@@ -39,7 +39,7 @@ pub enum MetaCode {
     Exists,
 }
 
-/// What the flags of an answer show. A command that found nothing shows only the key.
+/// The facts that the flags of an answer show. A command that found nothing shows only the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetaFacts<'b> {
     /// `k`: the key of the request.
@@ -50,7 +50,7 @@ pub struct MetaFacts<'b> {
     pub client_flags: u32,
     /// `s`: the length of the value; of the sent one where an `ms` has stored nothing.
     pub value_bytes: usize,
-    /// `t`: seconds until the item expires; none if it does not.
+    /// `t`: seconds until the item expires; `None` if it does not.
     pub expires_in_s: Option<u64>,
     /// `h`: it has been fetched before.
     pub fetched: bool,
@@ -134,7 +134,7 @@ fn key_token(out: &mut Vec<u8>, key: Key<'_>) {
     }
 }
 
-/// `ms` shows these whatever became of it.
+/// `ms` shows these whatever its outcome.
 fn set_token(out: &mut Vec<u8>, letter: u8, facts: &MetaFacts<'_>) {
     if matches!(letter, b'c' | b's') {
         item_token(out, letter, facts);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_of_an_absent_item() {
+    fn an_absent_item_has_no_facts() {
         let facts = MetaFacts::absent(Key::plain(b"k"));
         assert_eq!(written(MetaCommand::Set, MetaCode::NotFound, "c k", &facts), "NF c0 kk\r\n");
     }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Redis adds in the machine's longest binary numbers and shows 17 places, which for numbers of
-//! many digits shows that they are binary. What has more places than 17 is rounded to these here,
-//! and what is larger than 10^20 is added as numbers of 64 bits.
+//! many digits shows that they are binary. A number with more than 17 places is rounded to these
+//! here, and one larger than 10^20 is added as a 64-bit number.
 
 /// Places behind the point that are kept.
 const PLACES: u32 = 17;
@@ -35,7 +35,7 @@ pub fn read(text: &[u8]) -> Option<Decimal> {
         return None;
     }
     let text = str::from_utf8(text).ok()?;
-    // Rust reads what the C library reads, but for hexadecimal numbers.
+    // Rust reads the numbers that the C library reads, except hexadecimal ones.
     let binary: f64 = text.parse().ok()?;
     if binary.is_nan() || (binary.is_infinite() && text.contains(|c: char| c.is_ascii_digit())) {
         return None;
@@ -74,7 +74,7 @@ fn units(text: &str) -> Option<i128> {
     (units <= UNITS_MAX).then_some(if is_negative { -units } else { units })
 }
 
-/// The sum as it is stored; none if there is no such number.
+/// The sum as it is stored; `None` if there is no such number.
 pub fn sum(one: Decimal, other: Decimal) -> Option<String> {
     let sum = match (one, other) {
         (Decimal::Units(one), Decimal::Units(other)) => return Some(show(one + other)),
@@ -136,7 +136,7 @@ mod tests {
             ("0e2000000000", "1e-2000000000", Some("0")),
             ("00000000000000000000000000000000000000000000.5", "1", Some("1.5")),
             ("123456789012345678901", "0", Some("123456789012345680000")),
-            // What is 2^127 - 1 in units, and is rounded up.
+            // The largest number of units, 2^127 - 1, rounded up.
             ("1701411834604692317316.873037158841057275", "0", Some("1701411834604692400000")),
             ("-1701411834604692317316.873037158841057275", "0", Some("-1701411834604692400000")),
             ("1e300", "1e300", Some("2000")),

@@ -5,17 +5,17 @@
 //!
 //! ```text
 //! user:*[ab]    atoms    u  s  e  r  :  [ab]
-//!               bits   0  1  2  3  4  5     6    so many atoms have taken what was read so far
+//!               bits   0  1  2  3  4  5     6    this many atoms have matched the text so far
 //!                                     *          bit 5 stays whatever comes
 //! ```
 //!
-//! So a byte of a text costs the same whatever the pattern is. To try again behind every `*` would
-//! cost the product of both lengths, times that of a class, and who sends the pattern may choose
-//! all three. It takes 8 KiB for each pattern.
+//! So a byte of a text costs the same whatever the pattern is. Trying again behind every `*` would
+//! cost the product of both lengths, times that of a class, and the client that sends the pattern
+//! may choose all three. It takes 8 KiB for each pattern.
 
 use crate::request::KEY_BYTES_MAX;
 
-/// A set of atoms, and of what is behind the last; or a set of bytes.
+/// A set of atoms, and of the position behind the last; or a set of bytes.
 type Bits = [u128; 2];
 
 const HALF_BITS: usize = u128::BITS as usize;
@@ -28,12 +28,12 @@ pub struct Pattern {
     takers: Box<[Bits; 256]>,
     /// The numbers of atoms behind which there is a `*`.
     stars: Bits,
-    /// How many atoms there are; none if there are more than a key has bytes.
+    /// The number of atoms; `None` if there are more than a key has bytes.
     atoms: Option<usize>,
 }
 
 impl Pattern {
-    /// Reads a pattern. What is behind more atoms than a key has bytes does not matter any more.
+    /// Reads a pattern. Anything behind more atoms than a key has bytes no longer matters.
     pub fn new(pattern: &[u8]) -> Self {
         let mut read = Self { takers: Box::new([[0; 2]; 256]), stars: [0; 2], atoms: None };
         let (mut rest, mut atoms) = (pattern, 0);
@@ -74,7 +74,7 @@ impl Pattern {
         }
     }
 
-    /// Whether `text`, which is no longer than a key, is what the pattern describes.
+    /// Whether `text`, which is no longer than a key, matches the pattern.
     pub fn matches(&self, text: &[u8]) -> bool {
         debug_assert!(text.len() <= KEY_BYTES_MAX);
         let Some(atoms) = self.atoms else {
@@ -95,7 +95,7 @@ impl Pattern {
     }
 }
 
-/// The bytes of the class behind a `[`, and what comes behind it. A class that is not closed ends
+/// The bytes of the class behind a `[`, and the pattern behind it. A class that is not closed ends
 /// with the pattern.
 fn read_class(pattern: &[u8]) -> (Bits, &[u8]) {
     let (mut rest, is_inverted) = match pattern {
@@ -160,7 +160,7 @@ mod tests {
         Pattern::new(pattern).matches(text)
     }
 
-    /// Matching too simple to be wrong: every `*` tries all that it could take.
+    /// Matching too simple to be wrong: every `*` tries everything that it could take.
     fn naive(pattern: &[u8], text: &[u8]) -> bool {
         if let [b'*', behind @ ..] = pattern {
             return (0..=text.len()).any(|taken| naive(behind, &text[taken..]));
@@ -269,8 +269,8 @@ mod tests {
         }
     }
 
-    /// A class was gone over for every byte of every key, and again behind a `*`: one SCAN stopped
-    /// a worker for a minute. This took longer than any test may.
+    /// Regression: a class was gone over for every byte of every key, and again behind a `*`: one
+    /// SCAN stopped a worker for a minute. This took longer than any test may.
     #[test]
     fn a_long_class_is_gone_over_once() {
         for pattern in [

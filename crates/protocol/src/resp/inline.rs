@@ -1,10 +1,10 @@
 //! Inline commands: a line of words, for people who type. Words may be quoted as in C, or with
-//! single quotes, in which only `\'` means something else.
+//! single quotes, within which only `\'` is an escape.
 
-/// Splits a line; `visit` gets each word as it is meant. Returns how many there are, or none if a
-/// quote is not closed, or something stands right behind one.
+/// Splits a line; `visit` gets each word unquoted. Returns their number, or `None` if a quote is
+/// not closed, or anything stands right behind one.
 pub(super) fn split(line: &[u8], mut visit: impl FnMut(&[u8])) -> Option<usize> {
-    // As Redis, for which a line ends with a zero byte, too.
+    // As in Redis, for which a zero byte also ends a line.
     let mut rest = line.split(|&byte| byte == 0).next().unwrap_or_default();
     let mut word = Vec::new();
     let mut count = 0;
@@ -20,8 +20,8 @@ pub(super) fn split(line: &[u8], mut visit: impl FnMut(&[u8])) -> Option<usize> 
     }
 }
 
-/// Takes one word from the front of `line`, which does not begin with a space; returns what comes
-/// behind it.
+/// Takes one word from the front of `line`, which does not begin with a space; returns the rest of
+/// the line.
 fn take_word<'b>(line: &'b [u8], word: &mut Vec<u8>) -> Option<&'b [u8]> {
     let mut rest = line;
     while let Some((&byte, behind)) = rest.split_first() {
@@ -38,7 +38,7 @@ fn take_word<'b>(line: &'b [u8], word: &mut Vec<u8>) -> Option<&'b [u8]> {
     Some(rest)
 }
 
-/// Takes what stands between quotes, with the closing one.
+/// Takes the text between quotes, with the closing one.
 fn take_quoted<'b>(text: &'b [u8], quote: u8, word: &mut Vec<u8>) -> Option<&'b [u8]> {
     let mut rest = text;
     loop {
@@ -85,7 +85,7 @@ fn hex(digit: u8) -> u8 {
     }
 }
 
-/// What the C library takes for a space.
+/// Whether the C library takes the byte for a space.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

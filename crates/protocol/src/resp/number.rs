@@ -26,7 +26,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     if is_negative { 0_i64.checked_sub_unsigned(number) } else { i64::try_from(number).ok() }
 }
 
-/// A number without a sign, as SCAN's cursor: leading zeros do not matter.
+/// A number without a sign, such as SCAN's cursor: leading zeros do not matter.
 pub fn unsigned(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;

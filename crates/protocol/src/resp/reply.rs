@@ -13,7 +13,7 @@ pub enum Version {
     Three,
 }
 
-/// There are `-c` connections already.
+/// The limit of connections (`-c`) is reached.
 pub const TOO_MANY_CLIENTS: &str = "-ERR max number of clients reached\r\n";
 
 /// Appends `+text`.
@@ -22,7 +22,7 @@ pub fn simple(out: &mut Vec<u8>, text: &str) {
     line(out, b'+', text.as_bytes());
 }
 
-/// Appends `-text`, which has a word such as `ERR` at its front and no line end in it.
+/// Appends `-text`, which begins with a word such as `ERR` and has no line end.
 pub fn error(out: &mut Vec<u8>, text: &[u8]) {
     line(out, b'-', text);
 }
@@ -41,13 +41,13 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends what stands before a string of so many bytes; the string and `\r\n` come next.
+/// Appends the header of a string of this many bytes; the string and `\r\n` come next.
 #[inline]
 pub fn bulk_header(out: &mut Vec<u8>, bytes: usize) {
     count(out, b'$', bytes);
 }
 
-/// Appends what stands for no string.
+/// Appends the null string.
 #[inline]
 pub fn null(out: &mut Vec<u8>, version: Version) {
     out.extend_from_slice(match version {
@@ -56,13 +56,13 @@ pub fn null(out: &mut Vec<u8>, version: Version) {
     });
 }
 
-/// Appends what stands before so many answers.
+/// Appends the header of an array of this many answers.
 #[inline]
 pub fn array(out: &mut Vec<u8>, answers: usize) {
     count(out, b'*', answers);
 }
 
-/// Appends what stands before so many answers that are in no order.
+/// Appends the header of a set of this many answers.
 pub fn set(out: &mut Vec<u8>, version: Version, answers: usize) {
     match version {
         Version::Two => array(out, answers),
@@ -70,7 +70,7 @@ pub fn set(out: &mut Vec<u8>, version: Version, answers: usize) {
     }
 }
 
-/// Appends what stands before so many pairs of answers.
+/// Appends the header of a map of this many pairs.
 pub fn map(out: &mut Vec<u8>, version: Version, pairs: usize) {
     match version {
         Version::Two => array(out, 2 * pairs),
@@ -91,7 +91,7 @@ pub fn verbatim(out: &mut Vec<u8>, version: Version, text: &[u8]) {
     }
 }
 
-/// Appends why the connection is closed.
+/// Appends the error for which the connection is closed.
 pub fn refusal(out: &mut Vec<u8>, refusal: Refusal) {
     out.extend_from_slice(b"-ERR Protocol error: ");
     let text: &[u8] = match refusal {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_versions_have_in_common_and_what_not() {
+    fn the_versions_agree_and_differ_where_they_should() {
         for (version, wanted) in [
             (Version::Two, "$-1\r\n*2\r\n*4\r\n$1\r\nx\r\n"),
             (Version::Three, "_\r\n~2\r\n%2\r\n=5\r\ntxt:x\r\n"),

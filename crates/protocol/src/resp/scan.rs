@@ -1,4 +1,4 @@
-//! Where a command ends.
+//! Finding the end of a command.
 //!
 //! ```text
 //! *3\r\n $3\r\nSET\r\n $1\r\nk\r\n $9\r\nval
@@ -6,13 +6,13 @@
 //!                                       input ends here
 //! ```
 //!
-//! A bulk's header says how long it is, so a command that has not arrived in full is gone on with
-//! where its next header will stand. Who sends a byte at a time has each byte looked at once, but
-//! for those of a header, which are few.
+//! A bulk's header gives its length, so the scan of a command that has not arrived in full
+//! continues where its next header will stand. If a client sends a byte at a time each byte is
+//! scanned once, except those of a header, which are few.
 //!
 //! A command beyond the limit is read to its end and forgotten on the way, so that its client gets
-//! an answer and the commands behind it stay whole. A client that is yet to say who it is may send
-//! little, by Redis' own bounds, and is not read any further when it sends more.
+//! an answer and the commands behind it stay whole. An unauthenticated client may send little, by
+//! Redis' own bounds, and is not read any further when it sends more.
 
 use super::inline;
 use super::number::integer;
@@ -24,42 +24,42 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// The longest bulk that is read at all; beyond it the client is taken for confused.
 pub const BULK_BYTES_MAX: i64 = 512 << 20;
 
-/// The most bulks of a command from a client that is yet to say who it is.
+/// The most bulks of a command from an unauthenticated client.
 const STRANGER_BULKS_MAX: i64 = 10;
 
 /// The longest bulk of such a command.
 const STRANGER_BULK_BYTES_MAX: i64 = 16 << 10;
 
-/// How far a command has been looked at.
+/// How far a command has been scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scan {
-    /// Bytes from the command's beginning to the next thing to look at, which may be beyond what
-    /// has arrived.
+    /// Bytes from the command's beginning to the next header, which may be beyond the bytes that
+    /// have arrived.
     scanned: usize,
     /// Bytes of the command that are not kept any more.
     forgotten: usize,
-    /// How many bulks it has, and how many of them are still to be looked at, once that is known.
+    /// The number of its bulks, and of those yet to be scanned, once that is known.
     bulks: Option<(usize, usize)>,
-    /// It was whole before, and short enough: a limit that is lower by now is none for it.
+    /// It was whole before, and short enough: a limit lowered since does not apply to it.
     is_accepted: bool,
 }
 
-/// What stands at the front of an input.
+/// The findings at the front of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scanned<'b> {
     /// A command that has not arrived in full.
     Incomplete,
-    /// So many bytes that ask for nothing.
+    /// This many bytes without a request.
     Nothing(usize),
-    /// A command, and how many bytes it took.
+    /// A command, and the bytes it took.
     Command(Command<'b>, usize),
-    /// The end of a command that was beyond the limit, and how many bytes that took.
+    /// The end of a command that was beyond the limit, and the bytes that took.
     TooLarge(usize),
-    /// Something that is not Redis' protocol: it is said, and the connection closed.
+    /// Input that is not Redis' protocol: it is answered, and the connection closed.
     Refused(Refusal),
 }
 
-/// What is wrong with an input.
+/// The error in an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The header of an array does not end.
@@ -72,7 +72,7 @@ pub enum Refusal {
     BadLength,
     /// It begins with this instead of `$`.
     NoBulk(u8),
-    /// More bulks than a client may send that is yet to say who it is.
+    /// More bulks than an unauthenticated client may send.
     StrangerCount,
     /// A longer bulk than such a client may send.
     StrangerLength,
@@ -83,8 +83,8 @@ pub enum Refusal {
 }
 
 impl Scan {
-    /// What a look at `input` comes to that begins with the whole of this command: with it another
-    /// look finds the command at once. A line is looked at anew, for it is short.
+    /// The scan of an `input` that begins with the whole of this command: from it another scan
+    /// finds the command at once. A line is scanned anew, for it is short.
     pub fn of_whole(command: Command<'_>, input: &[u8]) -> Self {
         match memchr::memchr(b'\r', input) {
             Some(end) if command.is_plain() => {
@@ -95,26 +95,26 @@ impl Scan {
         }
     }
 
-    /// Whether all of the command is among so many bytes of input.
+    /// Whether all of the command is within this many bytes of input.
     pub fn is_whole(&self, bytes: usize) -> bool {
         matches!(self.bulks, Some((_, 0))) && self.scanned <= bytes
     }
 
-    /// How many bytes of input there must be before it makes sense to look again.
+    /// The length of input from which another scan makes sense.
     pub fn wanted_bytes(&self) -> usize {
         // Behind the last bulk there is no header.
         let is_last = matches!(self.bulks, Some((_, 0)));
         self.scanned + usize::from(!is_last)
     }
 
-    /// Whether the command is longer than `bytes_max`, as far as that is known. One of which
-    /// something is forgotten was, and more may be allowed by now.
+    /// Whether the command is longer than `bytes_max`, as far as that is known. One that is
+    /// forgotten in part was longer, though more may be allowed by now.
     pub fn is_beyond(&self, bytes_max: usize) -> bool {
         !self.is_accepted && (self.forgotten > 0 || self.scanned > bytes_max)
     }
 
-    /// Forgets what of the command has been looked at and is among `bytes` of input; returns how
-    /// much that was.
+    /// Forgets the scanned bytes of the command that are within `bytes` of input; returns their
+    /// number.
     pub fn forget(&mut self, bytes: usize) -> usize {
         let forgotten = bytes.min(self.scanned);
         self.scanned -= forgotten;
@@ -123,19 +123,19 @@ impl Scan {
     }
 }
 
-/// Looks at the command at the front of `input`. `progress` is what an earlier look at a shorter
-/// part of the same input left, or the default; behind everything but an incomplete command it is
-/// the default again. A command of more than `bytes_max` is too large.
+/// Scans the command at the front of `input`. `progress` is left by an earlier scan of a shorter
+/// part of the same input, or the default; behind everything except an incomplete command it is the
+/// default again. A command of more than `bytes_max` is too large.
 pub fn scan<'b>(input: &'b [u8], progress: &mut Scan, bytes_max: usize) -> Scanned<'b> {
     scan_bounded(input, progress, Bounds { bytes_max, is_stranger: false })
 }
 
-/// [`scan`] of what a client sends that is yet to say who it is.
+/// [`scan`] of an unauthenticated client's input.
 pub fn scan_of_stranger<'b>(input: &'b [u8], progress: &mut Scan, bytes_max: usize) -> Scanned<'b> {
     scan_bounded(input, progress, Bounds { bytes_max, is_stranger: true })
 }
 
-/// What a client may send.
+/// The limits of a client's input.
 #[derive(Clone, Copy)]
 struct Bounds {
     bytes_max: usize,
@@ -203,7 +203,7 @@ fn scan_array<'b>(input: &'b [u8], progress: &mut Scan, bounds: Bounds) -> Scann
         None => Scanned::Incomplete,
         Some(_) if progress.is_beyond(bounds.bytes_max) => Scanned::TooLarge(consumed),
         Some(whole) => {
-            // As for every header, what stands behind the carriage return is not looked at.
+            // As for every header, the byte behind the carriage return is not checked.
             let end = memchr::memchr(b'\r', whole).expect("the header was found before");
             Scanned::Command(Command::of_bulks(&whole[end + 2..], count), consumed)
         }
@@ -211,7 +211,7 @@ fn scan_array<'b>(input: &'b [u8], progress: &mut Scan, bounds: Bounds) -> Scann
 }
 
 /// A header, from its first byte: its number, if it is one, and the bytes up to behind its end.
-/// None if it is not all there.
+/// `None` if it is not all there.
 fn header(input: &[u8], too_long: Refusal) -> Result<Option<(Option<i64>, usize)>, Refusal> {
     let line = &input[..input.len().min(LINE_BYTES_MAX)];
     match memchr::memchr(b'\r', line) {

@@ -1,4 +1,4 @@
-//! A command's words, where they lie.
+//! A command's words, in place.
 
 use super::inline;
 use super::number::integer;
@@ -14,7 +14,7 @@ pub struct Command<'b> {
 }
 
 impl<'b> Command<'b> {
-    /// A command of `count` bulks, each of which has been looked at.
+    /// A command of `count` bulks, each of which has been scanned.
     pub(super) fn of_bulks(bytes: &'b [u8], count: usize) -> Self {
         Self { bytes, count, is_inline: false }
     }
@@ -24,24 +24,23 @@ impl<'b> Command<'b> {
         Self { bytes, count, is_inline: true }
     }
 
-    /// The bytes of its words, with what stands around them.
+    /// The bytes of its words and of their headers.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many words it has, its name included: at least one.
+    /// The number of its words, its name included: at least one.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether its words are as the client means them. An inline command has to be
+    /// Whether its words need no unquoting. An inline command has to be
     /// [unquoted](Command::unquoted) first.
     pub fn is_plain(&self) -> bool {
         !self.is_inline
     }
 
-    /// The same with its words as the client means them: those of an inline command are written
-    /// into `room`.
+    /// The command with its words unquoted: those of an inline command are written into `room`.
     pub fn unquoted<'r>(&self, room: &'r mut Vec<u8>) -> Command<'r>
     where
         'b: 'r,
@@ -63,14 +62,14 @@ impl<'b> Command<'b> {
     }
 }
 
-/// Goes over a command's words.
+/// Iterates over a command's words.
 #[derive(Debug, Clone, Copy)]
 pub struct Words<'b> {
     bytes: &'b [u8],
     left: usize,
 }
 
-/// The words of a command that have not been gone over, wherever the command lies then.
+/// The remaining words of a command, wherever the command lies by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rest {
     bytes: usize,
@@ -78,12 +77,12 @@ pub struct Rest {
 }
 
 impl Words<'_> {
-    /// What is left of them.
+    /// The remaining words.
     pub fn rest(&self) -> Rest {
         Rest { bytes: self.bytes.len(), left: self.left }
     }
 
-    /// Goes on with what was left of the same command's words, without a look at those before.
+    /// Continues with the remaining words of the same command, without a look at those before.
     pub fn go_on(&mut self, rest: Rest) {
         debug_assert!(rest.left <= self.left, "they are words of the same command");
         self.bytes = &self.bytes[self.bytes.len() - rest.bytes..];

@@ -1,12 +1,12 @@
-//! What has to hold for any bytes: the bodies of the fuzz targets, which a stable test runs too.
+//! Properties of any bytes: the bodies of the fuzz targets, which a stable test runs too.
 //!
 //! [`walk`] reads a stream as a connection would and checks each answer of the parser.
-//! [`incremental`] reads the same stream twice, at once and in pieces, and compares what was found.
+//! [`incremental`] reads the same stream twice, at once and in pieces, and compares the events.
 
 use larder_protocol::parse::{Dialect, LINE_BYTES_MAX, Parsed, parse_as};
 use larder_protocol::request::{GetContinuation, KEY_BYTES_MAX, Key, KeyRoom, MetaFlags, Request};
 
-/// Something that a stream said. A multiget that came in pieces is one event.
+/// An event of a stream. A multiget that came in pieces is one event.
 #[derive(Debug, PartialEq)]
 pub struct Event {
     what: String,
@@ -24,7 +24,7 @@ struct Connection {
     /// Payload bytes still to be skipped.
     skip_bytes: u64,
     events: Vec<Event>,
-    /// The keys of a multiget in pieces, and how many bytes of it have been read.
+    /// The keys of a multiget in pieces, and the bytes of it that have been read.
     keys: Vec<Vec<u8>>,
     line_bytes: usize,
     leading_space: bool,
@@ -106,7 +106,7 @@ impl Connection {
     }
 }
 
-/// Checks what the request types promise.
+/// Checks the guarantees of the request types.
 fn check_request(request: &Request<'_>) {
     let key_is_good = |key: Key<'_>| {
         let mut room = KeyRoom::default();
@@ -150,10 +150,10 @@ fn check_request(request: &Request<'_>) {
     }
 }
 
-/// Every dialect there is.
+/// All dialects.
 pub const DIALECTS: [Dialect; 2] = [Dialect { text_cost: false }, Dialect { text_cost: true }];
 
-/// Reads a stream at once and returns what it said, and whether it made the parser close.
+/// Reads a stream at once and returns its events, and whether it made the parser close.
 pub fn walk(stream: &[u8], dialect: Dialect) -> (Vec<Event>, bool) {
     let mut connection = Connection { dialect, ..Connection::default() };
     connection.feed(stream);
@@ -161,7 +161,7 @@ pub fn walk(stream: &[u8], dialect: Dialect) -> (Vec<Event>, bool) {
 }
 
 /// Reads a stream at once and in pieces of `piece_bytes`, one after the other and then over again,
-/// and checks that both say the same.
+/// and checks that both give the same events.
 pub fn incremental(stream: &[u8], piece_bytes: &[usize], dialect: Dialect) {
     let (whole, whole_closed) = walk(stream, dialect);
     let mut connection = Connection { dialect, ..Connection::default() };

@@ -1,8 +1,8 @@
-//! What has to hold for any bytes on a binary connection: the body of the fuzz target, which a
-//! stable test runs too.
+//! Properties of any bytes on a binary connection: the body of the fuzz target, which a stable test
+//! runs too.
 //!
-//! [`check`] reads a stream twice, at once and in pieces, as a connection would, and compares what
-//! was found.
+//! [`check`] reads a stream twice, at once and in pieces, as a connection would, and compares the
+//! results.
 
 use larder_protocol::binary::parse::{HEAD_BYTES_MAX, Parsed, parse};
 use larder_protocol::binary::{BODY_BYTES_MAX, HEADER_BYTES};

@@ -1,18 +1,18 @@
-//! What has to hold for any bytes in Redis' protocol: the body of the fuzz target, which stable
-//! tests run too.
+//! Properties of any bytes in Redis' protocol: the body of the fuzz target, which stable tests run
+//! too.
 //!
-//! [`commands`] reads a stream in pieces as a connection would, and forgets what is too large on
-//! the way. What it finds must not depend on the pieces.
+//! [`commands`] reads a stream in pieces as a connection would, and forgets commands that are too
+//! large on the way. Its events must not depend on the pieces.
 
 use larder_protocol::resp::{Scan, Scanned, scan};
 
-/// Commands of more bytes are too large.
+/// The limit of a command, in bytes.
 pub const BYTES_MAX: usize = 200;
 
-/// A header that is longer is refused.
+/// The longest header.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 
-/// What a stream said: the words of each command, or what else it was.
+/// An event of a stream: the words of a command, or anything else.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     Command(Vec<Vec<u8>>),
@@ -20,7 +20,7 @@ pub enum Event {
     Refused(String),
 }
 
-/// What a stream says that arrives in pieces of these lengths, over and over.
+/// The events of a stream that arrives in pieces of these lengths, over and over.
 pub fn commands(stream: &[u8], pieces: &[usize]) -> Vec<Event> {
     let mut events = Vec::new();
     let (mut buffer, mut progress) = (Vec::new(), Scan::default());

@@ -1,7 +1,7 @@
-//! Everything that is told about the server, at one moment.
+//! Everything that the admin port shows of the server, at one moment.
 //!
-//! A [`Collector`] lives on the admin thread. What it keeps between two moments is what cannot be
-//! read at once: the latencies so far, and the history.
+//! A [`Collector`] lives on the admin thread. Between two moments it keeps what cannot be read at
+//! once: the latencies so far, and the history.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,66 +21,66 @@ use crate::server::{Phase, Server};
 /// The server at one moment, as far as its parts can be read one after the other.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// What the workers have counted since the start, whatever `stats reset` says.
+    /// The workers' counters since the start, whatever `stats reset` says.
     pub sums: Sums,
-    /// The cache.
+    /// Statistics of the cache.
     pub cache: Stats,
-    /// Its size classes.
+    /// Statistics of its size classes.
     pub classes: Vec<ClassStats>,
-    /// What is told as a difference of counters; it never falls.
+    /// Numbers computed as differences of counters; they never fall.
     pub differences: Differences,
-    /// Processor time so far, of the program and of the kernel for it.
+    /// Processor time so far, of the program and of the kernel on its behalf.
     pub cpu: (Duration, Duration),
-    /// Bytes of memory that the kernel counts as the server's, where it tells.
+    /// Bytes of memory that the kernel accounts to the server, if known.
     pub resident_bytes: Option<u64>,
-    /// Since the start.
+    /// Time since the start.
     pub uptime: Duration,
-    /// Since the epoch, as whoever looks at the page counts it.
+    /// Time since the epoch, by the machine's clock.
     pub time: Duration,
-    /// The same by the server's clock, in seconds: items expire by it.
+    /// Seconds since the epoch, by the server's clock: items expire by it.
     pub clock_s: u64,
-    /// What the server is about.
+    /// The server's phase.
     pub phase: Phase,
-    /// Connections now, so far, and refused; how often accepting was paused; and connections that
-    /// were refused because their address had enough.
+    /// Connections: open, total, and refused; pauses of accepting; and connections refused because
+    /// their address had enough.
     pub connections: [u64; 5],
     /// No connection is refused at the moment.
     pub is_accepting: bool,
-    /// Most connections.
+    /// The limit of connections.
     pub connections_max: u64,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: u64,
     /// Bytes of replies that clients have not taken.
     pub parked_bytes: u64,
-    /// Bytes of memory that values have of which a part has come.
+    /// Bytes of memory of values that have come in part.
     pub unfinished_bytes: u64,
-    /// The limit of memory.
+    /// The limit of memory, in bytes.
     pub limit_bytes: u64,
-    /// What the start found in the memory file, if there is one.
+    /// The items that the start found in the memory file, if there is one.
     pub found: Option<Found>,
     /// Samples of latencies that were lost.
     pub samples_lost: u64,
-    /// The quotas, which are a few.
+    /// The quotas, of which there are few.
     pub quotas: Vec<QuotaStats>,
 }
 
-/// Numbers that are differences of counters. Their parts are counted one after the other, and a
-/// look in between finds more or less than there will be, so the most that was ever found counts:
-/// Prometheus takes a number that falls for that of a server which was started anew.
+/// Numbers computed as differences of counters. Their parts are read one after the other, and a
+/// reading in between is too high or too low, so the highest that was ever read counts: Prometheus
+/// takes a number that falls to mean a restart of the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Differences {
     /// Keys found in the hot zone.
     pub hot_hits: u64,
-    /// Stores but for `cas`.
+    /// Stores except `cas`.
     pub sets: u64,
-    /// Names and passwords that were right.
+    /// Logins that were right.
     pub logins_right: u64,
-    /// Those that were looked at and were wrong.
+    /// Logins that were checked and wrong.
     pub logins_wrong: u64,
 }
 
-/// Bytes of memory by what they are used for. They add up to the limit, or to what is used if that
-/// is more for a moment.
+/// Bytes of memory by use. They add up to the limit, or to the bytes in use if those are more for a
+/// moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryMap {
     /// Chunks that hold items.
@@ -91,16 +91,16 @@ pub struct MemoryMap {
     pub compressed: u64,
     /// Tables of the index, and the trie of the compressed zone.
     pub index: u64,
-    /// What is left of slabs in use: their ends, and tables that are free.
+    /// The rest of slabs in use: their ends, and free tables.
     pub rest: u64,
-    /// What is set apart for the flash tier's own buffers and lists.
+    /// Bytes set apart for the flash tier's own buffers and lists.
     pub flash: u64,
-    /// Slabs that nobody has.
+    /// Slabs without an owner.
     pub free: u64,
 }
 
 impl Differences {
-    /// With what is found now.
+    /// Updates the numbers from present counters.
     fn and(self, sums: &Sums, cache: &Stats) -> Self {
         let lower: u64 = Snapshot::lower_hits(cache).iter().sum();
         let cas = sums.cas_hits + sums.cas_misses + sums.cas_badval;
@@ -153,8 +153,8 @@ impl MemoryMap {
     }
 }
 
-/// Items by where they are. One that has come up from flash, and whose row there is spare, is in
-/// two places.
+/// Items by place. One that was promoted from flash, and whose row there is spare, is in two
+/// places.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ItemMap {
     /// Uncompressed.
@@ -166,11 +166,11 @@ pub struct ItemMap {
 }
 
 impl ItemMap {
-    /// Of the cache.
+    /// The items of the cache.
     pub fn of(cache: &Stats) -> Self {
         let compressed = cache.compressed.map_or(0, |below| below.zone.items as u64);
         let (flash, spare) = cache.flash.map_or((0, 0), |flash| (flash.items, flash.spare));
-        // Among all items each counts once.
+        // In the number of all items each counts once.
         let hot = (cache.items + spare).saturating_sub(compressed + flash);
         Self { hot, compressed, flash }
     }
@@ -184,12 +184,12 @@ pub fn compression(cache: &Stats) -> Option<(u64, u64)> {
 }
 
 impl Snapshot {
-    /// What memory is used for.
+    /// The uses of memory.
     pub fn memory(&self) -> MemoryMap {
         MemoryMap::of(&self.cache, &self.classes)
     }
 
-    /// Where items are.
+    /// The places of items.
     pub fn items(&self) -> ItemMap {
         ItemMap::of(&self.cache)
     }
@@ -199,7 +199,7 @@ impl Snapshot {
         compression(&self.cache)
     }
 
-    /// Hits of the tiers below the hot zone.
+    /// Hits of the compressed zone and of flash.
     fn lower_hits(cache: &Stats) -> [u64; 2] {
         [cache.compressed.map_or(0, |it| it.hits), cache.flash.map_or(0, |it| it.hits)]
     }
@@ -210,7 +210,7 @@ impl Snapshot {
         [self.differences.hot_hits, compressed, flash]
     }
 
-    /// Requests for keys so far: a multiget counts each of its keys.
+    /// Keys requested so far: a multiget counts each of its keys.
     fn requests(&self) -> u64 {
         let sums = &self.sums;
         let deletes = sums.delete_hits + sums.delete_misses;
@@ -218,7 +218,7 @@ impl Snapshot {
         sums.cmd_get + sums.cmd_set + sums.cmd_touch + deletes + counts
     }
 
-    /// What rises, for the charts: [`Self::point`] shows how fast.
+    /// The counters whose rates the charts show ([`Self::point`]).
     fn rising(&self) -> [f64; 16] {
         let sums = &self.sums;
         let [hot, compressed, flash] = self.hits();
@@ -245,7 +245,7 @@ impl Snapshot {
         ]
     }
 
-    /// A point of the charts: what happened in a second since `before`, and what is now.
+    /// A point of the charts: the rates of the second since `before`, and the present levels.
     fn point(&self, before: &Self, [p50_us, p99_us]: [f64; 2]) -> Point {
         let seconds = (self.uptime.saturating_sub(before.uptime)).as_secs_f64().max(1e-3);
         let (now, then) = (self.rising(), before.rising());
@@ -278,22 +278,22 @@ impl Snapshot {
     }
 }
 
-/// What the admin thread keeps.
+/// The state that the admin thread keeps.
 pub struct Collector {
     /// The latencies so far.
     pub latencies: Latencies,
     /// The last day.
     pub history: History,
-    /// What is known of keys.
+    /// Observations of keys.
     pub keys: Keys,
     differences: Differences,
     before: Option<Snapshot>,
-    /// Empty, for the lists of samples to change places with.
+    /// An empty list, to swap with lists of samples.
     spare: Vec<Sample>,
 }
 
 impl Collector {
-    /// With nothing seen yet.
+    /// A collector that has seen nothing yet.
     pub fn new(server: &Server) -> Self {
         let latencies = Latencies::new(SERIES.len());
         let mut collector = Self {
@@ -314,7 +314,7 @@ impl Collector {
             server.samples.take(&mut self.spare, |sample| self.latencies.add(sample)).count;
         self.keys.take(server);
         let cache = server.cache.stats();
-        // Behind the tiers' numbers, so that what they count is counted here as well.
+        // Read after the tiers' numbers, so that hits counted there are counted here as well.
         let sums = server.counters.sum();
         self.differences = self.differences.and(&sums, &cache);
         let connections = &server.connections;
@@ -352,7 +352,7 @@ impl Collector {
         }
     }
 
-    /// A point for the history.
+    /// Adds a point to the history.
     pub fn tick(&mut self, server: &Server) {
         let now = self.collect(server);
         let quantiles = self.latencies.tick();
@@ -371,9 +371,9 @@ mod tests {
 
     use super::*;
 
-    /// What a flash tier keeps of the memory was told as free, in a memory that was full.
+    /// Regression: memory that a flash tier keeps was shown as free, in a memory that was full.
     #[test]
-    fn what_the_flash_tier_keeps_of_the_memory_is_not_free() {
+    fn memory_kept_by_the_flash_tier_is_not_free() {
         let flash = FlashTierStats { reserved_bytes: 300, ..FlashTierStats::default() };
         let full = Stats {
             limit_bytes: 1000,
@@ -389,11 +389,11 @@ mod tests {
         assert_eq!(MemoryMap::of(&beyond, &[]).free, 0);
     }
 
-    /// Who looked while a worker was counting saw the number fall at the next look.
+    /// Regression: the number fell if a worker was counting during the look before.
     #[test]
-    fn a_difference_does_not_fall_when_its_parts_are_counted_one_after_the_other() {
+    fn a_difference_does_not_fall_when_its_parts_are_read_in_turn() {
         let (cache, none) = (Stats::default(), Differences::default());
-        // A login that was wrong, which is not counted as that yet.
+        // A wrong login that is not counted as wrong yet.
         let before = Sums { cmd_set: 5, auth_cmds: 1, get_hits: 2, ..Sums::default() };
         let found = none.and(&before, &cache);
         assert_eq!((found.hot_hits, found.sets, found.logins_right), (2, 5, 1));
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(expected, found.and(&later, &cache));
     }
 
-    /// Spare rows were taken from the number of hot items, which fell to 0 with them.
+    /// Regression: spare rows were subtracted from the number of hot items, which fell to 0.
     #[test]
     fn a_hot_item_counts_whether_its_row_on_flash_is_spare_or_not() {
         // Ten are hot, three of them with a spare row; of three compressed ones one has such a row;

@@ -1,8 +1,7 @@
-//! What the charts show: the last ten minutes by seconds, and the last day by minutes.
+//! The data of the charts: the last ten minutes by seconds, and the last day by minutes.
 //!
 //! Two rings of points. When sixty points have come to the first, their mean goes to the second;
-//! what the server did while nobody looked is there when somebody does. It takes 2040 points of 120
-//! bytes.
+//! the past is recorded whether or not the page is open. It takes 2040 points of 120 bytes.
 
 use std::collections::VecDeque;
 
@@ -15,7 +14,7 @@ pub const MINUTES_MAX: usize = 24 * 60;
 /// Points of the first ring in one of the second.
 pub const SECONDS_PER_MINUTE: usize = 60;
 
-/// What a point holds, in the order of its values. First what happens in a second, then what is.
+/// The names of a point's values, in their order: first rates of the second, then levels.
 pub const POINT_NAMES: [&str; 28] = [
     "requests",
     "gets",
@@ -52,12 +51,12 @@ pub const POINT_NAMES: [&str; 28] = [
 pub struct Point {
     /// When it ended, in Unix seconds.
     pub unix_s: u64,
-    /// What [`POINT_NAMES`] says.
+    /// The values, as [`POINT_NAMES`] names them.
     pub values: [f32; POINT_NAMES.len()],
 }
 
 impl Point {
-    /// The mean of points that follow each other.
+    /// The mean of consecutive points.
     fn mean(points: &[Self]) -> Self {
         let mut sums = [0.0_f64; POINT_NAMES.len()];
         for point in points {
@@ -73,16 +72,16 @@ impl Point {
 /// The two rings.
 #[derive(Debug, Default)]
 pub struct History {
-    /// The newest last.
+    /// Points of the first ring, the newest last.
     pub seconds: VecDeque<Point>,
-    /// The newest last.
+    /// Points of the second ring, the newest last.
     pub minutes: VecDeque<Point>,
-    /// What is to become the next minute.
+    /// Points of the minute under way.
     open: Vec<Point>,
 }
 
 impl History {
-    /// The next second.
+    /// Adds the next second.
     pub fn add(&mut self, point: Point) {
         push(&mut self.seconds, point, SECONDS_MAX);
         self.open.push(point);
@@ -93,7 +92,7 @@ impl History {
     }
 }
 
-/// Puts a point at the end of a ring of `length`.
+/// Appends a point to a ring of `length`.
 fn push(ring: &mut VecDeque<Point>, point: Point, length: usize) {
     if ring.len() == length {
         ring.pop_front();

@@ -1,9 +1,9 @@
-//! What is answered to which request.
+//! Requests of the admin port and their answers.
 //!
-//! Nothing changes by a request, so only GET and HEAD are known. The page's headers forbid
-//! everything that does not come from here, so what the server says cannot become a script. While
-//! the port is open to this machine alone, the request must be addressed to it by a local name:
-//! a page of the web that gave its own name this address could otherwise read what is here.
+//! No request changes anything, so only GET and HEAD are known. The page's headers forbid
+//! everything that does not come from here, so text from the server cannot become a script. While
+//! the port is open to this machine alone, the request must be addressed to it by a local name: a
+//! web page that resolved its own name to this address could otherwise read the answers.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ use super::json;
 use super::metrics::{self, Now};
 use crate::server::{Phase, Server};
 
-/// What every answer says beside its content.
+/// The headers of every answer.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -35,7 +35,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// What Prometheus calls its text.
+/// Prometheus' content type.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The page: path, kind and content.
@@ -48,11 +48,11 @@ const ASSETS: [(&str, &str, &str); 6] = [
     ("/icon.svg", "image/svg+xml", include_str!("icon.svg")),
 ];
 
-/// What requests are answered from.
+/// The sources of answers.
 pub struct Site<'s> {
     /// The server.
     pub server: &'s Server,
-    /// What is kept beside it.
+    /// The collector beside it.
     pub collector: RefCell<Collector>,
     /// Only this machine can connect.
     pub is_local: bool,
@@ -99,7 +99,7 @@ impl Site<'_> {
         response
     }
 
-    /// Whether it names a host that it may.
+    /// Whether the request names a host that it may.
     fn is_addressed<B>(&self, request: &Request<B>) -> bool {
         if !self.is_local {
             return true;
@@ -149,8 +149,9 @@ impl Site<'_> {
     }
 }
 
-/// Whether a `Host` is this machine's own name, perhaps with a port. Any number that never leaves
-/// it is: a page that has its own name mean this machine can be told by that name alone.
+/// Whether a `Host` is this machine's own name, perhaps with a port. Any address that never leaves
+/// the machine is: a page that resolves its own name to this machine is recognised by that name
+/// alone.
 fn is_local_name(name: &str) -> bool {
     let host = match name.rsplit_once(':') {
         Some((host, port)) if port.parse::<u16>().is_ok() && !host.ends_with(':') => host,
@@ -217,7 +218,7 @@ mod tests {
             ] {
                 assert!(!content.contains(banned), "{path} has {banned}");
             }
-            // The name of SVG is no address.
+            // The name of SVG is not an address.
             let rest = content.replace("http://www.w3.org/2000/svg", "");
             assert!(!rest.contains("http://"), "{path} names an address");
         }

@@ -1,4 +1,4 @@
-//! The same numbers as JSON, for the page and for `larder top`.
+//! The metrics as JSON, for the page and for `larder top`.
 //!
 //! A metric without labels is a number, and one with labels an object from their values, joined by
 //! commas, to numbers: `{"memcached_commands_total": {"get,hit": 5}}`.
@@ -15,16 +15,16 @@ use crate::options::policy_name;
 use crate::server::Server;
 use crate::watch;
 
-/// Prefixes beyond the costliest are left out.
+/// Prefixes shown, the costliest ones.
 const PREFIXES_SHOWN: usize = 12;
 
-/// Keys asked for less are left out.
+/// Keys shown, the most requested ones.
 const KEYS_SHOWN: usize = 20;
 
-/// And so are those with less than this share: what is drawn by chance is too little to tell.
+/// The least share of a key that is shown: a key drawn by chance says too little.
 const SHARE_SHOWN: f64 = 1e-3;
 
-/// `/api/stats`: everything but the past.
+/// `/api/stats`: everything except the history.
 pub fn stats(server: &Server, snapshot: &Snapshot, collector: &Collector) -> Json {
     let metrics: Map<String, Json> = metrics::read(&Now { snapshot, server, collector })
         .map(|(metric, values)| (metric.name.to_owned(), of_values(&values)))
@@ -60,13 +60,13 @@ pub fn history(collector: &Collector) -> Json {
     })
 }
 
-/// When it was, and then its values.
+/// The time of a point, and then its values.
 fn of_point(point: &Point) -> Json {
     let values = point.values.iter().map(|&value| real(f64::from(value)));
     std::iter::once(Json::from(point.unix_s)).chain(values).collect()
 }
 
-/// A number with three digits behind the dot; 0 if it is none.
+/// A number with three digits behind the dot; 0 if it is not finite.
 fn real(value: f64) -> Json {
     let rounded = (value * 1e3).round() / 1e3;
     Number::from_f64(rounded).map_or(Json::from(0), Json::Number)
@@ -75,7 +75,7 @@ fn real(value: f64) -> Json {
 fn of_values(values: &[(Vec<String>, Value)]) -> Json {
     let number = |value: &Value| match value {
         Value::Whole(whole) => Json::from(*whole),
-        // As /metrics has it: small ratios are told to the last digit, too.
+        // As in /metrics: small ratios keep all digits, too.
         Value::Real(value) => Number::from_f64(*value).map_or(0.into(), Json::Number),
         Value::Buckets(buckets) => Json::from(buckets.count),
     };
@@ -120,7 +120,7 @@ fn prefixes(server: &Server) -> Json {
     shown.collect()
 }
 
-/// What a sample of the keys tells. Ratios have six digits behind the dot.
+/// The findings from a sample of the keys. Ratios have six digits behind the dot.
 fn insight(keys: &Keys, snapshot: &Snapshot) -> Json {
     let fine =
         |value: f64| Number::from_f64((value * 1e6).round() / 1e6).map_or(0.into(), Json::from);
@@ -160,8 +160,8 @@ fn insight(keys: &Keys, snapshot: &Snapshot) -> Json {
     })
 }
 
-/// The first keys: what they have in a second, at most and at least, and at least of all. Who was
-/// drawn too seldom to tell is none of them.
+/// The first keys: their rates in a second, at most and at least, and at least of all. Keys that
+/// were drawn too seldom to tell are left out.
 fn top(keys: &Keys, top: &Top) -> Json {
     let is_told = |entry: &&Entry| entry.least() >= top.total() * SHARE_SHOWN;
     let shown = top.first(KEYS_SHOWN).into_iter().filter(is_told).map(|entry| {
@@ -175,8 +175,8 @@ fn top(keys: &Keys, top: &Top) -> Json {
     shown.collect()
 }
 
-/// A key as text. One that is none, as the lines of `watch` show it: percent and two digits for
-/// each byte that is not plain.
+/// A key as text. Other keys are shown as `watch` does: percent and two digits for each byte that
+/// is not plain.
 fn shown_key(key: &[u8]) -> String {
     let text = str::from_utf8(key).ok().filter(|text| !text.contains(char::is_control));
     text.map_or_else(|| watch::key_text(key), str::to_owned)
@@ -186,9 +186,9 @@ fn shown_key(key: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Of a miss ratio or a sampling rate below a two-thousandth nothing was left.
+    /// Regression: nothing was left of a miss ratio or a sampling rate below a two-thousandth.
     #[test]
-    fn metrics_are_the_numbers_that_are_on_the_page_of_metrics() {
+    fn metrics_are_the_numbers_of_the_metrics_page() {
         assert_eq!(of_values(&[(Vec::new(), Value::Real(0.00031))]), json!(0.00031));
         let labelled = [(vec!["8".to_owned()], Value::Real(0.00031))];
         assert_eq!(of_values(&labelled), json!({ "8": 0.00031 }));

@@ -1,10 +1,10 @@
-//! What workers tell of keys, made into what people can use: a miss-ratio curve of the present with
-//! what more memory would bring, why reads miss, and which keys are asked for most.
+//! The workers' observations of keys, evaluated: a miss-ratio curve of the present with the effect
+//! of more memory, why reads miss, and which keys are requested most.
 //!
-//! The curve is that of one LRU cache for all. How much of what an item takes uncompressed a tier
-//! has room for is measured ([`Room`]), and what one GiB more of it would hold follows from that.
-//! How far the real cache is off, because it is no LRU, because items expire, and because it has
-//! not filled up yet, is told beside it.
+//! The curve is that of one LRU cache for all. How many uncompressed bytes of items each tier has
+//! room for is measured ([`Room`]), and the room that one GiB more of it would give follows from
+//! that. The error, because the real cache is no LRU, because items expire, and because it has not
+//! filled up yet, is shown beside it.
 
 use ::insight::{Event, HALF_LIFE_S, Point, Top, Watcher};
 use larder::{FlashStats, Stats};
@@ -14,14 +14,15 @@ use crate::insight::Picked;
 use crate::sampling::REQUESTS_PER_SAMPLE;
 use crate::server::Server;
 
-/// Keys that are counted, by requests and by bytes: who has more than a 256th of either is found.
+/// Keys that are counted, by requests and by bytes: a key with more than a 256th of either is
+/// found.
 const TOP_KEYS: usize = 256;
 
-/// What was asked for so many seconds ago counts half among keys: ten minutes, for who looks wants
-/// to know who is asking now.
+/// Age in seconds at which a request counts half among keys: ten minutes, for the question is who
+/// is asking now.
 pub const TOP_HALF_LIFE_S: f64 = 600.0;
 
-/// Sizes that the metrics tell of, as parts of the present.
+/// Sizes in the metrics, as parts of the present.
 pub const SIZES: [(&str, f64); 7] =
     [("1/8", 0.125), ("1/4", 0.25), ("1/2", 0.5), ("1", 1.0), ("2", 2.0), ("4", 4.0), ("8", 8.0)];
 
@@ -31,38 +32,38 @@ const POINTS_PER_DOUBLING: i32 = 4;
 /// A GiB.
 const MORE_BYTES: f64 = (1_u64 << 30) as f64;
 
-/// The share of memory that items get, until so much of it is in use that it can be measured.
+/// The share of memory that items get, until this much of it is in use and it can be measured.
 const ITEMS_SHARE: f64 = 0.9;
 
-/// Where events were lost, the sample gets narrower than would have sufficed.
+/// The factor by which the sample is narrowed beyond what would suffice, where events were lost.
 const NARROWED: f64 = 0.8;
 
-/// But not by more than this at once.
+/// The smallest factor of one narrowing.
 const SHARE_MIN: f64 = 0.25;
 
-/// Reads below which nothing is said.
+/// The least reads from which a curve is shown.
 const READS_MIN: f64 = 100.0;
 
-/// What the admin thread knows of keys.
+/// The admin thread's knowledge of keys.
 pub struct Keys {
-    /// Of the sampled ones.
+    /// The sampled keys.
     pub watcher: Watcher,
-    /// By requests.
+    /// The top keys by requests.
     pub by_requests: Top,
-    /// By bytes that were sent.
+    /// The top keys by bytes sent.
     pub by_bytes: Top,
     /// Events and keys of requests that were lost.
     pub lost: [u64; 2],
     /// Seconds in which requests were drawn, fading as they do.
     drawn_s: f64,
-    /// Reads and hits until they were last looked at.
+    /// Reads and hits at the last look.
     before: [u64; 2],
-    /// Empty, for lists to change places with.
+    /// An empty list, to swap with lists of events.
     events: Vec<Event>,
     picked: Vec<Picked>,
 }
 
-/// What each tier has room for, in bytes that items take uncompressed.
+/// The room of each tier, in bytes that items take uncompressed.
 ///
 /// ```text
 /// memory  | fixed: flash's index and buffers | items | their index and the rest | compressed |
@@ -71,13 +72,13 @@ pub struct Keys {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Room {
     memory_bytes: f64,
-    /// What of the memory flash takes, however much there is: the index of the items on it, and
-    /// what is set apart for it.
+    /// Bytes of memory that flash takes, whatever the size of memory: the index of the items on it,
+    /// and its own buffers.
     fixed_bytes: f64,
-    /// What the rest of the memory has room for, uncompressed and in the compressed zone.
+    /// The room of the rest of the memory, uncompressed and in the compressed zone.
     above: f64,
     flash: f64,
-    /// What one byte more of each would hold; none of a tier that there is not.
+    /// The room that one byte more of each tier would give; `None` without the tier.
     per_byte: [Option<f64>; 3],
 }
 
@@ -90,28 +91,28 @@ pub struct Outlook {
     room: Room,
     /// At the present size.
     pub present: Point,
-    /// What really misses.
+    /// The measured miss ratio.
     pub measured: f64,
-    /// Reads in a second.
+    /// Reads per second.
     pub reads_per_second: f64,
 }
 
-/// What one GiB more of a tier would bring in each second.
+/// The gain per second from one GiB more of a tier.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct More {
     /// Keys found that are missed now.
     pub hits: f64,
-    /// Seconds that the backend would be spared, as far as costs are known.
+    /// Seconds of the backend's work saved, as far as costs are known.
     pub saved_s: f64,
 }
 
-/// How many bytes of rows each stored byte holds; 1 if nothing was stored.
+/// Bytes of rows in each stored byte; 1 if nothing was stored.
 fn ratio((raw, stored): (u64, u64)) -> f64 {
     if stored == 0 { 1.0 } else { (raw as f64 / stored as f64).max(1.0) }
 }
 
-/// The same of all flash: each area counts by its segments, for what was written there may have
-/// been written over many times.
+/// The ratio of all flash: each area counts by its segments, for bytes written there may have been
+/// overwritten many times.
 fn flash_ratio(tier: &FlashStats) -> f64 {
     let areas = [tier.cold, tier.hot];
     let segments: u64 = areas.iter().map(|area| area.segments).sum();
@@ -123,10 +124,10 @@ fn flash_ratio(tier: &FlashStats) -> f64 {
 }
 
 impl Room {
-    /// As the server is now.
+    /// The room as the server is now.
     fn of(cache: &Stats, memory: &MemoryMap) -> Self {
         let items = ItemMap::of(cache);
-        // One that is in two places has a word for each.
+        // An item that is in two places has an index word for each.
         let words = items.hot + items.compressed + items.flash;
         let flash_index = cache.index_bytes as f64 * items.flash as f64 / words.max(1) as f64;
         let held = (memory.items + memory.chunks_free) as f64;
@@ -154,8 +155,8 @@ impl Room {
         }
     }
 
-    /// Of so many times the present memory. Flash stays as it is, as far as there is memory for its
-    /// index.
+    /// The room at `size` times the present memory. Flash stays as it is, as far as there is memory
+    /// for its index.
     fn bytes(&self, size: f64) -> f64 {
         let (memory, fixed) = (self.memory_bytes * size, self.fixed_bytes);
         let left = (memory - fixed).max(0.0) / (self.memory_bytes - fixed).max(1.0);
@@ -184,7 +185,7 @@ impl Keys {
         }
     }
 
-    /// Takes what the workers have told, and what they have counted meanwhile.
+    /// Takes the workers' events, and what they have counted meanwhile.
     pub fn take(&mut self, server: &Server) {
         let Self { watcher, by_requests, by_bytes, .. } = self;
         let mut taken = 0_u64;
@@ -199,7 +200,7 @@ impl Keys {
                 by_bytes.add(&picked.key, picked.hash, picked.sent_bytes as f64 * weight);
             }
         });
-        // What was lost is as if nobody had asked for it.
+        // Lost events count as requests that were not made.
         let lost = lost_now.count - self.lost[0];
         let share = if lost == 0 { 1.0 } else { taken as f64 / (taken + lost) as f64 };
         let sums = server.counters.sum();
@@ -213,7 +214,7 @@ impl Keys {
         (self.before, self.lost) = (now, [lost_now.count, picked_lost.count]);
     }
 
-    /// Seconds have passed.
+    /// Lets `seconds` pass.
     pub fn tick(&mut self, snapshot: &Snapshot, seconds: f64) {
         let room = Room::of(&snapshot.cache, &snapshot.memory());
         self.watcher.set_present(room.bytes(1.0));
@@ -224,7 +225,7 @@ impl Keys {
         self.drawn_s = self.drawn_s * factor + seconds;
     }
 
-    /// What the curve says now; nothing while hardly anything was read.
+    /// The curve now; `None` while hardly anything was read.
     pub fn outlook(&self, snapshot: &Snapshot) -> Option<Outlook> {
         self.outlook_of(Room::of(&snapshot.cache, &snapshot.memory()))
     }
@@ -242,19 +243,19 @@ impl Keys {
         })
     }
 
-    /// The curve at so many times the present memory.
+    /// The curve at `size` times the present memory.
     pub fn at(&self, outlook: &Outlook, size: f64) -> Point {
         self.watcher.curve().at(outlook.room.bytes(size)).unwrap_or_default()
     }
 
-    /// The page's curve: sizes as parts of the present, and what would miss there.
+    /// The page's curve: sizes as parts of the present, and the miss ratio at each.
     pub fn points(&self, outlook: &Outlook) -> Vec<(f64, Point)> {
         let steps = -4 * POINTS_PER_DOUBLING..=3 * POINTS_PER_DOUBLING;
         let size = |step: i32| (f64::from(step) / f64::from(POINTS_PER_DOUBLING)).exp2();
         steps.map(|step| (size(step), self.at(outlook, size(step)))).collect()
     }
 
-    /// What one GiB more of each tier would bring; none of a tier that there is not.
+    /// The gain from one GiB more of each tier; `None` without the tier.
     pub fn more(&self, outlook: &Outlook) -> [Option<More>; 3] {
         let Outlook { room, present, reads_per_second, .. } = outlook;
         room.per_byte.map(|per_byte| {
@@ -264,20 +265,20 @@ impl Keys {
         })
     }
 
-    /// What a key's weight comes to in a second.
+    /// A key's weight as a rate per second.
     pub fn per_second(&self, weight: f64) -> f64 {
         weight / self.drawn_s.max(1.0)
     }
 
-    /// Seconds after which what the curve counts weighs half.
+    /// Age in seconds at which a count of the curve weighs half.
     pub fn half_life_s() -> f64 {
         HALF_LIFE_S
     }
 }
 
-/// To which part of itself the sample is narrowed when this share of the events has come through,
-/// and lists were full or not. An event that met the moment in which this side held its list does
-/// not say that there are too many: some do at any rate, so the sample would narrow for ever.
+/// The factor to narrow the sample by when this share of the events has come through, and a list
+/// was full or not. An event lost while this side held its list does not mean that there are too
+/// many: some always are, so the sample would narrow for ever.
 fn narrowing(share: f64, is_full: bool) -> Option<f64> {
     (is_full && share < 1.0).then(|| share.max(SHARE_MIN) * NARROWED)
 }
@@ -319,10 +320,10 @@ mod tests {
         assert!((found - expected).abs() < 1e-6 * expected.abs().max(1.0), "{found} {expected}");
     }
 
-    /// The index of what is on flash was taken to grow with the memory, so that a GiB more was told
-    /// to hold as much less of items.
+    /// Regression: the index of items on flash was taken to grow with the memory, so that a GiB
+    /// more seemed to hold that much less of items.
     #[test]
-    fn what_flash_takes_of_memory_does_not_grow_with_it() {
+    fn memory_taken_by_flash_does_not_grow_with_memory() {
         let mut tier = FlashStats {
             segments: 10,
             segments_free: 2,
@@ -375,10 +376,10 @@ mod tests {
         assert_eq!(room.per_byte[1..], [Some(3.0), None]);
     }
 
-    /// Forty keys of a tenth of a GiB, each asked for once a second in turn: who has room for all
-    /// of them misses none.
+    /// Forty keys of a tenth of a GiB, each requested once a second in turn: a cache with room for
+    /// all of them misses none.
     #[test]
-    fn what_more_of_a_tier_would_bring_is_told_in_hits_and_seconds() {
+    fn the_gain_of_a_tier_is_given_in_hits_and_seconds() {
         const KEYS: u64 = 40;
         let mut keys = Keys::of(Watcher::new(1000, 1.0));
         let room = Room {
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_narrows_for_lists_that_were_full_and_not_for_one_that_was_held() {
+    fn a_sample_narrows_for_full_lists_and_not_for_a_held_one() {
         assert_eq!(narrowing(0.999, false), None);
         assert_eq!(narrowing(0.5, false), None, "of two events one met the moment");
         assert_eq!(narrowing(1.0, true), None, "all found room");

@@ -1,9 +1,9 @@
-//! What sampled requests took, as histograms of high dynamic range: one for all time and a few for
+//! Times of sampled requests, as histograms of high dynamic range: one for all time and a few for
 //! the last minute, for each series.
 //!
 //! The last minute is six histograms of ten seconds, the oldest of which is emptied for the next:
-//! quantiles are asked of their sum, so they follow what happens within ten seconds and rest on a
-//! minute's samples.
+//! quantiles are computed from their sum, so they react within ten seconds and rest on a minute's
+//! samples.
 
 use hdrhistogram::Histogram;
 
@@ -45,22 +45,22 @@ pub struct Buckets {
     pub counts: [u64; BOUNDS_NS.len()],
     /// All samples.
     pub count: u64,
-    /// What they took together, in seconds.
+    /// The sum of their times, in seconds.
     pub sum_s: f64,
 }
 
 /// The last minute of a series, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantiles {
-    /// Samples that it rests on.
+    /// Number of samples.
     pub count: u64,
-    /// Half of the requests took less.
+    /// The time that half of the requests took at most.
     pub p50_us: f64,
-    /// All but a hundredth.
+    /// The time of all but a hundredth.
     pub p99_us: f64,
-    /// All but a thousandth.
+    /// The time of all but a thousandth.
     pub p999_us: f64,
-    /// The longest.
+    /// The longest time.
     pub max_us: f64,
 }
 
@@ -72,7 +72,7 @@ pub struct Latencies {
     ticks: usize,
 }
 
-/// An empty histogram, which grows with what it is given.
+/// An empty histogram, which grows with its samples.
 fn histogram() -> Histogram<u64> {
     Histogram::new(DIGITS).expect("two digits are within what it can do")
 }
@@ -82,14 +82,14 @@ impl Series {
         Self { whole: histogram(), sum_ns: 0, parts: std::array::from_fn(|_| histogram()) }
     }
 
-    /// The whole of it; nothing if there was no sample.
+    /// The distribution of all time; `None` if there was no sample.
     pub fn buckets(&self) -> Option<Buckets> {
         let count = self.whole.len();
         let counts = BOUNDS_NS.map(|bound| self.whole.count_between(0, bound));
         (count > 0).then(|| Buckets { counts, count, sum_s: self.sum_ns as f64 / 1e9 })
     }
 
-    /// The last minute; nothing if there was no sample in it.
+    /// The quantiles of the last minute; `None` if there was no sample in it.
     pub fn quantiles(&self) -> Option<Quantiles> {
         let mut minute = histogram();
         self.add_to(&mut minute);
@@ -111,12 +111,12 @@ impl Series {
 }
 
 impl Latencies {
-    /// So many series.
+    /// This many series.
     pub fn new(series: usize) -> Self {
         Self { series: (0..series).map(|_| Series::new()).collect(), part: 0, ticks: 0 }
     }
 
-    /// One request.
+    /// Adds one request.
     pub fn add(&mut self, sample: Sample) {
         let series = &mut self.series[usize::from(sample.series)];
         let ns = u64::from(sample.ns);
@@ -126,7 +126,7 @@ impl Latencies {
         series.sum_ns += ns;
     }
 
-    /// A second is over. Returns the median and the 99th percentile of the last minute's gets, in
+    /// Ends a second. Returns the median and the 99th percentile of the last minute's gets, in
     /// microseconds, 0 without any.
     pub fn tick(&mut self) -> [f64; 2] {
         let mut minute = histogram();
@@ -144,7 +144,7 @@ impl Latencies {
         [0.5, 0.99].map(|quantile| minute.value_at_quantile(quantile) as f64 / 1e3)
     }
 
-    /// The series, with what they are of.
+    /// The series, each with its labels.
     pub fn series(&self) -> impl Iterator<Item = (&'static str, &'static str, &Series)> {
         let named = SERIES.map(|(command, tier)| (command.name(), tier.name()));
         named.into_iter().zip(&self.series).map(|((command, tier), series)| (command, tier, series))

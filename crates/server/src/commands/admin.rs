@@ -19,16 +19,16 @@ use crate::server::Server;
 use crate::stats::{self, Topic};
 use crate::watch;
 
-/// What `version` answers: a numeric 1.6 first, because clients compare it, and then the name.
+/// The answer to `version`: a numeric 1.6 first, because clients compare it, and then the name.
 pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
 
-/// Less than this `cache_memlimit` refuses.
+/// The least megabytes that `cache_memlimit` accepts.
 const MEMORY_MEGABYTES_MIN: u64 = 8;
 
-/// More than this `cache_memlimit` takes for bytes.
+/// Numbers above this `cache_memlimit` takes for bytes.
 const MEMORY_MEGABYTES_MAX: u64 = 1_000_000_000;
 
-/// As many dumps are under way as may be.
+/// The answer when the limit of dumps is reached.
 const BUSY_DUMPING: &str = "BUSY currently processing crawler request\r\n";
 
 const TOO_MANY_WATCHERS: &str = "WATCHER_TOO_MANY log watcher limit reached\r\n";
@@ -42,7 +42,7 @@ enum LimitRefused {
 }
 
 impl LimitRefused {
-    /// As memcached answers.
+    /// memcached's answer.
     fn reply(self) -> &'static str {
         match self {
             Self::TooSmall => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
@@ -51,7 +51,7 @@ impl LimitRefused {
         }
     }
 
-    /// For who reads the log.
+    /// The text for the log.
     fn text(self) -> String {
         match self {
             Self::TooSmall => format!("a server that serves keeps {MEMORY_MEGABYTES_MIN} or more"),
@@ -109,7 +109,7 @@ pub fn execute<'c>(
     Flow::Next
 }
 
-/// The level stands behind the verb.
+/// Sets the verbosity; its level stands behind the verb.
 fn set_verbosity(context: &Context<'_, '_>, line: &[u8]) {
     let level = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).nth(1);
     let level = level.and_then(|level| str::from_utf8(level.trim_ascii()).ok());
@@ -145,9 +145,9 @@ pub fn flush_at(context: &Context<'_, '_>, delay: ExpiryTime, out: &mut Output<'
 pub enum Unflushed {
     /// `-F`.
     NotAllowed,
-    /// No key has such a prefix.
+    /// No key can have such a prefix.
     Length,
-    /// As many are being flushed as there is room for.
+    /// The limit of prefixes being flushed is reached.
     TooMany,
 }
 
@@ -175,7 +175,7 @@ pub fn flush_prefix(context: &Context<'_, '_>, prefix: &[u8]) -> Result<(), Unfl
     Ok(())
 }
 
-/// What a client is answered that asks for another memory limit.
+/// Changes the memory limit; returns the answer to the client.
 fn set_memory_limit(server: &Server, megabytes: u64) -> &'static str {
     if !is_allowed(&server.live.memlimit_allowed) {
         return reply::CACHE_MEMLIMIT_NOT_ALLOWED;
@@ -183,7 +183,7 @@ fn set_memory_limit(server: &Server, megabytes: u64) -> &'static str {
     try_limit(server, megabytes).map_or_else(LimitRefused::reply, |()| reply::OK)
 }
 
-/// Changes the memory limit while the server serves, or says why not.
+/// Changes the memory limit while the server serves, or returns why not.
 pub fn limit_memory(server: &Server, megabytes: u64) -> Result<(), String> {
     try_limit(server, megabytes).map_err(LimitRefused::text)
 }
@@ -195,9 +195,9 @@ fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
     if megabytes > MEMORY_MEGABYTES_MAX {
         return Err(LimitRefused::NotBytes);
     }
-    // A word has 64 bits; a limit that it does not hold would be beyond every bound.
+    // A machine word has 64 bits; a limit that it does not hold would exceed every bound.
     let bytes = usize::try_from(megabytes << 20).unwrap_or(usize::MAX);
-    // Of two who change it at once, one has the last word in all of these places.
+    // Of two simultaneous changes, one must be the last in all of these places.
     let mut asked_for = lock(&server.memory_megabytes);
     server.cache.set_memory_bytes(bytes).map_err(LimitRefused::OutOfBounds)?;
     let before = std::mem::replace(&mut *asked_for, megabytes);
@@ -244,7 +244,7 @@ fn watch<'c>(context: &Context<'_, 'c>, arguments: &[u8], out: &mut Output<'_, '
         let bytes_max = server.live.watcher_bytes_max.load(Ordering::Relaxed);
         match server.watchers.add(mask, context.worker, bytes_max) {
             Some(log) => {
-                // Before the client hears that it watches.
+                // Before the client is told that it watches.
                 server.evictions.follow(&server.watchers);
                 reply::line(out.bytes, reply::OK);
                 return Flow::Watch(log);
@@ -258,7 +258,7 @@ fn watch<'c>(context: &Context<'_, 'c>, arguments: &[u8], out: &mut Output<'_, '
     Flow::Next
 }
 
-/// `lru_crawler`, `lru`, `slabs`, `extstore`: dumps, and what there is nothing to tune behind.
+/// `lru_crawler`, `lru`, `slabs`, `extstore`: dumps, and tuning commands without effect.
 fn administration<'c>(
     context: &Context<'_, 'c>,
     line: &[u8],
@@ -293,7 +293,7 @@ fn dump<'c>(
         reply::line(out.bytes, reply::OK);
         return Flow::Dump(Box::new(dump));
     } else {
-        // Who asks again finds a place, if one of the others does not read.
+        // The next try finds a place, if one of the other dumps' clients does not read.
         server.parked.end_stalled_dump();
         BUSY_DUMPING
     };

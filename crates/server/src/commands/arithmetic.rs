@@ -1,4 +1,4 @@
-//! `incr` and `decr`, and what they share with `ma`.
+//! `incr` and `decr`, and the parts they share with `ma`.
 
 use larder::{Arithmetic, Counted};
 use protocol::reply;
@@ -55,7 +55,7 @@ pub fn tally(context: &Context<'_, '_>, direction: Direction, counted: Counted) 
     match counted {
         Counted::Value { created: false, .. } => hits.one(),
         Counted::NotFound => misses.one(),
-        // As memcached, which counts neither for a number made on the way.
+        // As in memcached, which counts neither for a number created by the command.
         Counted::Value { created: true, .. } | Counted::Exists | Counted::NotANumber => {}
     }
 }

@@ -1,5 +1,5 @@
-//! Requests of the binary protocol executed: what concerns one key by the same calls of the cache
-//! and the same counters as in text, what concerns the server here.
+//! Execution of the binary protocol: requests for one key use the same calls of the cache and the
+//! same counters as in text; requests about the server are executed here.
 
 mod arithmetic;
 mod get;
@@ -20,7 +20,7 @@ use crate::stats::{self, Detail, Topic};
 /// memcached's words where a value finds no memory.
 const NO_MEMORY_STORING: &str = "Out of memory allocating item";
 
-/// Executes one request. Kept out of the way of those of text.
+/// Executes one request. Kept out of the code path of text.
 #[inline(never)]
 pub fn execute<'s, 'c>(
     context: &Context<'_, 'c>,
@@ -94,7 +94,7 @@ fn succeed(out: &mut Output<'_, '_>, request: &Request<'_>, cas: u64) {
     }
 }
 
-/// Answers what became of a value.
+/// Answers the outcome of a store.
 pub fn stored(
     context: &Context<'_, '_>,
     request: &Request<'_>,
@@ -114,7 +114,7 @@ pub fn stored(
     reply::error(out.bytes, request.echo, status);
 }
 
-/// Answers a value that there is no room for.
+/// Answers a store that found no room for its value.
 pub fn not_stored(request: &Request<'_>, is_too_large: bool, out: &mut Output<'_, '_>) {
     if is_too_large {
         reply::error(out.bytes, request.echo, Status::TooLarge);
@@ -157,7 +157,7 @@ fn delete<'s, 'c>(
     Ok(Flow::Next)
 }
 
-/// `stat`: what text says line by line, a packet each, and an empty one at the end.
+/// `stat`: each line that text would answer in a packet of its own, and an empty packet at the end.
 fn statistics(context: &Context<'_, '_>, echo: Echo, arguments: &[u8], out: &mut Output<'_, '_>) {
     let mut text = Vec::new();
     let topic = Topic::of_packet(arguments);

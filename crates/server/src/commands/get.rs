@@ -8,8 +8,8 @@ use super::{Again, Context, Flow, Outcome, expiry};
 use crate::output::Output;
 use crate::watch::{DETAIL, FETCHERS};
 
-/// Answers every key that is there. When the output is full or the session has to end, `get` and
-/// `hash_at` say where to go on.
+/// Answers every key found. When the output is full or the session has to end, `get` and `hash_at`
+/// say where to go on.
 pub fn get<'s, 'c>(
     context: &Context<'_, 'c>,
     session: &'s Session<'c>,
@@ -63,16 +63,16 @@ pub fn get<'s, 'c>(
     Ok(Flow::Next)
 }
 
-/// Has what the rest of the keys will wait for read meanwhile.
+/// Has items on flash that the remaining keys will wait for read meanwhile.
 #[cold]
 #[inline(never)]
 fn want<'b>(session: &Session<'_>, keys: impl Iterator<Item = &'b [u8]>, hashes: &[Hash]) {
     keys.zip(hashes).for_each(|(key, &hash)| session.want(key, hash));
 }
 
-/// One key, perhaps with a CAS unique to compare later, perhaps with a new expiry, perhaps to have
-/// its value added to the output. Built into each of its two callers: text's `get` shall not pay
-/// for a call.
+/// Finds one key, perhaps with a CAS unique to compare later, perhaps setting a new expiry, perhaps
+/// appending its value to the output. Inlined into each of its two callers: text's `get` must not
+/// pay for a call.
 #[inline(always)]
 pub fn find<'s>(
     context: &Context<'_, '_>,
@@ -115,25 +115,25 @@ pub fn find<'s>(
 pub struct Tally {
     hits: u64,
     misses: u64,
-    /// What the hits cost to make again.
+    /// Microseconds that remaking the hits' values would cost.
     cost_us: u64,
 }
 
 impl Tally {
-    /// A key that was found, and what it costs to make again.
+    /// Counts a key that was found, and what remaking its value costs.
     #[inline]
     pub fn hit(&mut self, cost_us: u32) {
         self.hits += 1;
         self.cost_us += u64::from(cost_us);
     }
 
-    /// A key that was not.
+    /// Counts a key that was not found.
     #[inline]
     pub fn miss(&mut self) {
         self.misses += 1;
     }
 
-    /// Counts them.
+    /// Adds them to the worker's counters.
     pub fn count(&self, context: &Context<'_, '_>, touched: bool) {
         let counters = context.counters;
         let (commands, hits, misses) = if touched {

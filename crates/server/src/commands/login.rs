@@ -1,4 +1,4 @@
-//! Who a client says it is: in text by a token, in the binary protocol by SASL's PLAIN.
+//! Logins: in text by a token, in the binary protocol by SASL's PLAIN.
 
 use protocol::binary::{Echo, Status, reply as packet};
 use protocol::reply;
@@ -10,11 +10,11 @@ use crate::output::Output;
 /// The one mechanism of SASL.
 const PLAIN: &[u8] = b"PLAIN";
 
-/// Who a client says it is. To check that may take long: [`crate::logins`] does.
+/// A login. Its check may take long and is done by [`crate::logins`].
 #[derive(Debug)]
 pub struct Login {
     claim: Claim,
-    /// What a reply in the binary protocol repeats; none in text.
+    /// The fields that a reply in the binary protocol repeats; `None` in text.
     echo: Option<Echo>,
 }
 
@@ -23,7 +23,7 @@ impl Login {
         Self { claim: Claim::new(name, password), echo }
     }
 
-    /// What is to be checked.
+    /// The name and password to be checked.
     pub fn claim(&self) -> &Claim {
         &self.claim
     }
@@ -39,7 +39,7 @@ impl Login {
     }
 }
 
-/// A name and a password with a space between them.
+/// Reads a name and a password with a space between them.
 pub fn text<'c>(token: &[u8], out: &mut Output<'_, '_>) -> Flow<'c> {
     let Some(space) = token.iter().position(|&byte| byte == b' ') else {
         reply::line(out.bytes, reply::AUTH_TOKEN_FORMAT);
@@ -72,12 +72,12 @@ pub fn sasl<'c>(
         packet::error(out.bytes, echo, Status::AuthContinue);
         return Flow::Next;
     }
-    // Nobody has no name: what is no message of PLAIN is wrong as a password is.
+    // No user has an empty name: a malformed PLAIN message is wrong as a password is.
     let names = plain(message).filter(|_| mechanism == PLAIN).unwrap_or_default();
     Flow::Login(Login::new(names, Some(echo)))
 }
 
-/// The name and the password of a message of PLAIN (RFC 4616). Nobody may act for somebody else.
+/// The name and the password of a PLAIN message (RFC 4616). A user may not act for another.
 fn plain(message: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = message.split(|&byte| byte == 0);
     let (identity, name, password) = (parts.next()?, parts.next()?, parts.next()?);

@@ -41,7 +41,7 @@ pub fn get<'s, 'c>(
     };
     let mut room = KeyRoom::default();
     let key = get.key.bytes(&mut room);
-    // Once more nobody would be told what was so before it came.
+    // Executed again, it could not tell the client the state before the request.
     let tells_before = tells_before(get);
     if tells_before && lacks_room(context, target, get, key, out) {
         return Err(Again::Room);
@@ -54,13 +54,14 @@ pub fn get<'s, 'c>(
             return Ok(Flow::Next);
         }
     };
-    // Nor that it has won.
+    // Nor could it tell that the client has won.
     let may_repeat = !tokens.created && !tokens.won && !tells_before;
     if item.is_some_and(|item| !has_room(context, get, &item, out)) && may_repeat {
         return Err(Again::Room);
     }
     let is_hit = item.is_some() && !tokens.created;
-    // As memcached: an item made on the way is a hit to the counters, though not to watchers.
+    // As in memcached: an item created by the request is a hit to the counters, though not to
+    // watchers.
     count(context, get, item.is_some());
     if context.is_watched(FETCHERS | DETAIL) {
         context.note_get(key, is_hit, item.as_ref());
@@ -80,20 +81,20 @@ pub fn get<'s, 'c>(
     Ok(Flow::Next)
 }
 
-/// Whether a client is told what its own request changes: that and when an item was read before,
-/// and its expiry before the touch.
+/// Whether a client is told something that its own request changes: whether and when the item was
+/// read before, and its expiry before the touch.
 fn tells_before(get: &MetaGet<'_>) -> bool {
     let mut letters = get.flags.iter().map(|(letter, _)| letter);
     letters.any(|letter| matches!(letter, b'h' | b'l') || (letter == b't' && get.touch.is_some()))
 }
 
-/// Whether it is sent the value of an item with this unique.
+/// Whether the client is sent the value of an item with this unique.
 fn sends_value(get: &MetaGet<'_>, cas: u64) -> bool {
     get.value && get.known_cas != Some(cas)
 }
 
-/// Whether there is no room for what it may not take of the value, which is looked up for that only
-/// if there is not for any.
+/// Whether there is no room for the part of the value that the client may not take. The item is
+/// looked up for that only if there is no room for the largest value.
 fn lacks_room<'s, 'c>(
     context: &Context<'_, 'c>,
     target: Target<'s, 'c>,
@@ -108,7 +109,7 @@ fn lacks_room<'s, 'c>(
     matches!(found, Lookup::Hit(item) if !has_room(context, get, &item, out))
 }
 
-/// Whether there is room for what it may not take of the item's value.
+/// Whether there is room for the part of the item's value that the client may not take.
 fn has_room(
     context: &Context<'_, '_>,
     get: &MetaGet<'_>,
@@ -149,8 +150,8 @@ fn hit<'s>(
 }
 
 /// The key as `k` and `me` show it: in the form in which the item was stored, whatever the
-/// request's; in base64 in any case if no line of text can hold it. Redis' clients may store such
-/// keys, and do not say how they are to be shown.
+/// request's; always in base64 if no line of text can hold it. Redis clients may store such keys,
+/// and do not say how they are to be shown.
 fn key_of<'k>(item: &Item<'k>, requested: Key<'k>, encoded: &'k mut Vec<u8>) -> Key<'k> {
     if item.base64_key() == requested.base64 {
         return requested;

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! A command may be executed again from its start: the engine asks for another session, an item has
-//! to be read from flash first, or the replies so far have to be written. What concerns many keys
+//! to be read from flash first, or the replies so far have to be written. A command of many keys
 //! keeps its [`Progress`] in the [`Client`], whose next command it still is then.
 //!
-//! A change that depends on what is there observes the item, prepares what shall take its place,
-//! and enters that if nobody was faster; otherwise it looks again.
+//! A change that depends on the present item observes it, prepares its replacement, and enters that
+//! if no other thread was faster; otherwise it looks again.
 
 mod amend;
 mod client;
@@ -59,34 +59,34 @@ const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemo
 const UNKNOWN_CLIENT: &str = "NOAUTH Authentication required.";
 const READ_ONLY: &str = "NOPERM this user has no permissions to run the ";
 const BAD_KEY: &str = "ERR a key is 1 to 250 bytes here";
-/// What each key of a command, and each command of a transaction, counts like beside its reply: a
-/// turn has some eight thousand, which are milliseconds.
+/// Bytes charged for each key of a command, and each command of a transaction, beside its reply: a
+/// turn has some eight thousand, which take milliseconds.
 const ONE_OF_MANY_BYTES: usize = 128;
-/// So much of an unknown name, and so much of its words, is said.
+/// Bytes of an unknown name, and of its words, that an error shows.
 const SHOWN_BYTES_MAX: usize = 128;
 
-/// What a Redis that is no part of a cluster says: clients of clusters show it.
+/// The answer of a Redis that is not part of a cluster: clients of clusters show it.
 const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 const SYNTAX: &str = "ERR syntax error";
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
-/// What a step of the plan does.
+/// The action of a step of the plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Call<'b> {
     /// Executes a command.
     Command(Command<'b>, Lookup),
-    /// Says that a command had more bytes than may be kept of one.
+    /// Says that a command was longer than the limit.
     TooLarge { bytes_max: usize },
     /// Says that the input is not Redis' protocol, and closes the connection.
     Refused(resp::Refusal),
 }
 
-/// What comes after a command.
+/// The connection's next step after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
-    /// The next one.
+    /// Executes the next one.
     Next,
-    /// Write what there is, then the same again.
+    /// Writes the output, then executes the same again.
     Flush,
     /// The connection ends.
     Close,
@@ -95,9 +95,9 @@ enum Done {
 /// Why a command ends early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stop {
-    /// To be executed again.
+    /// It has to be executed again.
     Again(Again),
-    /// With this error, and nothing else said.
+    /// It failed with this error, and nothing else is answered.
     Error(Cow<'static, [u8]>),
 }
 
@@ -113,10 +113,10 @@ impl From<String> for Stop {
     }
 }
 
-/// What a command's function returns.
+/// The result of a command's function.
 type Ended = Result<Done, Stop>;
 
-/// What a command's function works with: everything it may know, and its words behind its name.
+/// The input of a command's function: its context, and its words behind its name.
 struct Task<'a, 'h, 'b, 's, 'c> {
     context: &'a Context<'a, 'c>,
     session: &'s Session<'c>,
@@ -126,25 +126,25 @@ struct Task<'a, 'h, 'b, 's, 'c> {
     /// The words that have not been taken yet.
     words: Words<'b>,
     ahead: &'a mut Ahead<'h>,
-    /// Where the hashes of its keys stand, and how many there are.
+    /// The position of its keys' hashes, and their number.
     hash_at: usize,
     hashed: usize,
-    /// How many keys have been taken.
+    /// Number of keys that have been taken.
     keys: usize,
 }
 
 impl<'b, 's> Task<'_, '_, 'b, 's, '_> {
-    /// The next word, which the arity says is there.
+    /// Takes the next word, which the arity guarantees.
     fn word(&mut self) -> &'b [u8] {
         self.words.next().expect("the number of words was looked at")
     }
 
-    /// The next word as a key, whose value is to be read.
+    /// Takes the next word as a key, whose value is to be read.
     fn key(&mut self) -> (&'b [u8], Hash) {
         self.next_key(true)
     }
 
-    /// The next word as a key, whose value does not matter.
+    /// Takes the next word as a key, whose value does not matter.
     fn bare_key(&mut self) -> (&'b [u8], Hash) {
         self.next_key(false)
     }
@@ -160,17 +160,17 @@ impl<'b, 's> Task<'_, '_, 'b, 's, '_> {
         (key, self.ahead.hashes()[self.hash_at + number])
     }
 
-    /// The next word as a number.
+    /// Takes the next word as a number.
     fn integer(&mut self) -> Result<i64, Stop> {
         resp::number::integer(self.word()).ok_or_else(|| NOT_AN_INTEGER.into())
     }
 
-    /// The version that the client speaks.
+    /// The protocol version that the client speaks.
     fn version(&self) -> resp::Version {
         self.client.version
     }
 
-    /// What a refusal of the engine means to the client.
+    /// The error that a refusal of the engine is to the client.
     fn refused(&self, refusal: Refusal) -> Stop {
         match self.context.settle(refusal) {
             Err(again) => Stop::Again(again),
@@ -185,7 +185,7 @@ impl<'b, 's> Task<'_, '_, 'b, 's, '_> {
         }
     }
 
-    /// Passes over the words that are done with, if the command was begun before.
+    /// Passes over the words that are done, if the command was begun before.
     fn go_on(&mut self) {
         if let Some((rest, keys)) = self.client.progress.behind {
             self.words.go_on(rest);
@@ -193,7 +193,7 @@ impl<'b, 's> Task<'_, '_, 'b, 's, '_> {
         }
     }
 
-    /// What was taken last is done with, one of many.
+    /// Notes that the key taken last, one of many, is done.
     fn advance(&mut self, out: &mut Output<'_, '_>) {
         out.charge(ONE_OF_MANY_BYTES);
         let progress = &mut self.client.progress;
@@ -201,12 +201,12 @@ impl<'b, 's> Task<'_, '_, 'b, 's, '_> {
         progress.behind = Some((self.words.rest(), self.keys));
     }
 
-    /// Whether a command of many keys has to make way before its next one.
+    /// Whether a command of many keys has to yield to others before its next one.
     fn must_pause(&self, out: &Output<'_, 's>) -> bool {
         out.is_full() || self.session.is_long()
     }
 
-    /// The arity does not say it all.
+    /// The error of a wrong number of words that the arity does not catch.
     fn wrong_number(&self) -> Stop {
         wrong_number(self.name)
     }
@@ -270,8 +270,8 @@ pub fn execute<'s, 'c>(
     end(context, client, ended, out)
 }
 
-/// Whether a command is short enough. One of many keys is executed a part at a time, so that it may
-/// be as long as what is kept of one; all others are gone over in one turn.
+/// Whether a command is short enough. One of many keys is executed a part at a time, so it may be
+/// as long as the limit of kept bytes; all others are executed in one turn.
 fn check_length(
     context: &Context<'_, '_>,
     entry: &Entry,
@@ -290,7 +290,7 @@ fn too_large(what: &str, bytes_max: usize) -> String {
     format!("ERR {what} has more than {bytes_max} bytes")
 }
 
-/// Whether a client may ask for a command that may not ask for all of them.
+/// Whether a client with limited rights may execute a command.
 #[cold]
 fn check_rights(client: &Client, entry: &Entry, command: Command<'_>) -> Result<(), Stop> {
     if client.rights == Rights::None {
@@ -302,7 +302,7 @@ fn check_rights(client: &Client, entry: &Entry, command: Command<'_>) -> Result<
     }
 }
 
-/// What a command's end means to its connection.
+/// The flow that a command's end means for its connection.
 fn end<'c>(
     context: &Context<'_, 'c>,
     client: &mut Client,
@@ -358,7 +358,7 @@ fn unknown(command: Command<'_>) -> Stop {
     Stop::Error(Cow::Owned(text))
 }
 
-/// What the error of a subcommand that there is not says to try.
+/// Answers `HELP` of a command with subcommands.
 fn help(name: &str, subcommands: &str, out: &mut Output<'_, '_>) {
     let name = name.to_ascii_uppercase();
     reply::array(out.bytes, 2);
@@ -367,11 +367,10 @@ fn help(name: &str, subcommands: &str, out: &mut Output<'_, '_>) {
     reply::simple(out.bytes, subcommands);
 }
 
-/// The subcommands of a command, in small letters, with how many words they have at least, and at
-/// most.
+/// The subcommands of a command, in lower case, with their minimum and maximum number of words.
 type Subcommands = [(&'static str, usize, usize)];
 
-/// Which of a command's subcommands a client means, if that may have so many words.
+/// The subcommand that a client means, if it may have this many words.
 fn subcommand(
     name: &str,
     word: &[u8],
@@ -387,7 +386,7 @@ fn subcommand(
     }
 }
 
-/// The error of a subcommand that there is not.
+/// The error of an unknown subcommand.
 fn unknown_subcommand(name: &str, subcommand: &[u8]) -> Stop {
     let mut text = b"ERR unknown subcommand '".to_vec();
     text.extend(shown(subcommand, SHOWN_BYTES_MAX));
@@ -395,7 +394,7 @@ fn unknown_subcommand(name: &str, subcommand: &[u8]) -> Stop {
     Stop::Error(Cow::Owned(text))
 }
 
-/// The error of a word that is none of those that are known: what is said of it, around it.
+/// The error of an unknown word, with the text around it.
 fn unknown_word(before: &str, word: &[u8], after: &str) -> Stop {
     let mut text = before.as_bytes().to_vec();
     text.extend(shown(word, word.len()));
@@ -403,7 +402,7 @@ fn unknown_word(before: &str, word: &[u8], after: &str) -> Stop {
     Stop::Error(Cow::Owned(text))
 }
 
-/// A word as an error shows it: like a string of C's, and without what would end the line.
+/// A word as an error shows it: like a C string, and without bytes that would end the line.
 fn shown(word: &[u8], bytes_max: usize) -> impl Iterator<Item = u8> {
     let text = word.iter().take(bytes_max).take_while(|&&byte| byte != 0);
     text.map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte })

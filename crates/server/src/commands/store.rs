@@ -23,7 +23,7 @@ use crate::output::Output;
 use crate::plan::Payload;
 use crate::watch::{self, DETAIL, MUTATIONS};
 
-/// How a client asked, which decides how it is answered.
+/// The form of the request, which decides the form of the answer.
 #[derive(Clone, Copy)]
 enum Form<'r, 'b> {
     Classic { noreply: bool },
@@ -31,7 +31,7 @@ enum Form<'r, 'b> {
     Binary(&'r binary::Request<'b>),
 }
 
-/// What all ways to store a value have in common.
+/// The common parameters of all storage commands.
 pub struct Command<'r, 'b> {
     form: Form<'r, 'b>,
     key: Key<'b>,
@@ -43,8 +43,8 @@ pub struct Command<'r, 'b> {
     condition: Condition,
     new_cas: Option<u64>,
     vivify: Option<ExpiryTime>,
-    /// Refused, it takes the old value with it. An `add` that finds no room says nothing about the
-    /// value that is there; `ms` makes no difference between its modes.
+    /// If refused, it deletes the old value. A refused `add` says nothing about the value that is
+    /// there; `ms` makes no difference between its modes.
     deletes_old: bool,
 }
 
@@ -82,8 +82,8 @@ impl<'r, 'b> Command<'r, 'b> {
     fn meta(context: &Context<'_, '_>, set: &'r MetaSet<'b>) -> Self {
         let has_uniques = context.server.options.cas;
         let condition = match (set.mode, set.compare_cas) {
-            // An add finds no item that could have a unique; 0 is no unique to concatenate by, nor
-            // is any without uniques.
+            // An add finds no item that could have a unique; 0, or any number without uniques, is
+            // no unique to concatenate by.
             (StoreMode::Add, _) | (_, None) => condition_of(set.mode),
             (StoreMode::Append | StoreMode::Prepend, Some(cas)) if cas == 0 || !has_uniques => {
                 condition_of(set.mode)
@@ -134,7 +134,7 @@ impl<'r, 'b> Command<'r, 'b> {
         }
     }
 
-    /// Nobody hears of an error in the value.
+    /// The client is not told of an error in the value.
     fn is_silent(&self) -> bool {
         matches!(self.form, Form::Classic { noreply: true })
     }
@@ -144,7 +144,7 @@ impl<'r, 'b> Command<'r, 'b> {
         !matches!(self.form, Form::Binary(_))
     }
 
-    /// Bytes of the value and what stands behind it.
+    /// Bytes of the value and its end.
     fn payload_bytes(&self) -> u64 {
         self.value_bytes as u64 + if self.has_tail() { 2 } else { 0 }
     }
@@ -182,7 +182,7 @@ fn condition_of(mode: StoreMode) -> Condition {
     }
 }
 
-/// Stores a value that is here, or begins with one that is not. Built into each of its callers, as
+/// Stores a value that is whole, or begins one that is not. Inlined into each of its callers, as
 /// [`find`](super::get::find) is.
 #[inline(always)]
 pub fn store<'s, 'c>(
@@ -233,7 +233,7 @@ pub fn store<'s, 'c>(
     }
 }
 
-/// Answers a value that has arrived in part, and for the rest of which there is no memory.
+/// Answers a store whose value has come in part and finds no memory for the rest.
 pub fn give_up<'s, 'c>(
     context: &Context<'_, 'c>,
     target: Target<'s, 'c>,
@@ -245,7 +245,7 @@ pub fn give_up<'s, 'c>(
     refused(context, target, command, refusal, out)
 }
 
-/// Stores a draft that has been filled over several reads. With [`Again`] comes the draft back.
+/// Stores a draft that has been filled over several reads. [`Again`] returns the draft.
 pub fn complete<'s, 'c>(
     context: &Context<'_, 'c>,
     session: &'s larder::Session<'c>,
@@ -259,7 +259,7 @@ pub fn complete<'s, 'c>(
     finish(context, target, command, draft, tail, out)
 }
 
-/// Checks what stands behind the value, stores, answers and counts.
+/// Checks the value's end, stores, answers and counts.
 fn finish<'s, 'c>(
     context: &Context<'_, 'c>,
     target: Target<'s, 'c>,
@@ -306,7 +306,7 @@ fn finish<'s, 'c>(
     }
 }
 
-/// Counts, logs and answers what became of a value, and how long it is.
+/// Counts, logs and answers the outcome of a store, with the value's length.
 fn stored_or_not(
     context: &Context<'_, '_>,
     session: &larder::Session<'_>,
@@ -323,8 +323,8 @@ fn stored_or_not(
     }
 }
 
-/// Answers a value that there is no room for, and deletes the one it would have replaced: what the
-/// client has now is newer.
+/// Answers a store that found no room, and deletes the value it would have replaced: the client's
+/// is newer.
 fn refused(
     context: &Context<'_, '_>,
     target: Target<'_, '_>,
@@ -404,11 +404,12 @@ fn log(
     if !context.is_watched(MUTATIONS) {
         return;
     }
-    // What was stored is there to look at, with what an append added to; what was not has no class.
+    // A stored item can be looked at, with the value an append added to; an unstored one has no
+    // class.
     let hash = context.server.cache.hash(key);
     let stored = (status == "stored").then(|| watch::shape(session, key, hash));
     let shape = stored.unwrap_or((0, command.value_bytes));
-    // What a value is added to keeps its own expiry.
+    // A value that is appended to keeps its own expiry.
     let keeps = command.concatenates().then(|| session.peek(key, hash)).flatten();
     let end = keeps.map_or_else(|| expiry(command.expiry, session), |item| item.expiry());
     let ttl_s = expires_in_s(end, session).unwrap_or(0);

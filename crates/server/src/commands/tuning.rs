@@ -1,5 +1,5 @@
-//! `lru`, `slabs` and what `lru_crawler` tunes. There is nothing behind them: what scripts send is
-//! looked at, and answered as memcached would.
+//! `lru`, `slabs` and the tuning commands of `lru_crawler`. They have no effect: their arguments
+//! are checked, and answered as memcached would.
 
 use protocol::{Refusal, reply};
 
@@ -19,7 +19,7 @@ const BAD_SLEEP: &str = "CLIENT_ERROR sleep must be one second or less\r\n";
 const BAD_WINDOW: &str = "CLIENT_ERROR automove window too low or too high\r\n";
 const NO_SPARE_PAGES: &str = "NOSPARE source class has no spare pages\r\n";
 
-/// What a line of these words is answered with.
+/// The answer to a line of these words.
 pub fn answer(words: &[&[u8]]) -> &'static str {
     let bad_format = Refusal::BadCommandLineFormat.line();
     match *words {
@@ -53,18 +53,18 @@ pub fn answer(words: &[&[u8]]) -> &'static str {
     }
 }
 
-/// A number that takes the whole word.
+/// Parses a number that takes the whole word.
 fn number<N: std::str::FromStr>(word: &[u8]) -> Option<N> {
     str::from_utf8(word).ok().filter(|word| !word.starts_with('+'))?.parse().ok()
 }
 
-/// `all`, or numbers of classes with commas between them.
+/// Whether the word is `all`, or numbers of classes with commas between them.
 fn are_classes(word: &[u8]) -> bool {
     let mut classes = word.split(|&byte| byte == b',').filter(|class| !class.is_empty());
     word == b"all" || classes.all(|class| matches!(number(class), Some(1..=CLASS_MAX)))
 }
 
-/// Shares of the memory, and ages as shares of that of the oldest cold item.
+/// Checks shares of the memory, and ages as shares of that of the oldest cold item.
 fn tune(percents: [&[u8]; 2], factors: [&[u8]; 2]) -> &'static str {
     let (percents, factors) = (percents.map(number::<u32>), factors.map(number::<f64>));
     let ([Some(hot), Some(warm)], [Some(hot_factor), Some(warm_factor)]) = (percents, factors)
@@ -80,7 +80,7 @@ fn tune(percents: [&[u8]; 2], factors: [&[u8]; 2]) -> &'static str {
     }
 }
 
-/// A wish about the automover.
+/// Checks a setting of the automover.
 fn automove(wish: &[&[u8]]) -> &'static str {
     let bad_format = Refusal::BadCommandLineFormat.line();
     let word = |place: usize| wish.get(place).copied().unwrap_or_default();
@@ -108,10 +108,10 @@ mod tests {
         answer(&text.split(' ').map(str::as_bytes).collect::<Vec<_>>())
     }
 
-    /// Any words were taken where memcached looks at them, so that a script with an error in it
-    /// heard nothing of that.
+    /// Regression: any words were accepted where memcached checks them, so that a script was not
+    /// told of an error in them.
     #[test]
-    fn what_memcached_refuses_is_refused() {
+    fn words_that_memcached_refuses_are_refused() {
         let bad_format = Refusal::BadCommandLineFormat.line();
         for (text, expected) in [
             ("lru mode flat", reply::OK),

@@ -1,10 +1,10 @@
 //! FILE.tmp: open and locked for as long as the server lives, so that no other has the same memory
-//! file, and what FILE is made of.
+//! file, and the file that becomes FILE.
 //!
-//! A lock lies on a file and not on its name, and the name can be taken away: whoever sweeps a
-//! folder removes it, and then another server may make a file of its own with it. Renaming by name
-//! would make that one FILE, empty as it is. So before anything is done with the name, it is looked
-//! whether that still leads to this file.
+//! A lock belongs to a file and not to its name, and the name can be removed: a sweep of the folder
+//! does, and then another server may make its own file of that name. Renaming by name would make
+//! that one FILE, empty as it is. So before anything is done with the name, the server checks that
+//! it still leads to this file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek};
@@ -27,7 +27,7 @@ pub struct Temporary {
     file: File,
 }
 
-/// What has its name.
+/// The file that has its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     /// This very file.
@@ -36,19 +36,19 @@ enum Named {
     Nothing,
 }
 
-/// What a file of this name held when it was taken.
+/// The contents of a file of this name when it was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nothing,
-    /// The beginning of an image at least: whoever wrote it ended before it became FILE.
+    /// The beginning of an image at least: its writer ended before it became FILE.
     Image,
-    /// Less than there has to be of any, or zeros, as after a crash of the machine.
+    /// Less than any image has, or zeros, as after a crash of the machine.
     Scrap,
 }
 
 impl Temporary {
-    /// The file of this name, locked as it is; a new one if there is none. Only what is left of a
-    /// memory file may be there already.
+    /// Takes the file of this name, locked as it is; a new one if there is none. Only the remains
+    /// of a memory file may be there already.
     pub fn take(path: PathBuf) -> Result<(Self, Left), String> {
         let file = open_locked(&path)?;
         let left = left_in(&file).map_err(|error| refusal(&path, &error))?;
@@ -56,7 +56,7 @@ impl Temporary {
         Ok((Self { path, file }, left))
     }
 
-    /// Makes it empty for good: what it held does not come back with a crash of the machine either.
+    /// Makes it empty for good: its contents do not come back with a crash of the machine either.
     pub fn clear(&self, left: Left) -> Result<(), String> {
         if left == Left::Nothing {
             return Ok(());
@@ -65,13 +65,13 @@ impl Temporary {
         cleared.map_err(|error| self.failed(&error))
     }
 
-    /// What is written to and read from.
+    /// The file to write to and read from.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Makes it empty, for what is to be written, with another file if it has been removed. Returns
-    /// whether its name was its own all the time, as far as can be seen.
+    /// Empties it for an image, with another file if it has been removed. Returns whether its name
+    /// was its own all the time, as far as can be seen.
     pub fn begin(&mut self) -> Result<bool, String> {
         let is_there = match self.named() {
             Named::This => true,
@@ -91,7 +91,7 @@ impl Temporary {
         Ok(is_there)
     }
 
-    /// Gives it another name, for good. It is to be kept from then on, whatever fails behind that.
+    /// Renames it, for good. From then on it is kept, whatever fails afterwards.
     pub fn become_file(&self, path: &Path) -> Result<(), String> {
         if self.named() != Named::This {
             return Err(format!("{} was removed while it was written", self.path.display()));
@@ -101,7 +101,7 @@ impl Temporary {
         })
     }
 
-    /// What has to be said where it stays as it is, since FILE is somebody else's.
+    /// The message where it stays as it is, since FILE is another's.
     pub fn kept(&self, path: &Path) -> String {
         format!(
             "what was in memory is in {}, and the next start reads it once {} is gone",
@@ -110,7 +110,7 @@ impl Temporary {
         )
     }
 
-    /// Leaves nothing of it.
+    /// Removes it.
     pub fn remove(&self) {
         // Room is given back even where the name stays.
         let _ = self.file.set_len(0);
@@ -119,7 +119,7 @@ impl Temporary {
         }
     }
 
-    /// What there is to say if it cannot be written.
+    /// The message if it cannot be written.
     pub fn failed(&self, error: &io::Error) -> String {
         format!("cannot write {}: {error}", self.path.display())
     }
@@ -128,13 +128,13 @@ impl Temporary {
         match (fs::symlink_metadata(&self.path), self.file.metadata()) {
             (Ok(named), Ok(opened)) if is_same(&named, &opened) => Named::This,
             (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Named::Nothing,
-            // What cannot be looked at is nothing to rely on.
+            // A name that cannot be looked up is nothing to rely on.
             _ => Named::Another,
         }
     }
 }
 
-/// What a file holds; an error if that is somebody else's, or of another version.
+/// The contents of a file; an error if they are foreign, or of another version.
 fn left_in(file: &File) -> Result<Left, OpenError> {
     let mut first = Vec::new();
     Read::take(file, PAGE_BYTES).read_to_end(&mut first).map_err(OpenError::Io)?;

@@ -1,4 +1,4 @@
-//! What is kept for clients, and who has to go for whom.
+//! The limit on what is kept for clients, and which connections are closed for which.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ fn limit(bytes_max: usize) -> ParkedLimit {
     ParkedLimit { bytes_max: bytes_max.into(), ..ParkedLimit::new(0, 0, &[]) }
 }
 
-/// So long ago it was that a client has taken something when it was tried last.
+/// Makes it look as if the client had last taken something this long before its last try.
 fn set_stalled(parked: &Parked, ago: Duration) {
     let mut waiting = lock(&parked.slot.as_ref().expect("it has output").waiting);
     waiting.tried = Duration::from_secs(1000);
@@ -48,9 +48,10 @@ fn the_limit_holds_at_its_edge() {
     other.park(&[b"x"], &limit).expect("there is room again");
 }
 
-/// Its bytes were there for a moment all the same, and the other was closed for want of room.
+/// Regression: the refused bytes were counted for a moment, and the other connection was closed for
+/// want of room.
 #[test]
-fn who_is_refused_takes_nothing_from_another_not_even_for_a_moment() {
+fn a_refusal_takes_nothing_from_another_even_for_a_moment() {
     let (limit, has_begun, is_over) = (limit(10), Barrier::new(2), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -71,9 +72,9 @@ fn who_is_refused_takes_nothing_from_another_not_even_for_a_moment() {
     assert_eq!(limit.bytes(), 0);
 }
 
-/// It kept that of the start, whatever an operator had been told to do about it.
+/// Regression: the limit stayed that of the start when the memory limit changed.
 #[test]
-fn the_limit_follows_that_of_the_memory() {
+fn the_limit_follows_the_memory_limit() {
     let limit = ParkedLimit::new(0, 4 << 20, &[]);
     let base = limit.bytes_max();
     let mut parked = park(base, &limit);
@@ -87,10 +88,10 @@ fn the_limit_follows_that_of_the_memory() {
     other.park(&[b"x"], &limit).expect("now there is room");
 }
 
-/// Four that kept as much as one may, and said nothing more, had all of it, and others who read
-/// were closed.
+/// Regression: four clients that kept as much as one may, and sent nothing more, had all of it, and
+/// others that read were closed.
 #[test]
-fn who_keeps_more_than_an_item_is_long_leaves_half_to_others() {
+fn input_longer_than_an_item_leaves_half_to_others() {
     let limit = ParkedLimit::new(0, 1 << 20, &[]);
     let command_bytes = limit.command_bytes_max();
     let mut keeping: Vec<Parked> = (0..4).map(|_| Parked::default()).collect();
@@ -100,12 +101,12 @@ fn who_keeps_more_than_an_item_is_long_leaves_half_to_others() {
     assert!(!limit.make_room_for_kept(1, short_bytes + 1));
     assert!(limit.make_room_for_kept(1, short_bytes));
     keeping[3].keep(short_bytes, &limit).expect("that is an item");
-    // What another gives up is there for a long one again.
+    // Bytes that one gives up are available for a long command again.
     keeping[0].keep(0, &limit).expect("less is always allowed");
     keeping[2].keep(short_bytes + 1, &limit).expect("half is free");
     let reading = park(limit.bytes_max() / 4, &limit);
     assert!(!is_ended(&reading));
-    // Who takes nothing makes room for them as well.
+    // A stalled connection makes room for them as well.
     keeping.iter_mut().for_each(|one| one.keep(0, &limit).expect("less is always allowed"));
     set_stalled(&reading, STALLED_AFTER);
     let other = park(limit.bytes_max() / 4, &limit);
@@ -113,9 +114,9 @@ fn who_keeps_more_than_an_item_is_long_leaves_half_to_others() {
     assert!(is_ended(&reading) && !is_ended(&other));
 }
 
-/// Where the item limit is large, a command that was allowed had its connection closed.
+/// Regression: where the item limit is large, a command that was allowed had its connection closed.
 #[test]
-fn the_longest_command_fits_whatever_the_item_limit_is() {
+fn the_longest_command_fits_under_any_item_limit() {
     for item_bytes_max in [1 << 10, 1 << 20, 16 << 20, 1 << 30] {
         let limit = ParkedLimit::new(64 << 20, item_bytes_max, &[]);
         let mut parked = Parked::default();
@@ -125,9 +126,9 @@ fn the_longest_command_fits_whatever_the_item_limit_is() {
     }
 }
 
-/// Whoever came last was refused, and was the one who reads.
+/// Regression: the last to come was refused, though it was the one that reads.
 #[test]
-fn who_takes_nothing_for_longest_makes_room_for_others() {
+fn the_longest_stalled_makes_room_for_others() {
     let limit = limit(10);
     let mut hogs: Vec<Parked> = (0..4).map(|_| park(2, &limit)).collect();
     for (number, seconds) in [(0, 2), (1, 4), (2, 3)] {
@@ -144,7 +145,7 @@ fn who_takes_nothing_for_longest_makes_room_for_others() {
 }
 
 #[test]
-fn nobody_goes_in_vain_nor_for_a_stranger() {
+fn none_is_closed_in_vain_or_for_an_unauthenticated_client() {
     let limit = limit(8);
     let (hog, _reader) = (park(3, &limit), park(5, &limit));
     set_stalled(&hog, Duration::from_secs(100));
@@ -157,9 +158,9 @@ fn nobody_goes_in_vain_nor_for_a_stranger() {
     assert!(is_ended(&hog));
 }
 
-/// Two that were read at a time found room for either, and were kept one of them.
+/// Regression: two values read at a time found room for either, though there was room for one.
 #[test]
-fn room_is_taken_before_a_long_value_is_read_but_for_the_last_of_it() {
+fn room_is_taken_ahead_except_for_the_last_of_it() {
     let limit = limit(10 + OUTPUT_BYTES_MAX);
     let mut room = Room::new(&limit, None);
     let mut other = Room::new(&limit, None);
@@ -167,7 +168,7 @@ fn room_is_taken_before_a_long_value_is_read_but_for_the_last_of_it() {
     assert_eq!(limit.bytes(), 7);
     assert!(!other.grow(4) && other.grow(3) && !other.grow(4));
     let short = park(OUTPUT_BYTES_MAX, &limit);
-    // What the socket has left of it, and the line behind it.
+    // The part of it that the socket has left, and the line behind it.
     let taken_bytes = room.spend(5);
     let mut parked = Parked::default();
     parked.park_with(&[b"12345"], taken_bytes, &limit).expect("it is taken");
@@ -186,7 +187,7 @@ fn room_is_taken_before_a_long_value_is_read_but_for_the_last_of_it() {
 }
 
 #[test]
-fn who_has_waited_for_room_for_long_waits_no_longer() {
+fn a_long_wait_for_room_ends() {
     let limit = limit(OUTPUT_BYTES_MAX);
     assert!(!Room::new(&limit, Some(Stopwatch::start())).grow(1));
     let mut room = Room::new_after_all_patience(&limit);
@@ -194,9 +195,9 @@ fn who_has_waited_for_room_for_long_waits_no_longer() {
     assert_eq!((room.spend(1), limit.bytes()), (0, 0), "it has none all the same");
 }
 
-/// What only its worker can give back must not save one who has little besides.
+/// Regression: bytes that only its worker can give back saved a connection with little besides.
 #[test]
-fn what_comes_back_later_counts_as_on_its_way() {
+fn bytes_that_come_back_later_count_as_on_their_way() {
     let limit = limit(10);
     let mut hogs = [park(1, &limit), park(1, &limit)];
     for hog in &mut hogs {
@@ -213,7 +214,7 @@ fn what_comes_back_later_counts_as_on_its_way() {
 }
 
 #[test]
-fn a_worker_has_its_own_output_to_look_after_and_no_input() {
+fn a_worker_tries_its_own_output_and_no_input() {
     let limit = limit(10);
     let has_any = || [0, 1].map(|worker| limit.to_be_tried(worker).1);
     let mut parked = Parked::default();
@@ -227,7 +228,7 @@ fn a_worker_has_its_own_output_to_look_after_and_no_input() {
 }
 
 #[test]
-fn of_dumps_the_one_that_takes_nothing_for_longest_ends() {
+fn the_longest_stalled_dump_ends() {
     let limit = limit(10);
     let mut waiting: Vec<Parked> = (0..4).map(|_| park(1, &limit)).collect();
     waiting[1..].iter().for_each(|dump| dump.set_dump(true));
@@ -249,7 +250,7 @@ fn of_dumps_the_one_that_takes_nothing_for_longest_ends() {
 }
 
 #[test]
-fn strangers_leave_most_of_it_to_others() {
+fn unauthenticated_clients_leave_most_of_it_to_others() {
     let limit = limit(40);
     let (mut unauthenticated, mut known) = (Parked::default(), Parked::default());
     unauthenticated.set_stranger(true);
@@ -264,7 +265,7 @@ fn strangers_leave_most_of_it_to_others() {
 }
 
 #[test]
-fn what_is_kept_of_commands_counts_once() {
+fn kept_commands_count_once() {
     let limit = limit(10);
     let mut parked = Parked::default();
     parked.keep(7, &limit).expect("room");
@@ -317,10 +318,10 @@ fn tls_pair() -> (Stream, TcpStream) {
     (stream, wire)
 }
 
-/// A client over TLS that read slowly looked as if it took nothing until all of what had been
-/// sealed for it was gone, some 40 KiB, and was closed for others.
+/// Regression: a slow reader over TLS looked stalled until all that had been sealed for it was
+/// gone, some 40 KiB, and was closed for others.
 #[test]
-fn what_a_socket_takes_of_a_sealed_record_is_progress() {
+fn a_part_taken_of_a_sealed_record_is_progress() {
     const LONG_AGO: Duration = Duration::from_secs(1_000_000);
     let (limit, counters) = (limit(1 << 30), Counters::default());
     let (mut stream, mut wire) = tls_pair();

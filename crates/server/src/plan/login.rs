@@ -1,9 +1,9 @@
-//! [`Plan::fill`] of a text connection whose client has not said who it is.
+//! [`Plan::fill`] of a text connection whose client is unauthenticated.
 //!
 //! As in memcached, the only request is a `set` of any key, flags and expiry, whose value is a name
 //! and a password with a space between them. It may come in pieces, but is short enough to be kept
-//! until it is whole. The line of a web request ends the connection, as it does for who has logged
-//! in: a page that has a browser send one could have it guess at passwords.
+//! until it is whole. The line of a web request ends the connection, as it does for an
+//! authenticated client: a web page could otherwise have a browser guess passwords.
 
 use protocol::parse::tokens::Tokens;
 use protocol::parse::{LINE_BYTES_MAX, is_of_the_web};
@@ -13,7 +13,8 @@ use super::{Action, BATCH_KEYS_MAX, End, Plan, Step};
 use crate::turn::UNREAD_BYTES_MAX;
 
 impl<'b> Plan<'b> {
-    /// Fills a batch with what comes next. What is behind a name depends on whether it is admitted.
+    /// Fills a batch with the next login. The meaning of input behind it depends on whether it is
+    /// admitted.
     #[inline(never)]
     pub(super) fn fill_login(&mut self, steps: &mut Vec<Step<'b>>) -> End {
         while steps.len() < BATCH_KEYS_MAX {
@@ -59,7 +60,7 @@ impl<'b> Plan<'b> {
     }
 }
 
-/// The length of the value behind a `set`; none if the line is anything else.
+/// The length of the value behind a `set`; `None` if the line is anything else.
 fn token_bytes(line: &[u8]) -> Option<usize> {
     let line = line.trim_ascii_end();
     let mut tokens = Tokens::new(line);
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(plan(whole), (End::Batch, vec![Action::Login(b"bob x")], 0));
     }
 
-    /// The headers were answered one by one, and the body was a login.
+    /// Regression: the headers were answered one by one, and the body was a login.
     #[test]
     fn a_request_of_the_web_ends_the_connection() {
         let (end, actions, _) = plan(b"POST / HTTP/1.1\r\nset x 0 0 5\r\nbob x\r\n");

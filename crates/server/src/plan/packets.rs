@@ -7,7 +7,7 @@ use super::{Action, BATCH_KEYS_MAX, End, NO_HASH, Payload, Place, Plan, Step};
 use crate::rights::{Rights, is_binary_change};
 
 impl<'b> Plan<'b> {
-    /// Fills a batch with what comes next.
+    /// Fills a batch with the next requests.
     #[inline(never)]
     pub(super) fn fill_binary(
         &mut self,
@@ -57,7 +57,7 @@ impl<'b> Plan<'b> {
         End::Batch
     }
 
-    /// Refuses what the client may not ask for; returns whether the batch ends there.
+    /// Refuses a request that the client may not make; returns whether the batch ends there.
     #[cold]
     fn refuse_packet(
         &mut self,
@@ -81,7 +81,7 @@ impl<'b> Plan<'b> {
         Some(self.swallow(value_bytes as u64))
     }
 
-    /// One request with as much of its value as is here.
+    /// A step for one request, with as much of its value as is here.
     fn binary_step(
         &mut self,
         cache: &Cache,
@@ -110,18 +110,18 @@ impl<'b> Plan<'b> {
     }
 }
 
-/// Whether a client may ask this before it has said who it is.
+/// Whether an unauthenticated client may make this request.
 fn is_open(request: &binary::Request<'_>) -> bool {
     matches!(request.command, Command::Version | Command::SaslList | Command::Sasl { .. })
 }
 
-/// As in memcached, who asks for anything else is not kept.
+/// As in memcached, any other request of an unauthenticated client ends the connection.
 fn unauthenticated<'b>(echo: binary::Echo, place: Place) -> Step<'b> {
     let status = binary::Status::AuthFailure;
     Step::bare(Action::Refuse { echo, status, is_fatal: true }, place)
 }
 
-/// Whether what comes behind this request may be meant differently because of it.
+/// Whether this request may change the meaning of the input behind it.
 fn ends_batch(request: &binary::Request<'_>) -> bool {
     matches!(request.command, Command::Quit | Command::Sasl { .. })
 }

@@ -1,5 +1,5 @@
-//! [`Plan::fill`] of a text connection whose client may only read: what it asks for is planned as
-//! for anybody, and then every change among it becomes a step that refuses it.
+//! [`Plan::fill`] of a text connection whose client may only read: its requests are planned as for
+//! any client, and then every change among them becomes a step that refuses it.
 
 use larder::{Cache, Hash};
 use protocol::Request;
@@ -7,11 +7,11 @@ use protocol::Request;
 use super::{Action, End, Payload, Plan, Step, value_bytes_of};
 use crate::rights::is_change;
 
-/// What a client is told that may only read.
+/// The refusal of a change by a client that may only read.
 pub const READ_ONLY: &str = "CLIENT_ERROR not allowed for a read-only user\r\n";
 
 impl<'b> Plan<'b> {
-    /// Fills a batch with what comes next.
+    /// Fills a batch with the next requests.
     #[inline(never)]
     pub(super) fn fill_for_reader(
         &mut self,
@@ -25,7 +25,7 @@ impl<'b> Plan<'b> {
             if !is_change(&request) {
                 continue;
             }
-            // Only the last step of a batch has a value that is not all there.
+            // Only the last step of a batch can have a partial value.
             if step.payload == Payload::Part {
                 let value_bytes = value_bytes_of(&request).unwrap_or(0);
                 self.swallow(value_bytes as u64 + 2);
@@ -37,8 +37,8 @@ impl<'b> Plan<'b> {
     }
 }
 
-/// Whether the refusal is not told: to who wants no answer, and before the end of a line of which
-/// more is to come, so that it is told once.
+/// Whether the refusal is not sent: for a request that wants no answer, and before the end of a
+/// line of which more is to come, so that it is sent once.
 fn is_silent(request: &Request<'_>) -> bool {
     match request {
         Request::Get(get) => get.more,

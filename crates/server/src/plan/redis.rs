@@ -1,5 +1,5 @@
-//! The plan of an input in Redis' protocol: what a command is and where its keys stand is looked up
-//! in the table of commands, and as many of its keys are hashed as the batch has room for.
+//! The plan of an input in Redis' protocol: the table of commands says what a command is and where
+//! its keys stand, and as many of its keys are hashed as the batch has room for.
 
 use larder::{Cache, Hash};
 use protocol::resp::{Command, Scan, Scanned, scan, scan_of_stranger};
@@ -9,15 +9,15 @@ use crate::commands::redis::{Call, Keys, Lookup};
 use crate::rights::Rights;
 
 impl<'b> Plan<'b> {
-    /// Goes on with a command that an earlier plan has begun to look at; what is longer than
-    /// `bytes_max` is refused.
+    /// Goes on with a command that an earlier plan has begun to scan; one longer than `bytes_max`
+    /// is refused.
     pub fn resume(&mut self, scan: Scan, bytes_max: usize) {
         self.scan = scan;
         self.command_bytes_max = bytes_max;
     }
 
-    /// How far the command has been looked at that begins at `place`, where the plan was left: at
-    /// its end, or before one of its last `steps`.
+    /// How far the command at `place`, where the plan was left, has been scanned: `place` is the
+    /// plan's end, or before one of its last `steps`.
     pub fn scan_at(&self, place: Place, steps: &[Step<'b>]) -> Scan {
         if place == self.place {
             return self.scan;
@@ -65,7 +65,7 @@ impl<'b> Plan<'b> {
             };
             self.place.offset += consumed;
             let mut step = Step::bare(Action::Redis(call), place);
-            // Behind its name a stranger may be somebody, and behind RESET somebody a stranger.
+            // A login may authenticate the client for the input behind it, and RESET log it out.
             let mut is_end = is_stranger;
             if let Action::Redis(Call::Command(command, lookup)) = &mut step.action {
                 is_end |= lookup.may_reset(*command);

@@ -1,12 +1,12 @@
-//! `stats compressed`: the compressed zone, what moved between it and the hot zone, and what that
-//! took. Larder's own.
+//! `stats compressed`: the compressed zone, the movement between it and the hot zone, and the time
+//! that took. Larder's own.
 
 use larder::CompressedStats;
 
 use super::Stats;
 use crate::server::Server;
 
-/// All of it; nothing if there is no such zone.
+/// Writes all of it; nothing if there is no such zone.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
     if let Some(compressed) = server.cache.stats().compressed {
         contents(&compressed, stats);

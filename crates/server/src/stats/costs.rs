@@ -1,19 +1,20 @@
-//! `stats costs`: what hits have saved the backend, and what misses have cost it. Larder's own.
+//! `stats costs`: the backend's work that hits have saved, and that misses have caused. Larder's
+//! own.
 //!
-//! Saved is what the items that were found had cost, and stored what it took to make those that
-//! were stored, both as far as it is known: stated by clients, or measured. Evicted is what it will
-//! take to make again what had to go, as a whole and of each size class. The lines about measuring
-//! are there where it is on; a line for a prefix says what its misses cost, the costliest first.
+//! Saved is the cost of the items that were found, stored the cost of those that were stored, both
+//! as far as it is known: stated by clients, or measured. Evicted is the cost of remaking evicted
+//! items, as a whole and of each size class. The lines about measuring are there where it is on; a
+//! line for a prefix gives the cost of its misses, the costliest first.
 
 use larder::{ClassStats, CostPrefix};
 
 use super::Stats;
 use crate::server::Server;
 
-/// Prefixes beyond the costliest are left out.
+/// Prefixes shown, the costliest ones.
 const PREFIXES_SHOWN: usize = 64;
 
-/// All of it.
+/// Writes all of it.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let sums = server.sums();
     stats.line("saved_seconds", seconds(sums.cost_saved_us));
@@ -46,7 +47,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
 }
 
 fn one(prefix: &CostPrefix, stats: &mut Stats<'_>) {
-    // A key may hold what a line may not, and a space, which a name in one may not.
+    // A key may hold bytes that a line may not, and a space, which a name in a line may not.
     let name = prefix.prefix.escape_ascii().to_string().replace(' ', r"\x20");
     let name = if prefix.prefix.is_empty() { "(none)".to_owned() } else { name };
     stats.line(format_args!("prefix_misses:{name}"), prefix.misses);

@@ -1,12 +1,12 @@
-//! The flash tier: in `stats` under the names of memcached's extstore, and in `stats flash` what is
-//! Larder's own.
+//! The flash tier: in `stats` under the names of memcached's extstore, and in `stats flash`
+//! Larder's own numbers.
 
 use larder::FlashTierStats;
 
 use super::Stats;
 use crate::server::Server;
 
-/// What extstore's users look for. Its pages are segments here.
+/// Writes the numbers that extstore's users look for. Its pages are segments here.
 pub fn extstore(flash: &FlashTierStats, stats: &mut Stats<'_>) {
     let tier = &flash.tier;
     let used = tier.segments.saturating_sub(tier.segments_free);
@@ -39,14 +39,14 @@ pub fn extstore(flash: &FlashTierStats, stats: &mut Stats<'_>) {
     ]);
 }
 
-/// All of it; nothing if there is no such tier.
+/// Writes all of it; nothing if there is no such tier.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
     if let Some(flash) = server.cache.flash_stats() {
         stats.lines(&lines(&flash));
     }
 }
 
-/// Each name, which docs/compatibility.md explains, and its number.
+/// The names, which docs/compatibility.md explains, with their numbers.
 fn lines(flash: &FlashTierStats) -> Vec<(&'static str, u64)> {
     let tier = &flash.tier;
     vec![
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Nothing explained any of them, and a table by hand would have grown old.
+    /// Regression: none of them was explained, and a table kept by hand would go stale.
     #[test]
     fn the_page_explains_every_number_of_flash_and_no_other() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");

@@ -15,7 +15,7 @@ use crate::server::Server;
 use crate::tls::Tls;
 use crate::watch::Numbers;
 
-/// Everything that memcached_exporter, Telegraf, Datadog and memcached-tool look for.
+/// Writes everything that memcached_exporter, Telegraf, Datadog and memcached-tool look for.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let sums = server.sums();
     let cache = server.cache.stats();
@@ -71,13 +71,13 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     ]);
 }
 
-/// For how many seconds the certificates are what they are.
+/// Age of the certificates in seconds.
 fn certificates_age_s(tls: &Tls, server: &Server) -> u64 {
     let since_start_s = server.started.elapsed().as_secs();
     tls.read_s().map_or(since_start_s, |read_s| u64::from(server.now().saturating_sub(read_s)))
 }
 
-/// What moving items to their columns came to.
+/// Writes the counters of moving items to their columns.
 fn repartition(found: RepartitionStats, stats: &mut Stats<'_>) {
     let RepartitionStats { counts, frames, .. } = found;
     stats.lines(&[
@@ -94,7 +94,7 @@ fn repartition(found: RepartitionStats, stats: &mut Stats<'_>) {
     ]);
 }
 
-/// What the start found in the memory file; all 0 if there was none.
+/// Writes the items that the start found in the memory file; all 0 if there was none.
 fn memory_file(found: Found, stats: &mut Stats<'_>) {
     let Found { restored, evicted, ms, .. } = found;
     stats.lines(&[
@@ -113,7 +113,8 @@ fn process(server: &Server, stats: &mut Stats<'_>) {
     let (user, system) = io::process::cpu_time();
     stats.line("pid", std::process::id());
     stats.line("uptime", server.started.elapsed().as_secs());
-    // To the millisecond, as expiry is judged: it is never behind the second in which a key went.
+    // To the millisecond, as expiry is judged: it is never behind the second in which a key
+    // expired.
     stats.line("time", server.clock.unix_ms() / 1000);
     stats.line("version", VERSION);
     stats.line("pointer_size", usize::BITS);

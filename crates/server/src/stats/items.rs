@@ -42,8 +42,8 @@ pub fn write_items(server: &Server, stats: &mut Stats<'_>) {
     }
 }
 
-/// What memcached counts by class, and Larder does not. Without them memcached_exporter takes the
-/// server for one that is down.
+/// memcached's counters by class that Larder does not have. Without them memcached_exporter takes
+/// the server to be down.
 const REQUESTS: [&str; 8] = [
     "get_hits",
     "cmd_set",

@@ -1,4 +1,4 @@
-//! `stats quotas`: what keys with certain prefixes may take, and take. Larder's own.
+//! `stats quotas`: the limits of keys with certain prefixes, and their use. Larder's own.
 
 use super::Stats;
 use crate::server::Server;

@@ -15,7 +15,8 @@ use crate::options::{TlsOptions, index_name, layout_name, policy_name};
 use crate::server::Server;
 use crate::watch::DETAIL;
 
-/// How items are found and lie, whether they move to their columns, and for which cache.
+/// How items are found and placed, whether they move to their columns, and for which processor
+/// cache.
 fn placement(server: &Server, cache: &larder::Stats, stats: &mut Stats<'_>) {
     stats.line("index", index_name(server.options.index));
     stats.line("hot_layout", layout_name(server.options.layout));
@@ -33,8 +34,8 @@ fn placement(server: &Server, cache: &larder::Stats, stats: &mut Stats<'_>) {
     }
 }
 
-/// What columns are made of. Of small pages an address does not tell which sets of the cache they
-/// meet: their frames do.
+/// The kind of pages of columns. An address in a small page does not tell which sets of the cache
+/// it meets: the page's frame does.
 pub fn column_pages(huge: bool, frames: FrameCounts) -> &'static str {
     match (huge, frames.are_told) {
         (true, true) if frames.coloured_slabs > frames.in_order_slabs => "coloured",
@@ -48,7 +49,7 @@ fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
 
-/// What of the cache there is.
+/// Which parts of the cache there are.
 fn parts(cache: &larder::Stats, stats: &mut Stats<'_>) {
     stats.line("compressed", yes_no(cache.compressed.is_some()));
     let flash_reads = cache.flash.and_then(|flash| flash.reads_by);
@@ -56,7 +57,7 @@ fn parts(cache: &larder::Stats, stats: &mut Stats<'_>) {
     stats.line("measure_costs", yes_no(cache.costs.is_some()));
 }
 
-/// Which commands clients may give that an option can refuse.
+/// Which commands are allowed, of those that an option can refuse.
 fn allowed(live: &Live, stats: &mut Stats<'_>) {
     stats.line("flush_enabled", yes_no(is_allowed(&live.flush_allowed)));
     stats.line("dump_enabled", yes_no(is_allowed(&live.dump_allowed)));
@@ -64,7 +65,8 @@ fn allowed(live: &Live, stats: &mut Stats<'_>) {
     stats.line("memlimit_enabled", yes_no(is_allowed(&live.memlimit_allowed)));
 }
 
-/// What was chosen at the start and since; booleans are yes and no, and no value is empty.
+/// Writes the options of the start and their changes since; booleans are yes and no, and no value
+/// is empty.
 pub fn write(server: &Server, stats: &mut Stats<'_>) {
     let (options, live) = (&server.options, &server.live);
     // Once: it walks the tables of the index.
@@ -133,7 +135,7 @@ pub fn write(server: &Server, stats: &mut Stats<'_>) {
     stats.line("client_flags_size", 4);
 }
 
-/// Where else it listens, and what it reads and writes.
+/// Other places that it listens at, and the files that it reads and writes.
 fn places(server: &Server, stats: &mut Stats<'_>) {
     let options = &server.options;
     stats.line("redis_port", options.redis_port);
@@ -171,12 +173,12 @@ fn tls(options: &TlsOptions, stats: &mut Stats<'_>) {
     stats.line("ssl_min_version", if options.is_13_only { "tlsv1.3" } else { "tlsv1.2" });
 }
 
-/// What clients may speak.
+/// The protocols that clients may speak.
 fn protocol(server: &Server) -> &'static str {
     match server.options.protocol {
         Some(Wire::Text) => "ascii",
         Some(Wire::Binary) => "binary",
-        // Redis's has a port of its own, and is no choice here.
+        // Redis' protocol has its own port, and is no choice here.
         None | Some(Wire::Redis) => "auto-negotiate",
     }
 }

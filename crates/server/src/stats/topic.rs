@@ -1,12 +1,12 @@
-//! What `stats` is asked for: the words behind it, as memcached 1.6.45 takes them.
+//! The topic of a `stats` command: the words behind it, as memcached 1.6.45 takes them.
 //!
 //! In text the beginning of some known words is enough, so that `stats set` shows the settings, and
-//! what stands behind the word that counts is ignored. In the binary protocol it is the other way
-//! round: the key only has to begin with such a word. All other words stand as they are.
+//! words behind the one that counts are ignored. In the binary protocol it is the other way round:
+//! the key only has to begin with such a word. All other words have to match exactly.
 
 use protocol::parse::tokens::Tokens;
 
-/// What is asked for.
+/// The topic asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
     General,
@@ -22,11 +22,11 @@ pub enum Topic {
     Cachedump,
     /// To count from here on.
     Reset,
-    /// Statistics by namespaces; none if it is not said what to do with them.
+    /// Statistics by namespace; `None` without a known action.
     Detail(Option<Detail>),
 }
 
-/// What to do with the statistics by namespaces.
+/// The action on the statistics by namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     On,
@@ -35,14 +35,14 @@ pub enum Detail {
 }
 
 impl Topic {
-    /// What a line means that has `arguments` behind `stats`.
+    /// The topic of a line with `arguments` behind `stats`.
     pub fn of_line(arguments: &[u8]) -> Option<Self> {
         let mut words = Tokens::new(arguments);
         let Some(word) = words.next() else {
             return Some(Self::General);
         };
         let begins = |known: &[u8]| known.starts_with(word);
-        // Where one word begins several, the first of them counts.
+        // Of several words that one is the beginning of, the first counts.
         if begins(b"reset") {
             Some(Self::Reset)
         } else if begins(b"detail") {
@@ -58,7 +58,7 @@ impl Topic {
         }
     }
 
-    /// What a packet means that has this key.
+    /// The topic of a packet with this key.
     pub fn of_packet(key: &[u8]) -> Option<Self> {
         if key.is_empty() {
             Some(Self::General)
@@ -88,7 +88,7 @@ impl Topic {
         })
     }
 
-    /// Whether who asks for it changes anything.
+    /// Whether asking for it changes anything.
     pub fn is_change(self) -> bool {
         matches!(self, Self::Reset | Self::Detail(Some(Detail::On | Detail::Off)))
     }
@@ -110,7 +110,7 @@ impl Detail {
 mod tests {
     use super::*;
 
-    /// `stats resetx` reset all counters: the words were matched the wrong way round.
+    /// Regression: `stats resetx` reset all counters: the words were matched the wrong way round.
     #[test]
     fn a_line_may_have_the_beginning_of_a_word_and_no_more_than_the_word() {
         for (line, topic) in [

@@ -1,4 +1,4 @@
-//! How numbers are written for people: three digits that matter, and a unit.
+//! Numbers formatted for people: three significant digits, and a unit.
 
 /// 1234567 as 1.23 M.
 pub fn count(value: f64) -> String {
@@ -21,7 +21,7 @@ pub fn bytes(value: f64) -> String {
     format!("{value:.0} B")
 }
 
-/// Microseconds in the unit that suits.
+/// Microseconds in a suitable unit.
 pub fn micros(us: f64) -> String {
     match us {
         _ if us >= 999_500.0 => format!("{} s", digits(us / 1e6)),
@@ -35,7 +35,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Seconds in the unit that suits.
+/// Seconds in a suitable unit.
 pub fn duration(seconds: f64) -> String {
     for (unit, size) in [("d", 86_400.0), ("h", 3600.0), ("min", 60.0)] {
         if seconds >= 2.0 * size {
@@ -45,7 +45,7 @@ pub fn duration(seconds: f64) -> String {
     format!("{seconds:.0} s")
 }
 
-/// Three digits that matter.
+/// Three significant digits.
 fn digits(value: f64) -> String {
     match value {
         _ if value >= 99.95 => format!("{value:.0}"),

@@ -1,5 +1,5 @@
-//! What `larder top` draws of the sample of keys: those asked for most, and beside them what would
-//! miss in more or less memory and why reads miss.
+//! The part of `larder top` about the sample of keys: the most requested ones, and beside them the
+//! miss ratio in more or less memory and the reasons of misses.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::format::{count, percent};
 
-/// Lines that it takes, with its borders: all that is told of other memory, with three tiers.
+/// Its lines, with the borders: as many as the miss ratios of three tiers take.
 pub const LINES: u16 = 11;
 
 /// Sizes of memory that are shown, as parts of the present.
 const SIZES: [(f64, &str); 4] = [(0.5, "1/2"), (1.0, "now"), (2.0, "2 ×"), (4.0, "4 ×")];
 
-/// Draws what `/api/stats` has under `insight`.
+/// Draws the field `insight` of `/api/stats`.
 pub fn draw(insight: &Value, frame: &mut Frame<'_>, area: Rect) {
     let thirds = [Constraint::Fill(3), Constraint::Fill(2), Constraint::Fill(2)];
     let [keys, memory, reasons] = Layout::horizontal(thirds).areas(area);
@@ -34,7 +34,7 @@ pub fn draw(insight: &Value, frame: &mut Frame<'_>, area: Rect) {
     let sizes = SIZES
         .into_iter()
         .filter_map(|(size, name)| Some([format!("misses, {name}"), percent(miss(size)?)]));
-    // Beside what is predicted: what really missed, and twice the standard error, as on the page.
+    // Beside the prediction: the measured ratio, and twice the standard error, as on the page.
     let share = |name: &str| curve[name].as_f64();
     let measured = share("measured").map(|it| ["measured, now".to_owned(), percent(it)]);
     let error = share("error").map(|it| ["misses, now ±".to_owned(), percent(2.0 * it)]);

@@ -1,4 +1,4 @@
-//! What `larder top` draws.
+//! The screen of `larder top`.
 //!
 //! ```text
 //! Larder 0.1.0  127.0.0.1:9150  serving  policy ...
@@ -9,8 +9,8 @@
 //! keys asked for most            misses in other memory, and why they are: on tall terminals
 //! ```
 //!
-//! Everything is told by words, shapes and numbers, and colors only repeat it. ratatui lets no
-//! control character of what the server says through to the terminal.
+//! Everything is shown by words, shapes and numbers, and colours only repeat it. ratatui lets no
+//! control character from the server through to the terminal.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -24,13 +24,13 @@ use serde_json::Value;
 use super::format::{bytes, count, duration, micros, percent};
 use super::insight;
 
-/// Points that the curves may show: more than any terminal has columns.
+/// Points of the curves: more than any terminal has columns.
 const POINTS_MAX: usize = 600;
 
-/// From so many lines on there is room for what keys tell.
+/// Lines of a terminal from which there is room for keys.
 const TALL_LINES: u16 = 39;
 
-/// Who has memory, what they are called here, and how they are drawn.
+/// The owners of memory, their names here, and how they are drawn.
 const OWNERS: [(&str, &str, &str, Color); 7] = [
     ("items", "items", "█", Color::Red),
     ("compressed", "compressed", "▓", Color::Cyan),
@@ -44,7 +44,7 @@ const OWNERS: [(&str, &str, &str, Color); 7] = [
 /// One second.
 type Point = HashMap<String, f64>;
 
-/// What is known of the server.
+/// The server's data.
 #[derive(Debug, Default)]
 pub struct View {
     address: String,
@@ -66,7 +66,7 @@ fn of(point: &Point, name: &str) -> f64 {
     point.get(name).copied().unwrap_or(0.0)
 }
 
-/// Keys found in a second, and keys asked for.
+/// Keys found in a second, and keys requested.
 fn found(point: &Point) -> (f64, f64) {
     let hits = ["hits_hot", "hits_compressed", "hits_flash"].map(|name| of(point, name));
     let hits: f64 = hits.iter().sum();
@@ -74,7 +74,7 @@ fn found(point: &Point) -> (f64, f64) {
 }
 
 impl View {
-    /// Of the server at `address`, with nothing known.
+    /// A view of the server at `address`, without data.
     pub fn new(address: &str) -> Self {
         Self { address: address.to_owned(), ..Self::default() }
     }
@@ -99,12 +99,12 @@ impl View {
         self.error = None;
     }
 
-    /// The present did not come.
+    /// Notes that the present did not come.
     pub fn fail(&mut self, error: String) {
         self.error = Some(error);
     }
 
-    /// A metric, 0 if it is not told.
+    /// A metric, 0 if it is missing.
     fn metric(&self, name: &str) -> f64 {
         self.stats["metrics"][name].as_f64().unwrap_or(0.0)
     }

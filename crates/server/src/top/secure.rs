@@ -1,4 +1,4 @@
-//! An admin port that speaks TLS: whom `larder top` takes for the server.
+//! An admin port that speaks TLS: the certificates that `larder top` accepts.
 
 use std::fs;
 use std::io;
@@ -13,14 +13,14 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
-/// How it is said, below rustls, that a certificate is good for signing others only.
+/// rustls' name for the error that a certificate is good for signing others only.
 const AUTHORITY_ITSELF: &str = "CaUsedAsEndEntity";
 
-/// Who has to have signed the server's certificate.
+/// The authorities, one of which has to have signed the server's certificate.
 pub struct Trust(TlsConnector);
 
 impl Trust {
-    /// Those in a file of PEM.
+    /// The authorities in a PEM file.
     pub fn read(path: &Path) -> Result<Self, String> {
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = fs::read(path).map_err(|error| wrong(&error))?;
@@ -38,7 +38,7 @@ impl Trust {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// The same connection over TLS, if the other end is what `address` says.
+    /// Wraps the connection in TLS, if the other end is the server of `address`.
     pub async fn connect(
         &self,
         address: &str,
@@ -51,7 +51,7 @@ impl Trust {
     }
 }
 
-/// Why there is no connection over TLS, and what to do about it where that is known.
+/// The message about a failed TLS connection, with the remedy where that is known.
 fn said(error: &io::Error, address: &str) -> String {
     let reason = error.get_ref().and_then(|reason| reason.downcast_ref());
     match reason {

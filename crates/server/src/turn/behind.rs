@@ -1,4 +1,4 @@
-//! The turn of a connection that has sent a part of a long command of Redis'.
+//! The turn of a connection that has sent a part of a long Redis command.
 //!
 //! ```text
 //! unread  *3 $3 SET $1 k $1000000 xxxxxxxxx|........|
@@ -6,9 +6,9 @@
 //! buffer                                   |<- copied behind it ->|
 //! ```
 //!
-//! What is here stays where it is until the command is whole, or until its next header is here.
-//! What its client has announced costs nothing before it comes, and what is kept between reads
-//! counts with all its capacity.
+//! The part stays where it is until the command is whole, or until its next header is here. What a
+//! client has announced costs nothing before it comes, and input kept between reads counts with all
+//! its capacity.
 
 use std::mem;
 
@@ -19,15 +19,15 @@ use crate::connection::{Close, Connection};
 use crate::sampling::Sampling;
 
 impl<'c, S: Sampling> TurnExecutor<'c, S> {
-    /// Reads behind the part of a long command that is here, and executes what is there when it has
+    /// Reads behind the part of a long command that is here, and executes the input when it has
     /// come to the command's end.
     pub(super) fn read_behind(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         let mut input = mem::take(&mut connection.unread);
         let scan = connection.redis.as_ref().map_or_else(Scan::default, |client| client.scan);
         let wanted = scan.wanted_bytes();
         let mut is_ended = false;
-        // A command that is whole, and what is longer than a header and not begun to be looked at,
-        // is what parked output kept from being executed: that comes first.
+        // A whole command, or input longer than a header that has not been scanned, was kept from
+        // being executed by parked output: that comes first.
         let is_begun = scan != Scan::default() && !scan.is_whole(input.len());
         let is_short = scan == Scan::default() && input.len() <= READ_BYTES;
         if connection.is_readable && (is_begun || is_short) {
@@ -48,7 +48,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
     }
 
     /// Reads behind `input` until that has `wanted` bytes, the socket has no more or the turn is
-    /// long enough; returns whether the client sends no more. What comes goes through the worker's
+    /// long enough; returns whether the client sends no more. The bytes go through the worker's
     /// buffer: room in `input` would have to be zeroed for more than most reads bring.
     fn read_on(
         &mut self,
@@ -76,9 +76,9 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
     }
 }
 
-/// Room for the part of a command that has `filled` bytes now, and `wanted` or more when it is
-/// whole, but never more than `bytes_max`. A part that grows is copied a few times at the most, and
-/// takes little more memory than it is long, unless that much has been announced.
+/// The capacity for a part of a command with `filled` bytes now and at least `wanted` when whole,
+/// at most `bytes_max`. A growing part is copied a few times at the most, and takes little more
+/// memory than it is long, unless that much has been announced.
 fn room_for(filled: usize, wanted: usize, bytes_max: usize) -> usize {
     let announced = wanted.min(2 * filled);
     announced.max(filled + filled / 4).min(bytes_max).max(filled)
@@ -88,12 +88,13 @@ fn room_for(filled: usize, wanted: usize, bytes_max: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Bytes that were kept between reads were counted, and the megabyte behind them was not.
+    /// Regression: bytes kept between reads were counted, but not the megabyte of capacity behind
+    /// them.
     #[test]
     fn a_part_of_a_command_takes_little_more_than_it_is_long() {
         let bytes_max = 1 << 20;
         for filled in [1, 5_000, 100_000, 1 << 20] {
-            // More is announced than has come, or nothing that is known.
+            // More is announced than has come, or nothing is known.
             for (wanted, most) in [(usize::MAX, 2 * filled), (0, filled + filled / 4)] {
                 let room = room_for(filled, wanted, bytes_max);
                 assert!((filled..=most.min(bytes_max)).contains(&room), "{filled}: {room}");

@@ -1,7 +1,7 @@
-//! What a worker's connections wait for from flash.
+//! Reads from flash that a worker's connections wait for.
 //!
-//! A turn only notes what is to be read ([`fetch`]); the reads of all connections begin together
-//! when their replies are written, and what comes of them is delivered to the worker's mailbox.
+//! A turn only notes the reads ([`fetch`]); the reads of all connections begin together when their
+//! replies are written, and their results are delivered to the worker's mailbox.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub(super) struct Waiting {
 }
 
 impl<'c, S: Sampling> TurnExecutor<'c, S> {
-    /// Begins the reads that the last turns wait for, all at once. To be called when the replies of
-    /// those who wait for nothing are written: who reads may share this core.
+    /// Begins the reads that the last turns wait for, all at once. To be called after the replies
+    /// of connections that wait for nothing are written: the reading threads may share this core.
     #[inline]
     pub fn begin_reads(&mut self) {
         if !self.reads.is_empty() {
@@ -30,8 +30,8 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         }
     }
 
-    /// The same before replies are written, if this thread reads through a ring of its own: then
-    /// the device reads while they are written, and no other thread wants the core for it.
+    /// Begins the reads before replies are written, if this thread reads through its own ring: the
+    /// device then reads while they are written, and no other thread wants the core for it.
     #[inline]
     pub fn begin_own_reads(&mut self) {
         if self.ring.is_some() {
@@ -39,12 +39,12 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         }
     }
 
-    /// From now on the calling thread, which made it, reads through this ring.
+    /// From now on the calling thread, which made the ring, reads through it.
     pub fn read_through(&mut self, ring: ReadRing) {
         self.ring = Some(ring);
     }
 
-    /// Delivers what the ring has read.
+    /// Delivers the reads that the ring has finished.
     pub fn answer_reads(&mut self) {
         if let Some(ring) = &mut self.ring {
             ring.answer();
@@ -55,7 +55,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         }
     }
 
-    /// Whether that has to be done again soon, since the kernel had no memory for all reads.
+    /// Whether reads have to be begun again soon, since the kernel had no memory for all of them.
     pub fn is_behind(&mut self) -> bool {
         self.ring.as_mut().is_some_and(ReadRing::is_behind)
     }
@@ -74,7 +74,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
     }
 }
 
-/// A request waits for flash: [`TurnExecutor::begin_reads`] has that read.
+/// Makes a request wait for flash: [`TurnExecutor::begin_reads`] begins its read.
 pub(super) fn fetch(
     reads: &mut Vec<Waiting>,
     connection: &mut Connection<'_>,

@@ -1,8 +1,8 @@
-//! Values that arrive over several reads: their bytes go straight to where they will lie.
+//! Values that arrive over several reads: their bytes go straight to their place in memory.
 //!
-//! A long one gets memory piece by piece, as it comes. So what is announced and never sent takes
-//! nothing from others, and a value for which memory ends half-way, or what all such values may
-//! have together, is refused then, and the rest of it skipped.
+//! A long one gets memory piece by piece, as it comes, so a value that is announced and never sent
+//! takes nothing from others. A value that runs out of memory half-way, or exceeds the limit for
+//! all such values, is refused then, and the rest of it skipped.
 
 use std::mem;
 
@@ -17,8 +17,8 @@ use crate::plan::Plan;
 use crate::sampling::Sampling;
 
 impl<'c, S: Sampling> TurnExecutor<'c, S> {
-    /// Reads into the draft without a detour. A read that fills it leaves the connection readable,
-    /// so that another turn follows, which stores it.
+    /// Reads straight into the draft. A read that fills it leaves the connection readable, so that
+    /// another turn follows, which stores it.
     pub(super) fn read_value(&mut self, connection: &mut Connection<'c>) -> Result<(), Close> {
         let mut turn_bytes = 0;
         while connection.is_readable && turn_bytes < DIRECT_BYTES_MAX {
@@ -51,7 +51,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         Ok(())
     }
 
-    /// Gives the input's front to the value that the connection is in.
+    /// Feeds the front of the input to the value that the connection is in.
     pub(super) fn fill(&mut self, connection: &mut Connection<'c>, plan: &mut Plan<'_>) {
         while let State::Value(incoming) = &mut connection.state {
             plan.skip(incoming.take(plan.rest()));
@@ -71,8 +71,8 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
         }
     }
 
-    /// Gets the value that the connection is in more memory. Returns whether that was to be had: if
-    /// not, the value is refused, or it is once what is missing for that has been read from flash.
+    /// Gets more memory for the value that the connection is in. Returns whether there was some: if
+    /// not, the value is refused, at once or when the missing items have been read from flash.
     #[cold]
     #[inline(never)]
     fn extend(&mut self, connection: &mut Connection<'c>) -> bool {
@@ -120,7 +120,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
             drop(session);
             match said {
                 Ok(()) => break,
-                // Nothing is read here, so that nothing needs room.
+                // This command reads no value, so it needs no room.
                 Err(Again::Session | Again::Room) => self.server.cache.wait_for_memory(),
                 Err(Again::Fetch) => {
                     connection.state = State::Value(incoming);
@@ -165,7 +165,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
     }
 }
 
-/// Skips what has come of a value that was refused.
+/// Skips the bytes that have come of a refused value.
 pub(super) fn swallow(connection: &mut Connection<'_>, plan: &mut Plan<'_>) {
     let State::Swallow(bytes) = &mut connection.state else { return };
     let here = usize::try_from(*bytes).unwrap_or(usize::MAX).min(plan.rest().len());

@@ -1,5 +1,5 @@
-//! How a worker ends: what it has read is answered, nothing more is read, and clients get a while
-//! to take what they have asked for.
+//! How a worker stops: it answers what it has read, reads nothing more, and gives clients a while
+//! to take their replies.
 //!
 //! ```text
 //! turn --+--> output is parked, or a read from flash under way, or there is no room for a reply:
@@ -8,10 +8,9 @@
 //!        +--> closed
 //! ```
 //!
-//! What stood unread behind output that the socket did not take is answered, too, once that is
-//! taken. Two things end where they stand: a dump, which may take minutes, and a password that is
-//! being checked, since nobody checks any more, and a client that was told that it is wrong would
-//! believe it.
+//! Requests that stood unread behind parked output are answered, too, once that is taken. Two
+//! things end where they stand: a dump, which may take minutes, and the check of a password, since
+//! no thread checks any more, and a client told that its password is wrong would believe it.
 
 use std::time::Duration;
 
@@ -22,11 +21,11 @@ use super::Worker;
 use crate::connection::{Close, Connection, State};
 use crate::sampling::Sampling;
 
-/// So long a worker that ends has patience with clients, and with flash.
+/// How long a worker that stops waits for clients, and for flash.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 impl<S: Sampling> Worker<'_, S> {
-    /// Everything that was read is executed; what is parked gets a last chance.
+    /// Executes everything that was read, and gives parked output a last chance.
     pub(super) fn stop(mut self, events: &mut Events) {
         let stopped = Stopwatch::start();
         self.give_last_turns(events, &stopped);
@@ -68,7 +67,7 @@ impl<S: Sampling> Worker<'_, S> {
                 }
                 self.take_queued();
             }
-            // Whoever has ended gives room back.
+            // A connection that has ended gives room back.
             self.try_short_of_room();
             self.turner.answer_reads();
             self.server.mailboxes[self.number].take_deliveries(&mut self.deliveries);
@@ -77,7 +76,7 @@ impl<S: Sampling> Worker<'_, S> {
     }
 }
 
-/// Before a last turn: it reads nothing.
+/// Prepares a connection for its last turns, which read nothing.
 pub(super) fn prepare(connection: &mut Connection<'_>) {
     connection.is_readable = false;
     if matches!(connection.state, State::Dump(_)) {
@@ -85,7 +84,8 @@ pub(super) fn prepare(connection: &mut Connection<'_>) {
     }
 }
 
-/// Whether all is done, when a turn has ended and it waits, that can be done without its client.
+/// Whether everything is done that can be done without the client, when a turn has ended and the
+/// connection waits.
 pub(super) fn is_done(connection: &Connection<'_>) -> bool {
     let is_answered = connection.fetching == 0 && connection.short_of_room.is_none();
     connection.parked.is_empty() && (is_answered || connection.is_claiming)

@@ -21,10 +21,10 @@ use crate::sampling::Unsampled;
 use crate::start::tests::Parts;
 use crate::users::Users;
 
-/// A value for whose reply there has to be room.
+/// A value whose reply needs room.
 const BIG_BYTES: usize = 70_000;
 
-/// Longer than what is certain to come takes.
+/// Longer than any step that is certain to happen takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of the first worker, which has yet to take it.
@@ -69,7 +69,7 @@ impl<'c> Scene<'c> {
         self.worker.connections[0].as_mut().expect("it is open")
     }
 
-    /// Sends a request, and goes round until the connection is so.
+    /// Sends a request, and goes round until `is_so` holds for the connection.
     fn ask(&mut self, request: &[u8], is_so: impl Fn(&Connection<'c>) -> bool) {
         self.client.write_all(request).expect("there is room");
         while !is_so(self.connection()) {
@@ -77,8 +77,8 @@ impl<'c> Scene<'c> {
         }
     }
 
-    /// Goes round for as long as the connection is so, with a client that reads. Returns when it
-    /// was last active, of which every round begins without knowledge.
+    /// Goes round for as long as `is_so` holds, with a client that reads. Returns when the
+    /// connection was last active; each round first clears that time.
     fn active_after(&mut self, is_so: impl Fn(&Connection<'c>) -> bool) -> u32 {
         let mut chunk = vec![0; 1 << 20];
         while is_so(self.connection()) {
@@ -91,23 +91,24 @@ impl<'c> Scene<'c> {
         self.connection().info.active_s.load(Ordering::Relaxed)
     }
 
-    /// Brings what the connection waits for.
+    /// Delivers what the connection waits for.
     fn deliver(&mut self) {
         let to = self.connection().id;
         let message = Message::Login(Verdict::Unchecked);
         self.worker.server.mailboxes[0].deliver(Delivery { to, message });
     }
 
-    /// Ends the worker; what the client gets then, and whether it was closed behind that at once.
+    /// Ends the worker; returns what the client gets then, and whether it was closed right behind
+    /// that.
     fn end(mut self) -> (String, bool) {
-        // It begins in a while: so the worker's patience, too, is longer than that takes.
+        // The patience begins after this delay, so it lasts longer than the delay takes.
         let stopped = (Instant::now() + PATIENCE).into();
         self.worker.give_last_turns(&mut self.events, &stopped);
         let is_closed = self.worker.connections[0].is_none();
         drop(self.worker);
         let mut text = String::new();
         match self.client.read_to_string(&mut text) {
-            // What was not read goes with the connection.
+            // Unread input is lost with the connection.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             read => drop(read.expect("it ends")),
         }
@@ -115,9 +116,10 @@ impl<'c> Scene<'c> {
     }
 }
 
-/// It was closed as silent right after the reply that it had waited for, however long that took.
+/// Regression: a connection was closed as silent right after a reply it had waited for, however
+/// long that took.
 #[test]
-fn who_was_served_until_now_was_not_silent() {
+fn a_client_served_until_now_is_not_silent() {
     let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     let mut scene = Scene::new(&server, &endpoints, poll, None);
     // Each takes a turn.
@@ -138,10 +140,10 @@ fn who_was_served_until_now_was_not_silent() {
     assert!(![turns, fetch, dump].contains(&0), "{turns}, {fetch}, {dump}");
 }
 
-/// Every worker looked four times a second for output to be tried while any client had half a
-/// command, or a transaction, which is input.
+/// Regression: every worker tried output four times a second while any client had half a command or
+/// a transaction, which is input.
 #[test]
-fn only_output_that_is_parked_is_looked_after() {
+fn only_parked_output_is_tried_again() {
     let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     let mut scene = Scene::new(&server, &endpoints, poll, Some(Wire::Redis));
     scene.ask(b"MULTI\r\nSET a 1\r\n", |connection| {
@@ -164,7 +166,7 @@ fn users() -> Option<Users> {
 }
 
 #[test]
-fn who_does_not_say_who_it_is_has_a_minute_for_it() {
+fn an_unauthenticated_client_is_closed_after_a_minute() {
     let Parts { mut server, endpoints, poll, .. } = Parts::new(Options::default());
     server.users = users();
     let mut scene = Scene::new(&server, &endpoints, poll, None);
@@ -179,10 +181,10 @@ fn who_does_not_say_who_it_is_has_a_minute_for_it() {
     assert!(worker.connections[0].is_none() && worker.unsettled == 0);
 }
 
-/// Nobody looked any more once all had logged in, so that who was nobody again by `RESET` could
-/// stay for ever.
+/// Regression: once all had logged in no worker looked any more, so that a client that logged out
+/// by `RESET` could stay for ever.
 #[test]
-fn who_becomes_nobody_again_is_looked_after() {
+fn a_client_that_logs_out_is_closed_after_a_minute() {
     let Parts { mut server, endpoints, poll, .. } = Parts::new(Options::default());
     server.users = users();
     let mut scene = Scene::new(&server, &endpoints, poll, Some(Wire::Redis));
@@ -193,9 +195,9 @@ fn who_becomes_nobody_again_is_looked_after() {
     assert_eq!((scene.worker.unsettled, scene.worker.timeout()), (1, Some(IDLE_LOOK)));
 }
 
-/// Requests that waited for flash when the server was asked to stop were forgotten.
+/// Regression: requests that waited for flash when the server was asked to stop were forgotten.
 #[test]
-fn what_was_read_is_answered_at_the_end_though_it_waits_for_flash() {
+fn a_request_waiting_for_flash_is_answered_at_the_stop() {
     let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     let mut scene = Scene::new(&server, &endpoints, poll, None);
     let connection = scene.connection();
@@ -205,7 +207,7 @@ fn what_was_read_is_answered_at_the_end_though_it_waits_for_flash() {
 }
 
 #[test]
-fn what_stands_behind_parked_output_is_answered_at_the_end() {
+fn a_request_behind_parked_output_is_answered_at_the_stop() {
     let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     let mut scene = Scene::new(&server, &endpoints, poll, None);
     let connection = scene.connection();
@@ -214,7 +216,7 @@ fn what_stands_behind_parked_output_is_answered_at_the_end() {
     assert_eq!(scene.end(), ("parked MN\r\n".to_owned(), true));
 }
 
-/// All the room for parked output there is.
+/// Takes all the room for parked output.
 fn all_room(server: &Server) -> Room<'_> {
     let mut room = Room::new(&server.parked, None);
     assert!(room.grow(server.parked.bytes_max() - OUTPUT_BYTES_MAX), "nobody has any");
@@ -227,14 +229,14 @@ fn store_big(server: &Server) -> String {
 }
 
 #[test]
-fn what_waits_for_room_is_answered_at_the_end() {
+fn a_request_waiting_for_room_is_answered_at_the_stop() {
     let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     let reply = store_big(&server);
     let mut scene = Scene::new(&server, &endpoints, poll, None);
     let room = all_room(&server);
     scene.ask(b"get big\r\n", |connection| connection.short_of_room.is_some());
     let (text, is_closed) = thread::scope(|scope| {
-        // Others end and give back what they had, perhaps a while later.
+        // Other connections end and give back their room, perhaps a while later.
         scope.spawn(move || {
             thread::sleep(2 * ROOM_LOOK);
             drop(room);
@@ -244,7 +246,7 @@ fn what_waits_for_room_is_answered_at_the_end() {
     assert!(text == reply && is_closed, "{} bytes, {is_closed}", text.len());
 }
 
-/// The time that one had waited was taken for that of whoever came next.
+/// Regression: the time that one connection had waited was counted for the next one, too.
 #[test]
 fn each_waits_for_room_for_ten_seconds_of_its_own() {
     let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
@@ -274,10 +276,10 @@ fn each_waits_for_room_for_ten_seconds_of_its_own() {
     drop(room);
 }
 
-/// What came right behind it was answered without room, too: nothing was kept for it, and the
-/// connection was closed.
+/// Regression: the request right behind it was answered without room, too: nothing was kept for it,
+/// and the connection was closed.
 #[test]
-fn one_answer_without_room_is_one() {
+fn one_answer_without_room_allows_no_second() {
     let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     store_big(&server);
     let mut scene = Scene::new(&server, &endpoints, poll, None);
@@ -292,9 +294,9 @@ fn one_answer_without_room_is_one() {
     drop(room);
 }
 
-/// Its next request took the ten seconds of those who had come after it.
+/// Regression: its next request used up the ten seconds of connections that had come after it.
 #[test]
-fn who_was_answered_without_room_waits_behind_the_others() {
+fn a_connection_answered_without_room_queues_behind_others() {
     let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     store_big(&server);
     let mut scene = Scene::new(&server, &endpoints, poll, None);
@@ -304,7 +306,7 @@ fn who_was_answered_without_room_waits_behind_the_others() {
     scene.ask(requests.as_bytes(), |connection| connection.short_of_room.is_some());
     let long_ago = Instant::now().checked_sub(Duration::from_secs(11)).expect("it is up for that");
     scene.connection().short_of_room = Some(long_ago.into());
-    // There is nobody at that place: whoever comes to it takes it off the list.
+    // The slot is empty: it is taken off the list when its turn comes.
     scene.worker.short_of_room.push_back(7);
     scene.worker.tried_room = long_ago.into();
     scene.worker.try_short_of_room();
@@ -314,7 +316,7 @@ fn who_was_answered_without_room_waits_behind_the_others() {
 }
 
 #[test]
-fn at_the_end_nothing_more_is_read_and_no_password_is_waited_for() {
+fn a_stopping_worker_reads_nothing_and_awaits_no_password() {
     let Parts { server, endpoints, poll, .. } = Parts::new(Options::default());
     let mut scene = Scene::new(&server, &endpoints, poll, None);
     let connection = scene.connection();

@@ -14,7 +14,7 @@ use testing::{Identity, VERSIONS, session};
 
 use crate::common::Client;
 
-/// Someone who signs certificates, and a folder with files of them.
+/// An authority that signs certificates, and a folder with files of them.
 pub struct Authority {
     signer: testing::Authority,
     folder: TempDir,
@@ -42,8 +42,8 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// The options of a server with files of here, and others. The authorities of clients are for
-    /// one that asks for certificates.
+    /// The options of a server with files of this folder, and others. The authorities of clients
+    /// are for one that asks for certificates.
     pub fn options(&self, others: &[&str]) -> Vec<String> {
         let [chain, key, ca] = ["chain.pem", "key.pem", "ca.pem"]
             .map(|name| self.path(name).to_str().expect("a path in UTF-8").to_owned());
@@ -56,13 +56,13 @@ impl Authority {
         options
     }
 
-    /// Makes `identity` the server's, from its next look on.
+    /// Makes `identity` the server's, from its next reading on.
     pub fn write_server(&self, identity: &Identity) {
         fs::write(self.path("chain.pem"), &identity.chain).expect("a file");
         fs::write(self.path("key.pem"), &identity.key).expect("a file");
     }
 
-    /// A client that trusts this authority and shows nothing.
+    /// A client that trusts this authority and shows no certificate.
     pub fn connect(&self, address: SocketAddr) -> TlsClient {
         connect(address, self.client_config(None, &VERSIONS))
     }

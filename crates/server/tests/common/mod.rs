@@ -17,20 +17,20 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-/// A read that takes longer means that the answer will not come.
+/// The longest time of a read, after which the answer will not come.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// More looks at a number than it takes to become what is waited for.
+/// The most looks at a number until it has the awaited value.
 const LOOKS_MAX: usize = 1_000_000;
 
-/// So many ports are not taken by others one after the other.
+/// The most ports that may be taken by others one after the other.
 const PORTS_MAX: usize = 20;
 
-/// What a log holds that nobody reads: as much as Linux gives where nobody has changed that, which
-/// is twice of what is asked for. Machines for fast networks give so much that all of a log fits.
+/// Bytes that a log holds without a reader: the default of Linux, which is twice the size that is
+/// asked for. Machines for fast networks allow so much that all of a log fits.
 const LOG_BYTES: usize = 104 << 10;
 
-/// A command of Redis' as an array.
+/// A Redis command as an array.
 pub fn array(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -65,7 +65,7 @@ impl Server {
         command.args(["-p", "0"]).args(options).stderr(OwnedFd::from(its_log));
         let server = Self::start_by(&mut command);
         let mut log = BufReader::new(log);
-        // Tests are about what it says next.
+        // Tests are about the lines that come next.
         let mut says = |beginning: &str| {
             let mut line = String::new();
             log.read_line(&mut line).expect("it says something");
@@ -81,9 +81,9 @@ impl Server {
         (server, log)
     }
 
-    /// Starts one that speaks Redis' protocol too, and says where.
+    /// Starts one that speaks Redis' protocol too, and returns its address.
     pub fn start_with_redis(options: &[&str]) -> (Self, SocketAddr) {
-        // Between our look and the server's somebody else may take the port.
+        // Between this look and the server's another process may take the port.
         let try_port = |_| {
             let address = free_address();
             let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
@@ -98,7 +98,7 @@ impl Server {
         Self::try_start_by(command).expect("it says where it listens")
     }
 
-    /// The same; none if it ends at once.
+    /// Starts one by a command; `None` if it ends at once.
     fn try_start_by(command: &mut Command) -> Option<Self> {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
         let output = child.stdout.take().expect("its output is piped");
@@ -118,12 +118,12 @@ impl Server {
         line
     }
 
-    /// Its number among the processes.
+    /// Its process number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -140,8 +140,8 @@ impl Server {
         assert!(status.expect("kill runs").success());
     }
 
-    /// Stops its threads, and waits until they have stopped: what clients send from then on is
-    /// there at once when it goes on (by the signal CONT), in the order in which they sent it.
+    /// Stops its threads, and waits until they have stopped: the input that clients send from then
+    /// on is there at once when it goes on (by the signal CONT), in the order of sending.
     pub fn stop_threads(&self) {
         self.signal("STOP");
         let is_stopped = |task: std::io::Result<DirEntry>| {
@@ -159,7 +159,7 @@ impl Server {
         self.child.wait().expect("it can be waited for")
     }
 
-    /// The value of one of `stats`' lines.
+    /// The value of a line of `stats`.
     pub fn stat(&self, name: &str) -> u64 {
         self.connect().stat(name)
     }
@@ -183,7 +183,7 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").expect("Linux has it").uid() == 0
 }
 
-/// An address at which nobody listens now.
+/// An address without a listener.
 fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("an address")
@@ -242,7 +242,7 @@ impl<S: Read + Write> Client<S> {
         self.expect(answer.as_bytes());
     }
 
-    /// Reads until what was read ends so.
+    /// Reads until the bytes read end in `end`.
     pub fn read_to(&mut self, end: &str) -> String {
         let mut text = Vec::new();
         let mut chunk = [0; 4096];
@@ -256,7 +256,7 @@ impl<S: Read + Write> Client<S> {
         String::from_utf8(text).expect("text")
     }
 
-    /// The value of one of `stats`' lines.
+    /// The value of a line of `stats`.
     #[track_caller]
     pub fn stat(&mut self, name: &str) -> u64 {
         self.send(b"stats\r\n");
@@ -265,8 +265,8 @@ impl<S: Read + Write> Client<S> {
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
     }
 
-    /// Asks for one of `stats`' lines until its value is right: what another thread of the server
-    /// does may be counted after its answer has come.
+    /// Asks for a line of `stats` until its value is right: the work of another thread of the
+    /// server may be counted after its answer has come.
     #[track_caller]
     pub fn wait_for_stat(&mut self, name: &str, is_right: impl Fn(u64) -> bool) {
         let mut last = 0;

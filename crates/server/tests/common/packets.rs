@@ -75,8 +75,8 @@ impl<S: Read + Write> Client<S> {
         answer
     }
 
-    /// Sends a request that is answered with nothing but this status and its words; returns the
-    /// reply's CAS unique.
+    /// Sends a request that is answered only with this status and its words; returns the reply's
+    /// CAS unique.
     #[track_caller]
     pub fn expect_status(&mut self, packet: &Packet<'_>, status: u16) -> u64 {
         let answer = self.call(packet);

@@ -17,7 +17,7 @@ pub fn start(options: &[&str]) -> (Server, SocketAddr) {
 }
 
 /// The admin port of a server that has just been started. When this returns it answers, so that
-/// what clients do from now on is looked at, and clients are served.
+/// clients are served, and what they do from now on is observed.
 pub fn of(server: &mut Server) -> SocketAddr {
     let address = loop {
         let line = server.next_line();
@@ -49,7 +49,7 @@ pub fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
     (status.expect("a status"), head.to_lowercase(), body.to_owned())
 }
 
-/// What `/api/stats` says.
+/// The content of `/api/stats`.
 pub fn stats(address: SocketAddr) -> Value {
     let (status, _, body) = get(address, "/api/stats");
     assert_eq!(status, 200);

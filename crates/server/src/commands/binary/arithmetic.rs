@@ -8,7 +8,7 @@ use super::{Context, Flow, Outcome, Target};
 use crate::commands::{arithmetic, expiry, is_text_key};
 use crate::output::Output;
 
-/// Counts, and creates what is not there if the request says with what.
+/// Counts, and creates a missing item if the request gives an initial value.
 pub fn count<'s, 'c>(
     context: &Context<'_, 'c>,
     target: Target<'s, 'c>,

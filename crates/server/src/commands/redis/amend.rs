@@ -1,5 +1,5 @@
-//! Values that are made up from the one that is there. They are written straight into the memory of
-//! the item that they become, so that whoever lengthens values takes nothing beside that.
+//! Values composed from the present one. They are written straight into the memory of the item that
+//! they become, so that lengthening a value takes no memory beside that.
 
 use std::borrow::Cow;
 
@@ -17,18 +17,18 @@ use crate::output::Output;
 /// ```
 #[derive(Debug, Default)]
 pub(super) struct Amended<'v> {
-    /// Bytes that the old value begins with.
+    /// Bytes from the front of the old value.
     pub(super) front: usize,
     /// Zeros behind them.
     pub(super) zeros: usize,
-    /// What the client has sent, or the server has counted.
+    /// Bytes that the client has sent, or the server has counted.
     pub(super) new: Cow<'v, [u8]>,
-    /// Bytes that the old value ends with.
+    /// Bytes from the end of the old value.
     pub(super) tail: usize,
 }
 
 impl Amended<'_> {
-    /// How long it is.
+    /// Its length.
     pub(super) fn bytes(&self) -> usize {
         self.front + self.zeros + self.new.len() + self.tail
     }
@@ -55,9 +55,9 @@ impl Amended<'_> {
 }
 
 impl<'s> Task<'_, '_, '_, 's, '_> {
-    /// Makes a value up from the one that is there, and stores it with the expiry, the client flags
-    /// and the cost of that. `make` says what it is, or that nothing is to be stored; it is asked
-    /// again if somebody else was faster. Returns whether the key was there. All of the value
+    /// Composes a value from the present one, and stores it with the present item's expiry, client
+    /// flags and cost. `make` returns the composition, or that nothing is to be stored; it is asked
+    /// again if another thread was faster. Returns whether the key was there. All of the value
     /// counts as work: most of it may be copied, or zeros.
     pub(super) fn amend<'v>(
         &self,

@@ -1,4 +1,4 @@
-//! What is known of a client that speaks Redis' protocol, beside its connection.
+//! The state of a client that speaks Redis' protocol, beside its connection.
 
 use std::sync::Arc;
 
@@ -9,30 +9,31 @@ use crate::connection::Info;
 use crate::logins::{Claim, Verdict};
 use crate::rights::Rights;
 
-/// How far a command of many keys has come that is executed again.
+/// The progress of a command of many keys that is executed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// Keys, or other words, that are done with.
+    /// Keys, or other words, that are done.
     pub keys: usize,
-    /// How many of them count, or what they have asked for, a bit each.
+    /// The number of them that count, or the set that they have asked for, a bit each.
     pub count: i64,
-    /// The words behind them, and how many keys stand before these, once one is done with: who goes
-    /// on after each part of a long answer would pass over half of its words in all every time.
+    /// The words behind them, and the number of keys before these, once one is done: passing over
+    /// the words from the start after each part of a long answer would pass over half of them all
+    /// every time.
     pub behind: Option<(Rest, usize)>,
 }
 
 impl Progress {
-    /// Whether something of the command is done with, so that its words have been looked at.
+    /// Whether a part of the command is done, so that its words have been checked.
     pub fn is_begun(&self) -> bool {
         self.behind.is_some()
     }
 }
 
-/// What becomes of what a client says of who it is. To check that may take long
-/// ([`crate::logins`]): its command is executed again when it is known.
+/// The state of a login. Its check may take long ([`crate::logins`]): the command is executed again
+/// when the outcome is known.
 #[derive(Debug, Default)]
 enum Login {
-    /// It says nothing.
+    /// There is none.
     #[default]
     None,
     /// A user and a password, to be checked.
@@ -44,41 +45,41 @@ enum Login {
 /// A client.
 #[derive(Debug)]
 pub struct Client {
-    /// Its number, which no other has.
+    /// Its number, unique among all clients.
     pub id: u64,
-    /// The version of the protocol that it is answered in.
+    /// The protocol version of its answers.
     pub version: Version,
-    /// How it calls itself.
+    /// The name it has given itself.
     pub name: Vec<u8>,
-    /// The library it uses, and that one's version.
+    /// The library it uses, and the library's version.
     pub library: [Vec<u8>; 2],
-    /// How far the command has been looked at that has not arrived in full.
+    /// How far the command has been scanned that has not arrived in full.
     pub scan: Scan,
-    /// How far the command has come that is executed next, if it was begun.
+    /// The progress of the command that is executed next, if it was begun.
     pub progress: Progress,
-    /// How far its SCAN or KEYS has come that waits for flash, or its RANDOMKEY that makes way for
+    /// The progress of its SCAN or KEYS that waits for flash, or of its RANDOMKEY that yields to
     /// others.
     pub listing: Option<Listing>,
-    /// What its KEYS has found until now.
+    /// The keys that its KEYS has found until now.
     pub found: Option<Found>,
-    /// What is kept for it, as it was last counted.
+    /// Bytes kept for it, as last counted.
     pub kept_bytes: usize,
-    /// What it has asked for since MULTI, if it has said that.
+    /// Its commands since MULTI, if it has said that.
     pub queue: Option<Queue>,
-    /// What was done with when it was last asked whether there is progress.
+    /// The progress as of the last call of [`Self::is_stuck`].
     done_before: usize,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
-    /// How often it gave a wrong password.
+    /// Number of wrong passwords it gave.
     pub failures: u8,
-    /// What its command, which is executed next, says of who it is.
+    /// The login by its command, which is executed next.
     login: Login,
-    /// What others know of its connection.
+    /// Facts about its connection that other threads may read.
     pub info: Arc<Info>,
 }
 
 impl Client {
-    /// A client that has not said anything.
+    /// A client that has not sent anything.
     pub fn new(info: Arc<Info>, rights: Rights) -> Self {
         Self {
             id: 0,
@@ -99,7 +100,7 @@ impl Client {
         }
     }
 
-    /// Whether this is who it is, if that was checked; if not it will be, before its command is
+    /// The outcome of the login, if it was checked; if not it will be, before its command is
     /// executed again.
     pub fn log_in(&mut self, user: &[u8], password: &[u8]) -> Option<bool> {
         if let Login::Checked(is_true) = self.login {
@@ -109,7 +110,7 @@ impl Client {
         None
     }
 
-    /// Its command has come to its end.
+    /// Ends its command.
     pub fn end_command(&mut self) {
         self.progress = Progress::default();
         self.listing = None;
@@ -117,7 +118,7 @@ impl Client {
         self.login = Login::None;
     }
 
-    /// The user and the password that its command says, if they are yet to be checked.
+    /// The user and the password in its command, if they are yet to be checked.
     pub fn claimed(&mut self) -> Option<Claim> {
         match std::mem::take(&mut self.login) {
             Login::Claimed(claim) => Some(claim),
@@ -128,7 +129,7 @@ impl Client {
         }
     }
 
-    /// Takes what came of that.
+    /// Takes the outcome of the check.
     pub fn judge(&mut self, verdict: Verdict) {
         let rights = verdict.rights();
         self.rights = rights.unwrap_or(self.rights);
@@ -136,15 +137,15 @@ impl Client {
         self.login = Login::Checked(rights.is_some());
     }
 
-    /// Nothing of what it has asked for since MULTI will be executed.
+    /// Spoils the queue: none of its commands since MULTI will be executed.
     pub fn spoil_queue(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.spoil();
         }
     }
 
-    /// The bytes of its input that has not been executed, of what it has asked for since MULTI and
-    /// of what its KEYS has found, all of which are counted from now on.
+    /// The bytes of its unexecuted input, of its queue since MULTI and of the keys that its KEYS
+    /// has found, all of which are counted from now on.
     pub fn count_kept_bytes(&mut self, input_bytes: usize) -> usize {
         let queue_bytes = self.queue.as_mut().map_or(0, |queue| queue.kept.count());
         let found_bytes = self.found.as_mut().map_or(0, |found| found.kept.count());
@@ -152,7 +153,7 @@ impl Client {
         self.kept_bytes
     }
 
-    /// Whether its command has done with nothing further since this was last asked.
+    /// Whether its command has made no progress since the last call.
     pub fn is_stuck(&mut self) -> bool {
         let done = self.progress.keys + self.queue.as_ref().map_or(0, Queue::bytes_done);
         std::mem::replace(&mut self.done_before, done) == done

@@ -1,4 +1,4 @@
-//! CONFIG: what tools look for before they do anything, under Redis' names.
+//! CONFIG: the settings that tools read before they do anything, under Redis' names.
 
 use protocol::resp::glob::Pattern;
 use protocol::resp::reply;
@@ -9,11 +9,11 @@ use crate::output::Output;
 use crate::server::Server;
 use crate::stats;
 
-/// What a pattern counts like: to read it goes over all bytes for each of up to 250 of its own,
-/// some tens of microseconds.
+/// Bytes charged for a pattern: matching goes over all bytes for each of up to 250 of its own, some
+/// tens of microseconds.
 const PATTERN_BYTES: usize = 64 << 10;
 
-/// Those of CONFIG.
+/// The subcommands of CONFIG.
 pub(super) const CONFIG: &Subcommands =
     &[("get", 1, usize::MAX), ("resetstat", 0, 0), ("help", 0, 0)];
 
@@ -32,7 +32,8 @@ pub(super) fn config<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'
     Ok(Done::Next)
 }
 
-/// Its progress is which settings the patterns so far have asked for, a bit each.
+/// `CONFIG GET`. Its progress is the set of settings that the patterns so far have asked for, a bit
+/// each.
 fn get<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let settings = settings(task.context.server);
     task.go_on();
@@ -59,7 +60,7 @@ fn get<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> End
     Ok(Done::Next)
 }
 
-/// What this server says of itself under names of Redis'.
+/// This server's settings under Redis' names.
 fn settings(server: &Server) -> Vec<(&'static str, String)> {
     let options = &server.options;
     let addresses = match options.listen.is_empty() {
@@ -82,7 +83,7 @@ fn settings(server: &Server) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Redis' name for what is nearest to how this server makes room.
+/// Redis' name for the policy nearest to this server's eviction.
 pub(super) fn policy(server: &Server) -> &'static str {
     if server.options.evict { "allkeys-lru" } else { "noeviction" }
 }

@@ -1,4 +1,4 @@
-//! What clients say of themselves: HELLO, AUTH, CLIENT, SELECT, PING and their like.
+//! Clients about themselves: HELLO, AUTH, CLIENT, SELECT, PING and the like.
 
 use protocol::resp::number::integer;
 use protocol::resp::{Version, reply};
@@ -9,11 +9,11 @@ use super::{
 use crate::output::Output;
 use crate::rights::Rights;
 
-/// Who a client is that names nobody. Without `--auth-file` there is no other user, and this one
+/// The user of a client that names none. Without `--auth-file` there is no other user, and this one
 /// needs no password.
 const USER: &[u8] = b"default";
 
-/// The longest name that is kept of a client.
+/// The longest name of a client that is kept.
 const NAME_BYTES_MAX: usize = 1 << 10;
 
 const BEYOND_32_BITS: &str =
@@ -48,7 +48,7 @@ pub(super) fn quit(_: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -
     Ok(Done::Close)
 }
 
-/// `POST`, `Host:`: somebody has made a browser speak to this port.
+/// `POST`, `Host:`: a web page has made a browser speak to this port.
 pub(super) fn quit_silently(_: &mut Task<'_, '_, '_, '_, '_>, _: &mut Output<'_, '_>) -> Ended {
     Ok(Done::Close)
 }
@@ -89,8 +89,7 @@ pub(super) fn auth(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
     Ok(Done::Next)
 }
 
-/// Whether somebody may do what this port offers: with users, those who know their password; else
-/// the one user, with any.
+/// Whether a client is authenticated: with users, by its password; else as the one user, with any.
 fn authenticate(
     task: &mut Task<'_, '_, '_, '_, '_>,
     user: &[u8],
@@ -130,7 +129,8 @@ pub(super) fn hello(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_
             authenticate(task, user, password)?;
         } else if word.eq_ignore_ascii_case(b"setname") && left >= 1 {
             let name = checked(task.word(), "Client names")?;
-            // As Redis: though a later word may be wrong. Nothing is kept of strangers.
+            // As in Redis: though a later word may be wrong. Nothing is kept for unauthenticated
+            // clients.
             if task.client.rights != Rights::None {
                 task.client.name = name.to_vec();
             }
@@ -167,8 +167,8 @@ fn greet(task: &Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) {
     reply::array(out.bytes, 0);
 }
 
-/// A name that a client gives to itself: letters that show, without spaces, and not so many that
-/// names would fill the memory.
+/// Checks a name that a client gives itself: visible characters without spaces, and few enough that
+/// names do not fill the memory.
 fn checked<'b>(name: &'b [u8], what: &str) -> Result<&'b [u8], Stop> {
     if name.len() > NAME_BYTES_MAX {
         return Err(format!("ERR {what} cannot be longer than {NAME_BYTES_MAX} bytes here").into());
@@ -179,7 +179,7 @@ fn checked<'b>(name: &'b [u8], what: &str) -> Result<&'b [u8], Stop> {
     Err(format!("ERR {what} cannot contain spaces, newlines or special characters.").into())
 }
 
-/// Those of CLIENT.
+/// The subcommands of CLIENT.
 pub(super) const CLIENT: &Subcommands = &[
     ("id", 0, 0),
     ("getname", 0, 0),

@@ -1,5 +1,4 @@
-//! Numbers that are counted up and down: signed, of 64 bits, and never past their ends; and decimal
-//! ones.
+//! Numbers that are counted up and down: signed 64-bit ones that never overflow, and decimal ones.
 
 use larder::{Hash, Item};
 use protocol::resp::number::integer;
@@ -65,7 +64,7 @@ fn count(
     Ok(Done::Next)
 }
 
-/// The whole number that an item is.
+/// An item's value as a whole number.
 fn number_of(item: &Item<'_>) -> Option<i64> {
     if item.value_bytes() > CHARACTERS_MAX {
         return None;

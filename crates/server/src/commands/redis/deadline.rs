@@ -1,17 +1,17 @@
-//! When items end: Redis's signed milliseconds of Unix time, made into the engine's expiry and
-//! back.
+//! Deadlines of items: Redis' signed milliseconds of Unix time, converted to the engine's expiry
+//! and back.
 
 use larder::{Expiry, Session};
 
 /// Milliseconds in a second.
 pub const SECOND_MS: i64 = 1000;
 
-/// From when on a client's time is counted, in milliseconds of Unix time.
+/// The moment that relative times are counted from, in milliseconds of Unix time.
 pub fn now_ms(session: &Session<'_>) -> i64 {
     i64::try_from(session.now_ms()).unwrap_or(i64::MAX)
 }
 
-/// The deadline so many milliseconds from now on; none if there is no such number.
+/// The deadline `ms` milliseconds from now; `None` if there is no such number.
 pub fn from_now(ms: i64, session: &Session<'_>) -> Option<i64> {
     ms.checked_add(now_ms(session))
 }
@@ -21,7 +21,7 @@ pub fn expiry_at(unix_ms: i64) -> Expiry {
     Expiry::at_ms(u64::try_from(unix_ms).unwrap_or(0))
 }
 
-/// The deadline of an item in milliseconds of Unix time; none if it has none.
+/// The deadline of an item in milliseconds of Unix time; `None` if it has none.
 pub fn unix_ms(expiry: Expiry) -> Option<i64> {
     Some(i64::try_from(expiry.unix_ms()?).unwrap_or(i64::MAX))
 }

@@ -1,4 +1,4 @@
-//! When keys end: EXPIRE and its kin, TTL and its kin, PERSIST.
+//! Expiry of keys: EXPIRE and its kin, TTL and its kin, PERSIST.
 
 use larder::{Expiry, Hash};
 use protocol::resp::number::integer;
@@ -8,12 +8,12 @@ use super::deadline::{self, SECOND_MS};
 use super::{Done, Ended, NOT_AN_INTEGER, Stop, Task, unknown_word};
 use crate::output::Output;
 
-/// How a client says when something ends.
+/// The unit and origin of a time that a client names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     /// Milliseconds of one unit.
     unit_ms: i64,
-    /// From now on, rather than of Unix time.
+    /// Counted from now, rather than Unix time.
     is_relative: bool,
 }
 
@@ -23,7 +23,7 @@ impl Span {
     const UNIX_SECONDS: Self = Self { unit_ms: SECOND_MS, is_relative: false };
     const UNIX_MILLISECONDS: Self = Self { unit_ms: 1, is_relative: false };
 
-    /// What SET and GETEX call it.
+    /// The span by its option's name in SET and GETEX.
     pub(super) fn of_option(word: &[u8]) -> Option<Self> {
         let spans: [(&[u8], Self); 4] = [
             (b"ex", Self::SECONDS),
@@ -34,7 +34,7 @@ impl Span {
         spans.into_iter().find_map(|(name, span)| word.eq_ignore_ascii_case(name).then_some(span))
     }
 
-    /// The point in milliseconds of Unix time; none if that is no number of 64 bits.
+    /// The point in milliseconds of Unix time; `None` if that is no number of 64 bits.
     fn unix_ms(self, amount: i64, task: &Task<'_, '_, '_, '_, '_>) -> Option<i64> {
         let ms = amount.checked_mul(self.unit_ms)?;
         match self.is_relative {
@@ -44,7 +44,7 @@ impl Span {
     }
 }
 
-/// An end that a client has named, as it has named it.
+/// A deadline in the client's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Deadline<'b> {
     pub(super) span: Span,
@@ -64,7 +64,7 @@ fn invalid(name: &str) -> Stop {
     format!("ERR invalid expire time in '{name}' command").into()
 }
 
-/// Under which conditions EXPIRE acts.
+/// The conditions under which EXPIRE acts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Conditions {
     /// `NX`: only where there is no expiry.
@@ -101,7 +101,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Whether they hold; no expiry is later than any.
+    /// Whether they hold; no expiry counts as later than any.
     fn hold(self, before: Expiry, after: Expiry) -> bool {
         let before_ms = deadline::unix_ms(before);
         let after_ms = deadline::unix_ms(after).unwrap_or(i64::MAX);
@@ -148,8 +148,8 @@ pub(super) fn persist(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, 
     change_expiry(task, (key, hash), Expiry::NEVER, |before| before != Expiry::NEVER, out)
 }
 
-/// Gives a key that is there another expiry if `is_wanted` of the one before, and answers whether
-/// it did. A key whose expiry stays is a hit all the same.
+/// Gives a present key another expiry if `is_wanted` of the one before, and answers whether it did.
+/// A key whose expiry stays is a hit all the same.
 fn change_expiry(
     task: &mut Task<'_, '_, '_, '_, '_>,
     (key, hash): (&[u8], Hash),

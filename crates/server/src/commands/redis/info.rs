@@ -16,7 +16,7 @@ use crate::server::Server;
 /// The version of Redis whose commands these are; clients choose by it what they send.
 pub const REDIS_VERSION: &str = "7.0.15";
 
-/// A section: its name, and what it says.
+/// A section: its name, and the function that writes it.
 type Section = (&'static str, fn(&Now<'_>, &mut Lines));
 
 const SECTIONS: [Section; 8] = [
@@ -33,7 +33,7 @@ const SECTIONS: [Section; 8] = [
 /// All of them, as bits.
 const ALL: i64 = (1 << SECTIONS.len()) - 1;
 
-/// What sections are about: the server, and the cache's statistics at one moment for all that want
+/// The input of sections: the server, and the cache's statistics at one moment for all that want
 /// them.
 struct Now<'s> {
     server: &'s Server,
@@ -46,8 +46,8 @@ impl Now<'_> {
     }
 }
 
-/// `INFO [section ...]`: its progress is which sections the words so far have asked for, a bit
-/// each.
+/// `INFO [section ...]`: its progress is the set of sections that the words so far have asked for,
+/// a bit each.
 pub(super) fn info<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let asks_by_name = task.words.len() > 0;
     task.go_on();
@@ -141,7 +141,7 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// Somebody who connects can be served: what there is to load is loaded before.
+/// A client that can connect can be served: memory is restored before.
 fn persistence(_: &Now<'_>, lines: &mut Lines) {
     lines.line("loading", 0);
     lines.line("rdb_bgsave_in_progress", 0);
@@ -174,7 +174,7 @@ fn cpu(_: &Now<'_>, lines: &mut Lines) {
     lines.line("used_cpu_user", format_args!("{:.6}", user.as_secs_f64()));
 }
 
-/// How many keys have an expiry is not counted: the zeros are there for who reads the line whole.
+/// Keys with an expiry are not counted: the zeros are there for parsers of the whole line.
 fn keyspace(now: &Now<'_>, lines: &mut Lines) {
     let keys = now.cache().items;
     if keys > 0 {

@@ -6,7 +6,7 @@ use super::table::{Entry, TABLE, find};
 use super::{Done, Ended, SYNTAX, Subcommands, Task, help, subcommand};
 use crate::output::Output;
 
-/// Those of COMMAND.
+/// The subcommands of COMMAND.
 pub(super) const COMMAND: &Subcommands = &[
     ("count", 0, 0),
     ("list", 0, usize::MAX),
@@ -57,8 +57,8 @@ pub(super) fn command<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<
     Ok(Done::Next)
 }
 
-/// `COMMAND INFO name ...`, whose answer is ten times as long: its progress is how many of the
-/// names have been answered.
+/// `COMMAND INFO name ...`, whose answer is ten times as long: its progress is the number of names
+/// that have been answered.
 fn describe_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let (version, count) = (task.version(), task.words.len());
     task.go_on();
@@ -78,7 +78,7 @@ fn describe_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, '
     Ok(Done::Next)
 }
 
-/// What COMMAND says of one command: ten things, of which the last three are empty.
+/// Writes COMMAND's description of one command: ten fields, of which the last three are empty.
 fn describe(entry: &Entry, version: Version, out: &mut Vec<u8>) {
     reply::array(out, 10);
     reply::bulk(out, entry.name.as_bytes());
@@ -94,7 +94,7 @@ fn describe(entry: &Entry, version: Version, out: &mut Vec<u8>) {
     (0..3).for_each(|_| reply::array(out, 0));
 }
 
-/// The categories of access control that a command is in, from what else is known of it.
+/// The categories of access control that a command is in, derived from its other fields.
 fn categories(entry: &Entry) -> Vec<&'static str> {
     let has = |flag: &str| entry.flags.contains(&flag);
     let mut categories = Vec::new();
@@ -108,9 +108,9 @@ fn categories(entry: &Entry) -> Vec<&'static str> {
     categories
 }
 
-/// `COMMAND DOCS name ...`, likewise. What is not known is left out, so that all are looked for
-/// before the first is answered: its progress is how many names have been looked for, and then how
-/// many beyond these have been answered.
+/// `COMMAND DOCS name ...`, likewise. Unknown names are left out, so all are looked up before the
+/// first is answered: its progress is the number of names that have been looked up, and then of
+/// those beyond them that have been answered.
 fn document_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let (version, names) = (task.version(), task.words);
     task.go_on();
@@ -139,7 +139,7 @@ fn document_each<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, '
     Ok(Done::Next)
 }
 
-/// What COMMAND DOCS says of one command.
+/// Writes COMMAND DOCS' description of one command.
 fn document(entry: &Entry, version: Version, out: &mut Vec<u8>) {
     reply::bulk(out, entry.name.as_bytes());
     let facts = [("summary", entry.summary), ("since", entry.since), ("group", entry.group)];

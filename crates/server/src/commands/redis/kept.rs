@@ -1,15 +1,15 @@
 //! Bytes that are kept for a client from one turn to the next, and count as parked output.
 
-/// Bytes that grow by a part at a time, and how many of them count already.
+/// Bytes that grow by a part at a time, and the number of them that count already.
 #[derive(Debug, Default)]
 pub struct KeptBytes {
-    /// They take little more memory than they are many.
+    /// The bytes, with little spare capacity.
     pub(super) bytes: Vec<u8>,
     counted_bytes: usize,
 }
 
 impl KeptBytes {
-    /// Makes room for so many more: a few copies of all of them, at the most.
+    /// Makes room for this many more: copies all of them a few times, at the most.
     pub(super) fn reserve(&mut self, more_bytes: usize) {
         if more_bytes > self.bytes.capacity() - self.bytes.len() {
             self.bytes.reserve_exact(more_bytes.max(self.bytes.len() / 4));

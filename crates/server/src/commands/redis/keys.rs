@@ -1,4 +1,4 @@
-//! Keys as such: DEL, EXISTS, TOUCH, TYPE, how many there are, and all of them at once.
+//! Keys as such: DEL, EXISTS, TOUCH, TYPE, their number, and flushes.
 
 use larder::{Remove, Removed};
 use protocol::resp::reply;
@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::watch::{self, DELETIONS};
 
 impl Task<'_, '_, '_, '_, '_> {
-    /// Counts a removal as text's, and tells those who watch.
+    /// Counts a removal like text's, and tells the watchers.
     pub(super) fn count_delete(&self, key: &[u8], is_hit: bool) {
         let counters = self.context.counters;
         self.context.count_namespace(key, Act::Delete);
@@ -26,8 +26,8 @@ impl Task<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// Does `act` to every key and answers how many it says are to be counted. What has been done
-    /// is kept in the client's progress, if it has to be gone on with later.
+    /// Applies `act` to every key and answers the number of keys for which it returned true. The
+    /// client's progress keeps the count, if the command has to continue later.
     fn count_keys(
         &mut self,
         out: &mut Output<'_, '_>,
@@ -122,7 +122,7 @@ pub(super) fn flush_prefix(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output
     Ok(Done::Next)
 }
 
-/// `TIME`: seconds of Unix time, and microseconds, which are not told.
+/// `TIME`: seconds of Unix time, and microseconds, exact to the millisecond.
 pub(super) fn time(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let now_ms = task.session.now_ms();
     reply::array(out.bytes, 2);

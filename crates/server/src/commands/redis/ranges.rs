@@ -23,7 +23,7 @@ pub(super) fn getrange<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output
     Ok(Done::Next)
 }
 
-/// How many of so many bytes come before a range, and how many are in it.
+/// The number of bytes before a range, and in it, of `length` bytes.
 fn range(start: i64, end: i64, length: usize) -> (usize, usize) {
     let length = length as i64;
     let from_front = |place: i64| if place < 0 { length.saturating_add(place) } else { place };
@@ -35,7 +35,7 @@ fn range(start: i64, end: i64, length: usize) -> (usize, usize) {
     (start as usize, (end - start + 1) as usize)
 }
 
-/// A longer value no command can store: one word is no longer, and neither is an item.
+/// The longest value that a command can store: one word is no longer, and neither is an item.
 pub(super) fn value_bytes_max(server: &Server) -> usize {
     server.cache.item_bytes_max().min(BULK_BYTES_MAX as usize)
 }

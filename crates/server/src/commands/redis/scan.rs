@@ -5,13 +5,13 @@
 //! returned at least once; one that is stored anew or moves between the tiers meanwhile may be
 //! missed or come twice.
 //!
-//! The server keeps nothing of a scan but, of the last few that have come to flash and of a few
-//! that wait for it, what they have read of their segment ([`Listings`]). Other calls read that
-//! again, or return without a key where they would have to wait. A call that has keys does not wait
-//! for flash, so what it has found is never found a second time.
+//! The server keeps nothing of a scan except, for the last few that have come to flash and a few
+//! that wait for it, the items read of their segment ([`Listings`]). Other calls read that again,
+//! or return without a key where they would have to wait. A call that has keys does not wait for
+//! flash, so the keys it has found are never found a second time.
 //!
-//! KEYS is the same from the beginning to the end, many turns long. What it has found is kept until
-//! then, for its answer begins with how much that is, and counts as parked output.
+//! KEYS is a scan from beginning to end, many turns long. The keys it has found are kept until
+//! then, for its answer begins with their number, and count as parked output.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -29,44 +29,44 @@ use super::{Again, Done, Ended, NOT_AN_INTEGER, SYNTAX, Stop, Task};
 use crate::live_options::is_allowed;
 use crate::output::{OUTPUT_BYTES_MAX, Output};
 
-/// Keys that a call returns about as many of, unless it says how many.
+/// Number of keys that a call returns about, unless it says how many.
 const COUNT_DEFAULT: usize = 10;
 
-/// More are not looked at in one call: some tens of microseconds.
+/// The most keys that one call looks at: some tens of microseconds.
 const COUNT_MAX: usize = 1024;
 
-/// Chunks of memory, or as much of the tiers below, that a call or a turn looks at without a key:
-/// some hundred microseconds, also where all that is there is expired.
+/// Chunks of memory, or as much of the other tiers, that a call or a turn looks at without a key:
+/// some hundred microseconds, also where all items are expired.
 const CHUNKS_MAX: usize = 16 << 10;
 
 /// The least that a look counts as, which is one leaf of the compressed zone.
 const LOOK_CHUNKS_MIN: usize = 64;
 
-/// So many turns RANDOMKEY goes on where it has found nothing.
+/// Turns that RANDOMKEY goes on without having found a key.
 const WALKS_MAX: usize = 512;
 
-/// What stands around a key of an answer at most: its type, its length and two ends of a line.
+/// The most bytes around a key of an answer: its type, its length and two ends of a line.
 const BULK_BYTES: usize = 1 + 3 + 2 + 2;
 
-/// A pattern is gone over in every turn of KEYS. No key needs a longer one.
+/// The longest pattern. It is gone over in every turn of KEYS, and no key needs a longer one.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
 
 const LONG_PATTERN: &str = "ERR the pattern is too long";
 const TOO_MANY: &str = "ERR too many keys for one answer; use SCAN";
 
-/// Scans on flash that something is kept of between two calls, and as many that wait for it: for
-/// each the items of a segment, some hundred KiB.
+/// Scans on flash whose state is kept between two calls, and as many that wait for it: for each the
+/// items of a segment, some hundred KiB.
 const LISTINGS_MAX: usize = 8;
 
 /// A listing whose command is executed again.
 #[derive(Debug)]
 pub struct Listing {
     cursor: DumpCursor,
-    /// Nothing, if it does not wait for flash.
+    /// Its place; `None` if it does not wait for flash.
     place: Option<Arc<()>>,
 }
 
-/// What KEYS has found.
+/// The keys that KEYS has found.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The keys as bulks, one behind the other.
@@ -74,7 +74,7 @@ pub struct Found {
     count: usize,
     /// Where to go on, as for SCAN.
     next: u64,
-    /// How much of them has been said, when all are found.
+    /// Bytes of them that have been sent, when all are found.
     said: Option<usize>,
 }
 
@@ -90,7 +90,7 @@ impl Listing {
 #[derive(Debug, Default)]
 pub struct Listings {
     kept: Mutex<VecDeque<(u64, DumpCursor)>>,
-    /// One more than have a place.
+    /// Has one more reference than there are places taken.
     places: Mutex<Arc<()>>,
 }
 
@@ -111,18 +111,18 @@ impl Listings {
         kept.push_back((cursor.number(), cursor));
     }
 
-    /// A place for one that may have to wait, until it is dropped; none if as many have one as may.
+    /// A place for one that may have to wait, until it is dropped; `None` if all are taken.
     fn place(&self) -> Option<Arc<()>> {
         let places = lock(&self.places);
         (Arc::strong_count(&places) <= LISTINGS_MAX).then(|| Arc::clone(&places))
     }
 }
 
-/// What SCAN is asked for.
+/// The arguments of SCAN.
 struct Filter {
     count: usize,
     pattern: Option<Pattern>,
-    /// There are strings only.
+    /// The type is string, the only one there is.
     is_string: bool,
 }
 
@@ -175,7 +175,7 @@ pub(super) fn scan(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
     Ok(Done::Next)
 }
 
-/// Visits some keys from the cursor with this number on; returns that of where to go on, 0 at the
+/// Visits some keys from the cursor with this number on; returns the number to go on from, 0 at the
 /// end.
 fn list(
     task: &mut Task<'_, '_, '_, '_, '_>,
@@ -184,7 +184,7 @@ fn list(
     visit: impl FnMut(&[u8]) -> bool,
 ) -> Result<u64, Stop> {
     let server = task.context.server;
-    // One that had to wait for flash, one that an earlier call has left, or one made of the number.
+    // A cursor that waited for flash, one that an earlier call has left, or one made of the number.
     let (kept, mut place) = match task.client.listing.take() {
         Some(Listing { cursor, place }) => (Some(cursor), place),
         None => (server.listings.take(number), None),
@@ -204,7 +204,8 @@ fn list(
         }
         Dumped::More => {
             let next = cursor.number();
-            // Who has not been there knows nothing of it, and shall not drive out who has.
+            // A scan that has not read from flash has no state to keep, and must not displace one
+            // that has.
             if cursor.is_on_flash() && (was_kept || place.is_some()) {
                 server.listings.keep(cursor);
             }
@@ -240,7 +241,7 @@ pub(super) fn keys(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>
     ended
 }
 
-/// Goes on with KEYS for a turn; that it is done with then is [`Done::Next`].
+/// Goes on with KEYS for a turn; [`Done::Next`] means that it has found all.
 fn find(task: &mut Task<'_, '_, '_, '_, '_>, found: &mut Found) -> Ended {
     check_allowed(task)?;
     let pattern = task.word();
@@ -249,7 +250,7 @@ fn find(task: &mut Task<'_, '_, '_, '_, '_>, found: &mut Found) -> Ended {
     }
     let pattern = Pattern::new(pattern);
     let mut looked = 0;
-    // If it would have to wait for flash, and others do, it is where it was.
+    // If it would have to wait for flash, and all places are taken, it stays where it was.
     let next = list(task, found.next, COUNT_MAX, |key| {
         looked += 1;
         if pattern.matches(key) {
@@ -275,7 +276,7 @@ impl Found {
         self.count += 1;
     }
 
-    /// Says how many there are and then all of them, a part at a time.
+    /// Sends the number of keys and then all of them, a part at a time.
     fn say(&mut self, out: &mut Output<'_, '_>) -> Done {
         let said = self.said.unwrap_or_else(|| {
             reply::array(out.bytes, self.count);
@@ -289,8 +290,8 @@ impl Found {
     }
 }
 
-/// Visits keys until `visit` says that they are enough, or there was much without any. Of flash it
-/// visits something only if it has no key yet and `may_wait`.
+/// Visits keys until `visit` says that they are enough, or much was visited without any. It visits
+/// flash only if it has no key yet and `may_wait`.
 fn walk(
     task: &Task<'_, '_, '_, '_, '_>,
     cursor: &mut DumpCursor,
@@ -314,9 +315,9 @@ fn walk(
     Dumped::More
 }
 
-/// `RANDOMKEY`: some key of the first piece of memory that has any, from some place on, and then
-/// from the beginning. It does not go to flash. Its progress is how many turns it took, and whether
-/// it has come to the beginning.
+/// `RANDOMKEY`: some key of the first piece of memory that has any, from a random place on, and
+/// then from the beginning. It does not go to flash. Its progress is the number of turns it took,
+/// and whether it has come to the beginning.
 pub(super) fn randomkey(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, '_>) -> Ended {
     let seed = task.context.server.clock.monotonic_us() ^ task.client.id << 48;
     let mut random = Xorshift::seeded(seed);
@@ -328,7 +329,7 @@ pub(super) fn randomkey(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_
     let mut seen = 0;
     let dumped = walk(task, &mut cursor, COUNT_MAX, &mut || false, |key| {
         seen += 1;
-        // Of so many each is the one with the same probability.
+        // Each of the `seen` keys is chosen with the same probability.
         if random.draw().is_multiple_of(seen) {
             found = Some(key.to_vec());
         }
@@ -358,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_may_wait_and_who_has_done_so_makes_room() {
+    fn scans_wait_up_to_the_limit_and_a_finished_one_makes_room() {
         let listings = Listings::default();
         let mut places: Vec<_> = (0..LISTINGS_MAX).map(|_| listings.place()).collect();
         assert!(places.iter().all(Option::is_some));

@@ -1,4 +1,4 @@
-//! Values that are stored: SET with all it can do, and the commands that came before it.
+//! Stores of values: SET with all its options, and the older commands.
 
 use larder::{Attributes, Condition, Draft, Expiry, Hash, Item, Store, Stored, Successor};
 use protocol::resp::number::integer;
@@ -11,7 +11,7 @@ use crate::namespaces::Act;
 use crate::output::Output;
 use crate::watch::{self, MUTATIONS};
 
-/// How a value is to be stored.
+/// The options of a store.
 #[derive(Debug, Clone, Copy, Default)]
 struct How<'b> {
     /// `NX`: only if the key is not there.
@@ -24,7 +24,7 @@ struct How<'b> {
     keeps_expiry: bool,
     /// `EX`, `PX`, `EXAT`, `PXAT`.
     deadline: Option<Deadline<'b>>,
-    /// `COST`: microseconds that it took to make the value. Redis does not know it.
+    /// `COST`: microseconds that it took to make the value. An option of Larder's own.
     cost_us: Option<u32>,
 }
 
@@ -47,7 +47,7 @@ impl<'b> How<'b> {
                 cost = Some(task.words.next().ok_or(SYNTAX)?);
             } else {
                 let span = Span::of_option(word).ok_or(SYNTAX)?;
-                // Said twice in the same unit, the last one counts.
+                // Of two in the same unit, the last one counts.
                 let is_other = how.deadline.is_some_and(|before| before.span != span);
                 if is_other || how.keeps_expiry {
                     return Err(SYNTAX.into());
@@ -59,24 +59,24 @@ impl<'b> How<'b> {
         Ok(how)
     }
 
-    /// Whether what is there has to be looked at first.
+    /// Whether the present item has to be looked at first.
     fn observes(&self) -> bool {
         self.returns_old || self.keeps_expiry
     }
 }
 
-/// A cost in microseconds; what 32 bits do not hold counts as the most that they do.
+/// A cost in microseconds; a cost beyond 32 bits counts as their maximum.
 fn cost_us(word: &[u8]) -> Result<u32, Stop> {
     let cost = integer(word).filter(|&cost| cost >= 0).ok_or(NOT_AN_INTEGER)?;
     Ok(u32::try_from(cost).unwrap_or(u32::MAX))
 }
 
-/// What became of a value.
+/// The outcome of a store.
 struct Set<'s> {
     is_stored: bool,
-    /// When it ends, if it was.
+    /// The item's expiry, if it was stored.
     expiry: Expiry,
-    /// What was there before, if that was looked at.
+    /// The item before, if it was looked at.
     old: Option<Item<'s>>,
 }
 
@@ -110,7 +110,7 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
         Ok(set)
     }
 
-    /// Stores a value under a condition; whether it held.
+    /// Stores a value under a condition; returns whether that held.
     fn store_if(
         &self,
         (key, hash): (&[u8], Hash),
@@ -127,7 +127,7 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
         self.enter(draft, condition)
     }
 
-    /// Enters a filled draft under a condition; whether it held.
+    /// Enters a filled draft under a condition; returns whether that held.
     pub(super) fn enter(&self, draft: Draft<'_>, condition: Condition) -> Result<bool, Stop> {
         let stored = self.session.store_costed(draft, Store::when(condition));
         let (stored, cost_us) = stored.map_err(|(_, refusal)| self.refused(refusal))?;
@@ -135,7 +135,8 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
         Ok(matches!(stored, Stored::Stored { .. }))
     }
 
-    /// Stores a value beside what is there. If somebody else is faster, it looks again.
+    /// Stores a value after looking at the present item. If another thread is faster, it looks
+    /// again.
     fn store_observed(
         &self,
         (key, hash): (&[u8], Hash),
@@ -181,7 +182,7 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
         }
     }
 
-    /// Counts a value of which a part was sent, and tells those who watch.
+    /// Counts a value of which a part was sent, and tells the watchers.
     pub(super) fn count_amended(&self, (key, hash): (&[u8], Hash), is_stored: bool, bytes: usize) {
         self.context.counters.cmd_set.one();
         self.context.count_namespace(key, Act::Set);
@@ -270,7 +271,7 @@ fn store_for(task: &mut Task<'_, '_, '_, '_, '_>, span: Span, out: &mut Output<'
     Ok(Done::Next)
 }
 
-/// `MSET key value ...`: its progress is how many values have been stored.
+/// `MSET key value ...`: its progress is the number of values stored.
 pub(super) fn mset<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     pairs(task)?;
     task.go_on();
@@ -281,8 +282,8 @@ pub(super) fn mset<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_,
     Ok(Done::Next)
 }
 
-/// `MSETNX key value ...`: looks at every key first. Its progress is how many keys have been looked
-/// at, and then how many beyond these have been stored.
+/// `MSETNX key value ...`: looks at every key first. Its progress is the number of keys looked at,
+/// and then of those beyond them that have been stored.
 pub(super) fn msetnx<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let pairs = pairs(task)?;
     let words = task.words;
@@ -309,14 +310,14 @@ pub(super) fn msetnx<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'
     Ok(Done::Next)
 }
 
-/// How many pairs of keys and values there are, if none is without a value.
+/// The number of pairs of keys and values, if no value is missing.
 fn pairs(task: &Task<'_, '_, '_, '_, '_>) -> Result<usize, Stop> {
     let words = task.words.len();
     if words.is_multiple_of(2) { Ok(words / 2) } else { Err(task.wrong_number()) }
 }
 
-/// Stores the values that are left, until all are stored or the command has to make way; whether
-/// all are.
+/// Stores the remaining values, until all are stored or the command has to yield to others; returns
+/// whether all are.
 fn store_pairs<'s>(
     task: &mut Task<'_, '_, '_, 's, '_>,
     out: &mut Output<'_, 's>,
@@ -327,7 +328,7 @@ fn store_pairs<'s>(
         }
         let key = task.bare_key();
         let value = task.word();
-        // If one is refused, those before it stay, as for whoever sends them one by one.
+        // If one is refused, those before it stay, as for a client that sends them one by one.
         task.store(key, value, &How::default(), out)?;
         task.advance(out);
     }

@@ -1,4 +1,4 @@
-//! Values that are read: GET, MGET, STRLEN, and GETDEL and GETEX, which change the key on the way.
+//! Reads of values: GET, MGET, STRLEN, and GETDEL and GETEX, which also change the key.
 
 use larder::{Expiry, Item, Lookup};
 use protocol::resp::reply;
@@ -8,8 +8,8 @@ use super::{Again, Done, Ended, SYNTAX, Stop, Task, deadline};
 use crate::output::Output;
 use crate::watch::{DETAIL, FETCHERS};
 
-/// So many keys of MGET are read from flash together. A session ends with a megabyte of values, and
-/// what it was not asked for is read again: that is little if they have a kilobyte each.
+/// Keys of MGET that are read from flash together. A session ends with a megabyte of values, and
+/// values it has not been asked for are read again: that is little if they have a kilobyte each.
 const WANTED_KEYS_MAX: usize = 1024;
 
 impl<'s> Task<'_, '_, '_, 's, '_> {
@@ -53,7 +53,7 @@ impl<'s> Task<'_, '_, '_, 's, '_> {
         }
     }
 
-    /// Counts a get as text's, and tells those who watch.
+    /// Counts a get like text's, and tells the watchers.
     pub(super) fn count_get(&self, key: &[u8], item: Option<&Item<'_>>) {
         let counters = self.context.counters;
         counters.cmd_get.one();
@@ -124,7 +124,7 @@ pub(super) fn mget<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_,
     Ok(Done::Next)
 }
 
-/// Has what the next keys will wait for read meanwhile.
+/// Has items on flash that the next keys will wait for read meanwhile.
 #[cold]
 fn want_rest(task: &mut Task<'_, '_, '_, '_, '_>) {
     for _ in 0..task.words.len().min(WANTED_KEYS_MAX) {
@@ -133,8 +133,8 @@ fn want_rest(task: &mut Task<'_, '_, '_, '_, '_>) {
     }
 }
 
-/// Has a command wait that answers with this item, until there is room for what its client may not
-/// take of it: before it changes anything, since it is executed anew.
+/// Makes a command that answers with this item wait until there is room for the part that its
+/// client may not take: before it changes anything, since it is executed anew.
 pub(super) fn needs_room_for(item: &Item<'_>, out: &mut Output<'_, '_>) -> Result<(), Stop> {
     match out.has_room_for(item.value_bytes()) {
         true => Ok(()),
@@ -200,7 +200,7 @@ pub(super) fn getex<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_
     }
 }
 
-/// What GETEX does to the expiry: nothing, take it away, or set it.
+/// The change of GETEX to the expiry: none, removal, or a new one.
 fn getex_change<'b>(
     task: &mut Task<'_, '_, 'b, '_, '_>,
 ) -> Result<Option<Option<Deadline<'b>>>, Stop> {
@@ -213,7 +213,7 @@ fn getex_change<'b>(
             Some(Deadline { span, amount: task.words.next().ok_or(SYNTAX)? })
         };
         let span = |deadline: Option<Deadline<'b>>| deadline.map(|deadline| deadline.span);
-        // Said twice in the same unit, the last one counts.
+        // Of two in the same unit, the last one counts.
         if change.is_some_and(|before| span(before) != span(next)) {
             return Err(SYNTAX.into());
         }

@@ -1,7 +1,7 @@
-//! The table of commands: dispatch, arity, where keys stand, what COMMAND says, and the table in
-//! `docs/redis.md` come from it.
+//! The table of commands: dispatch, arity, the places of keys, the answers of COMMAND, and the
+//! table in `docs/redis.md` come from it.
 //!
-//! A few names stand for most requests and come first: a name is looked for from the top.
+//! The names that make up most requests come first: a name is looked for from the top.
 
 use protocol::resp::{Command, Words};
 
@@ -12,54 +12,54 @@ use super::{
 };
 use crate::output::Output;
 
-/// What executes a command.
+/// The function that executes a command.
 type Run =
     for<'a, 'h, 'b, 's, 'c, 'o> fn(&mut Task<'a, 'h, 'b, 's, 'c>, &mut Output<'o, 's>) -> Ended;
 
 /// A command.
 pub struct Entry {
-    /// Its name, in small letters.
+    /// Its name, in lower case.
     pub name: &'static str,
-    /// How many words it has with its name; negative, at least so many.
+    /// Its number of words, the name included; if negative, the least number.
     pub arity: i64,
-    /// What kind of command it is, in Redis' words.
+    /// Its flags, in Redis' words.
     pub flags: &'static [&'static str],
-    /// Where its keys are.
+    /// The places of its keys.
     pub keys: Keys,
-    /// The group of Redis' documentation that it is in.
+    /// Its group in Redis' documentation.
     pub group: &'static str,
     /// The version of Redis that first had it.
     pub since: &'static str,
-    /// What it does.
+    /// A summary of it.
     pub summary: &'static str,
     /// Executes it.
     pub(super) run: Run,
 }
 
-/// Where a command's keys are among its words, its name being word 0.
+/// The places of a command's keys among its words, its name being word 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keys {
     /// The first; 0 if there is none.
     pub first: usize,
     /// The last; negative, counted from the last word, which is -1.
     pub last: i64,
-    /// From one to the next.
+    /// The distance from one to the next.
     pub step: usize,
 }
 
 impl Entry {
-    /// Whether a client may ask for it that has not said who it is.
+    /// Whether an unauthenticated client may use it.
     pub(super) fn is_for_anybody(&self) -> bool {
         self.flags.contains(&"no_auth")
     }
 
-    /// Whether clients are told of it: what browsers send is none of Redis' commands.
+    /// Whether clients are told of it: words that browsers send are no Redis commands.
     pub(super) fn is_listed(&self) -> bool {
         !self.since.is_empty()
     }
 
-    /// Whether a command of this entry names one of its subcommands, with as many words as that
-    /// may have.
+    /// Checks that a command of this entry names one of its subcommands, with a number of words
+    /// that it may have.
     pub(super) fn check_subcommand(&self, command: Command<'_>) -> Result<(), Stop> {
         let known = match self.name {
             "client" => connection::CLIENT,
@@ -72,7 +72,7 @@ impl Entry {
         subcommand(self.name, word, words.count(), known).map(|_| ())
     }
 
-    /// Whether it is kept until EXEC when its client has said MULTI.
+    /// Whether it is queued until EXEC when its client has said MULTI.
     pub(super) fn waits_for_exec(&self) -> bool {
         self.group != "transactions" && !["quit", "reset", "post", "host:"].contains(&self.name)
     }
@@ -84,7 +84,7 @@ impl Keys {
     const ALL: Self = Self { first: 1, last: -1, step: 1 };
     const PAIRS: Self = Self { first: 1, last: -1, step: 2 };
 
-    /// Whether there may be any number of them.
+    /// Whether their number is unbounded.
     pub fn are_many(self) -> bool {
         self.last < 0
     }
@@ -102,12 +102,12 @@ impl Keys {
     }
 }
 
-/// Which command a client means.
+/// The command that a client means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lookup {
     /// Its place in the table.
     number: Option<usize>,
-    /// How many of its keys were hashed ahead.
+    /// The number of its keys that were hashed ahead.
     pub hashed: usize,
 }
 
@@ -115,7 +115,7 @@ impl Lookup {
     /// Looks up the name of a plain command. The words of others are not known yet.
     pub fn of(command: Command<'_>) -> Self {
         let number = if command.is_plain() { number_of(command) } else { None };
-        // What will be refused needs no hashes.
+        // A command that will be refused needs no hashes.
         let number = number.filter(|&number| has_arity(&TABLE[number], command));
         Self { number, hashed: 0 }
     }
@@ -125,19 +125,18 @@ impl Lookup {
         self.number.map(|number| TABLE[number].name)
     }
 
-    /// Where the keys are that can be hashed ahead.
+    /// The places of the keys that can be hashed ahead.
     pub fn keys(&self) -> Keys {
         self.number.map_or(Keys::NONE, |number| TABLE[number].keys)
     }
 
-    /// Whether the client may do less behind it than before. Of a command whose words are not known
-    /// yet that may be.
+    /// Whether the client may lose rights by it. True of a command whose words are not known yet.
     pub fn may_reset(&self, command: Command<'_>) -> bool {
         self.number.map_or(!command.is_plain(), |number| number == RESET)
     }
 
-    /// The command, if it is one that can be executed. The keys of one that was begun before have
-    /// been looked at then.
+    /// The command, if it can be executed. The keys of one that was begun before have been checked
+    /// then.
     pub(super) fn entry(
         &self,
         command: Command<'_>,
@@ -372,7 +371,7 @@ mod tests {
             assert_eq!(entry.name, entry.name.to_lowercase());
             let Keys { first, last, step } = entry.keys;
             assert!((first == 0) == (step == 0) && (first == 0) == (last == 0), "{}", entry.name);
-            // Whoever has as many words as it must has its first key.
+            // A command with the fewest words allowed has its first key.
             assert!(entry.arity.unsigned_abs() as usize > first, "{}", entry.name);
         }
     }

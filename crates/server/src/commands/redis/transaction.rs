@@ -1,4 +1,4 @@
-//! MULTI, EXEC and DISCARD: commands that are kept as they come, and executed together or not at
+//! MULTI, EXEC and DISCARD: commands that are queued as they come, and executed together or not at
 //! all.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! If one of them was refused as it came, EXEC executes none. Those that are executed follow one
-//! another in order, but what other clients do may come in between: Larder has no moment in which
+//! another in order, but other clients' changes may come in between: Larder has no moment in which
 //! several keys stand still. So there is no WATCH, which would promise one.
 //!
 //! EXEC may be executed again from its start like every command; its queue knows which of them is
@@ -31,37 +31,37 @@ const NO_DISCARD: &str = "ERR DISCARD without MULTI";
 const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 const ABORTED_FOR: &[u8] = b"EXECABORT Transaction discarded because of: ";
 const FORBIDDEN: &str = "ERR Command not allowed inside a transaction";
-/// What stands around a word at most: its type, its length and two ends of a line.
+/// The most bytes around a word: its type, its length and two ends of a line.
 const WORD_BYTES: usize = 1 + 20 + 2 + 2;
 
-/// What came since MULTI.
+/// The commands since MULTI.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// The commands as arrays, one behind the other.
     pub kept: KeptBytes,
-    /// How many there are.
+    /// Their number.
     count: usize,
     /// Whether one was refused, so that none will be executed.
     is_flawed: bool,
-    /// Where the one begins that is executed next, once EXEC has begun.
+    /// The start of the one that is executed next, once EXEC has begun.
     next: Option<usize>,
-    /// How far that one has been looked at.
+    /// How far that one has been scanned.
     scan: Scan,
 }
 
 impl Queue {
-    /// How many of them are done with.
+    /// Bytes of the commands that are done.
     pub fn bytes_done(&self) -> usize {
         self.next.unwrap_or(0)
     }
 
-    /// Nothing of it will be executed.
+    /// Spoils the queue: none of its commands will be executed.
     pub fn spoil(&mut self) {
         *self = Self { is_flawed: true, ..Self::default() };
     }
 
-    /// Keeps a command, if all that is kept has at most so many bytes then; how many those of it
-    /// are at most.
+    /// Queues a command, if all that is queued then has at most `bytes_max`; returns the most bytes
+    /// that it may take.
     fn push(&mut self, command: Command<'_>, bytes_max: usize) -> Result<usize, Stop> {
         if self.is_flawed {
             return Ok(0);
@@ -81,7 +81,7 @@ impl Queue {
         Ok(bytes + WORD_BYTES)
     }
 
-    /// Executes what has not been executed yet.
+    /// Executes the remaining commands.
     fn run<'s>(&mut self, task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
         let mut next = self.next.unwrap_or_else(|| {
             reply::array(out.bytes, self.count);
@@ -137,7 +137,7 @@ fn run_one<'s>(
     (entry.run)(&mut inner, out)
 }
 
-/// Keeps a command of a client that has said MULTI, until it says EXEC.
+/// Queues a command of a client that has said MULTI, until it says EXEC.
 #[cold]
 pub(super) fn enqueue(
     context: &Context<'_, '_>,
@@ -151,16 +151,16 @@ pub(super) fn enqueue(
         queue.spoil();
         return Err(stop);
     }
-    // Who a client is does not change within what it may do.
+    // A client's identity does not change within a transaction.
     if entry.is_for_anybody() {
         queue.spoil();
         return Err(FORBIDDEN.into());
     }
     let bytes_max = context.server.parked.command_bytes_max();
     let bytes = queue.push(command, bytes_max)?;
-    // It is counted when all that has come is executed, and who is over the limit then is closed:
-    // whoever can still be told is. So there has to be room for one more of its size, the first
-    // part of which is kept before anybody looks at it.
+    // It is counted when all input is executed, and a client over the limit is then closed: one
+    // that can still be refused is. So there has to be room for one more command of its size, the
+    // first part of which is kept before it is checked.
     let more_bytes = queue.kept.uncounted() + bytes;
     let kept_bytes = client.kept_bytes + more_bytes;
     if !context.server.parked.make_room_for_kept(more_bytes, kept_bytes) {
@@ -171,8 +171,8 @@ pub(super) fn enqueue(
     Ok(Done::Next)
 }
 
-/// The error of a command that was refused before it was executed or kept. An EXEC ends what came
-/// since MULTI also then.
+/// Notes the error of a command that was refused before it was executed or queued. A refused EXEC
+/// also ends the queue.
 #[cold]
 pub(super) fn refused(client: &mut Client, command: Command<'_>, stop: Stop) -> Stop {
     let is_exec = command.words().next().is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
@@ -203,7 +203,7 @@ pub(super) fn discard(task: &mut Task<'_, '_, '_, '_, '_>, out: &mut Output<'_, 
     Ok(Done::Next)
 }
 
-/// `EXEC`: its progress stands in its queue, and that of the command that is next in the client.
+/// `EXEC`: its progress stands in its queue, and that of the next command in the client.
 pub(super) fn exec<'s>(task: &mut Task<'_, '_, '_, 's, '_>, out: &mut Output<'_, 's>) -> Ended {
     let mut queue = task.client.queue.take().ok_or(NO_EXEC)?;
     if queue.is_flawed {
