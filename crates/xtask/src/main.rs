@@ -1,14 +1,14 @@
-//! The project's chores, behind one command: `cargo xtask test` does everything a change has to
-//! pass, and each of its steps can be run alone.
+//! The project's chores behind one command. `cargo xtask test` runs everything that a change has to
+//! pass; each of its steps can be run alone.
 //!
-//! This crate builds before everything else and therefore depends on nothing: argument parsing,
-//! JSON and random numbers are the few lines of them that are needed.
+//! This crate builds before everything else and therefore depends on nothing: it has its own few
+//! lines of argument parsing, JSON and random numbers.
 //!
-//! Where things are: `steps` is the order of the chores, `tally` runs and counts them, `own_tests`
-//! runs the workspace's own tests, `install` fetches the tools that the chores need and `sources`
-//! other people's tests, `tidy` reads the sources for the rules of style, `conformance` runs a
-//! server against memcached and against the clients people use, `admin` looks at its admin port,
-//! `deploy` tries what is handed out for operators, and `command` starts other programs.
+//! Modules: `steps` orders the chores; `tally` runs and counts them; `own_tests` runs the
+//! workspace's own tests; `install` fetches the tools that the chores need, `sources` the test
+//! suites of other projects; `tidy` checks the sources against the rules of style; `conformance`
+//! compares a server with memcached and runs the clients people use against it; `admin` checks the
+//! admin port; `deploy` checks the files handed out to operators; `command` starts other programs.
 #![forbid(unsafe_code)]
 
 mod admin;
@@ -54,7 +54,7 @@ cargo xtask CHORE
   install              the packages and libraries that conformance needs
 ";
 
-/// What went wrong, in words for the person who reads the terminal.
+/// An error message for the person who reads the terminal.
 #[derive(Debug)]
 pub struct Failure(pub String);
 
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says so where a chore could not run; nobody counts it.
+/// Reports a chore that could not run; the count is dropped.
 fn tell(ran: Ran) {
     drop(ran.count());
 }
@@ -116,7 +116,7 @@ fn run(chore: &str, arguments: &[String]) -> Result {
         },
         "install" => install::all(),
         "conformance" => conformance::main(arguments),
-        // Not for people: a process of its own that holds connections open for `conformance`.
+        // Internal: a separate process that holds connections open for `conformance`.
         "hold-connections" => conformance::crowd::hold(arguments),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
