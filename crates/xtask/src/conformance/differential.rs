@@ -37,8 +37,7 @@ pub struct Pair<'a> {
     pub reference: u16,
     /// The server under test.
     pub subject: u16,
-    /// Whether the subject is Larder, which has deviations, or a memcached, which must not have
-    /// any.
+    /// Whether the subject is Larder, which must have the deviations, or a memcached, which may.
     pub larder: bool,
     /// Whether the reference is newer than Debian's memcached, of a version that Larder follows.
     pub newer: bool,
