@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_of_every_copy_is_sent_once_and_an_object_stays_on_its_connection() {
+    fn copies_are_sent_once_and_objects_stay_on_their_connection() {
         for copies in [1, 3] {
             let requests = (0..30_000).map(|number| request(number % 10_000)).collect();
             let trace = Trace { name: "t".into(), requests, objects: 10_000 };

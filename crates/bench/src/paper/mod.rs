@@ -413,7 +413,7 @@ mod tests {
     use super::{Cell, Experiment, Findings, Goal, Hears, PAPERS, Paper, share, unknown};
 
     #[test]
-    fn an_option_that_no_wanted_experiment_hears_is_refused_with_those_that_do() {
+    fn an_option_that_no_experiment_takes_is_refused() {
         let paper = PAPERS[0];
         let one = |name: &str| -> &Experiment {
             paper.experiments.iter().find(|one| one.name == name).expect("it is the paper's")

@@ -69,7 +69,7 @@ mod tests {
     use crate::trace::Request;
 
     #[test]
-    fn objects_are_numbered_as_they_appear_and_time_begins_at_0_and_never_runs_backwards() {
+    fn objects_are_numbered_by_appearance_and_time_never_runs_backwards() {
         let mut builder: Builder<Vec<u8>> = Builder::new(5);
         for (key, time_s) in [("b", 100), ("a", 101), ("b", 99), ("c", 105)] {
             builder.push(key.as_bytes(), time_s, Request::default()).expect("within the limits");

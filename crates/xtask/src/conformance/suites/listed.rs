@@ -13,7 +13,7 @@
 //! because Larder has no slabs to move
 //! not-run t/slabs_reassign.t
 //!
-//! because what is over is counted until the background has removed it
+//! because an expired item is counted until the background has removed it
 //! either unit/keyspace: DBSIZE
 //! ```
 //!
