@@ -21,7 +21,7 @@ pub struct Row {
     pub limit_bytes: u64,
     /// Threads that sent requests.
     pub threads: u8,
-    /// Reads and what they cost.
+    /// Reads and their costs.
     pub tally: Tally,
     /// Items at the end, if any.
     pub items: Option<u64>,

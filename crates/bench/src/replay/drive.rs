@@ -34,7 +34,7 @@ pub struct Replay<'a> {
 /// The counts of a replay.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Done {
-    /// Reads and what they cost.
+    /// Reads and their costs.
     pub tally: Tally,
     /// Reads that returned another value than was stored.
     pub wrong: u64,

@@ -146,7 +146,7 @@ impl<'c> Client<'c> {
 /// The counts of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
-    /// Reads and what they cost.
+    /// Reads and their costs.
     pub tally: Tally,
     /// The cost of each miss, rising.
     pub missed_us: Vec<u32>,
