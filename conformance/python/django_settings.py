@@ -1,5 +1,5 @@
-"""The settings with which Django's own tests of one of its cache backends are run, by its own
-runner, against a server: `LARDER_BACKEND` and `LARDER_LOCATION` say which and where.
+"""The settings for running Django's own tests of one of its cache backends, by its own runner,
+against a server: `LARDER_BACKEND` and `LARDER_LOCATION` name the backend and the address.
 
 Each test's outcome is a line of its own: `ok NAME`, or `failed NAME: WORDS`.
 """
@@ -8,7 +8,7 @@ import os
 import unittest
 
 from django.test.runner import DiscoverRunner
-from test_sqlite import *  # Beside Django's runner.
+from test_sqlite import *  # Django ships it with its runner.
 
 BACKEND = "django.core.cache.backends." + os.environ["LARDER_BACKEND"]
 CACHES = {"default": {"BACKEND": BACKEND, "LOCATION": os.environ["LARDER_LOCATION"]}}
@@ -37,7 +37,7 @@ class Result(unittest.TextTestResult):
 
 
 def name(test):
-    # What goes wrong around a whole class has no name of its own.
+    # A failure around a whole class has no name of its own.
     return ".".join(test.id().split(".")[-2:])
 
 

@@ -1,6 +1,6 @@
 """Spreads keys over several servers with pymemcache's HashClient.
 
-many_servers.py fill|find PORT... COUNT: stores COUNT keys, or prints how many of them are found.
+many_servers.py fill|find PORT... COUNT: stores COUNT keys, or prints how many of them it finds.
 """
 
 import sys

@@ -97,7 +97,7 @@ def large(client):
 
 
 def win_and_recache(client):
-    """The life of a value that many read: made by one winner, served stale while it is remade."""
+    """The life of a shared value: made by one winner, served stale while it is remade."""
     key = Key("m:lease")
     asked = RequestFlags(return_value=True, vivify_on_miss_ttl=30, return_cas_token=True)
     first = client.meta_get(key, asked)

@@ -8,7 +8,7 @@ import redis
 
 checks = 0
 
-# Over TLS, if this says who has signed the server's certificate.
+# Over TLS, if this names the certificate authority of the server.
 CA_FILE = os.environ.get("CA_FILE")
 TLS = {"ssl": True, "ssl_ca_certs": CA_FILE} if CA_FILE else {}
 

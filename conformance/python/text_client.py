@@ -10,7 +10,7 @@ from pymemcache.exceptions import MemcacheClientError, MemcacheIllegalInputError
 
 checks = 0
 
-# Over TLS, if this says who has signed the server's certificate.
+# Over TLS, if this names the certificate authority of the server.
 CA_FILE = os.environ.get("CA_FILE")
 CONTEXT = ssl.create_default_context(cafile=CA_FILE) if CA_FILE else None
 

@@ -1,8 +1,8 @@
-"""A PostgreSQL of our own: a cluster in a temporary folder, gone when the `with` ends.
+"""A private PostgreSQL: a cluster in a temporary folder, removed when the `with` ends.
 
-It listens on a Unix socket in that folder alone, so it takes no port from anybody and only this
-user reaches it. Nothing is synced to disk. Queries run in one process each and are not compiled,
-so that what one costs depends less on how busy the machine is.
+It listens only on a Unix socket in that folder, so it takes no port and only this user reaches it.
+Nothing is synced to disk. Queries run in one process each and are not compiled, so that their cost
+depends less on how busy the machine is.
 """
 
 import os
@@ -32,7 +32,7 @@ READY_S = 30
 
 
 class Failed(Exception):
-    """PostgreSQL would not start; the message says what it said."""
+    """PostgreSQL did not start; the message holds its output."""
 
 
 class Cluster:
@@ -41,7 +41,7 @@ class Cluster:
     def __init__(self, programs):
         self.programs = programs
         self.child = None
-        # PostgreSQL refuses to run as root, so root runs it as Debian's user for it.
+        # PostgreSQL refuses to run as root, so root runs it as Debian's postgres user.
         self.identity = {}
         if os.geteuid() == 0:
             try:

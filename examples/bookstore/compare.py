@@ -15,7 +15,7 @@ from traffic import Traffic
 
 
 def main():
-    """Ends with 1 where something does not work or a value is wrong."""
+    """Exits with 1 where something fails or a value is wrong."""
     processes.end_on_signals()
     chosen = options.parse()
     try:
@@ -36,7 +36,7 @@ def compare(chosen):
         rounds = []
         for number in range(chosen.rounds):
             requests = traffic.requests(number, chosen.warmup + chosen.requests)
-            # Who goes first changes, so that nobody gets the quieter half of each round.
+            # The order alternates, so that no policy always gets the quieter half of a round.
             order = options.POLICIES if number % 2 == 0 else options.POLICIES[::-1]
             runs = {}
             for policy in order:
@@ -49,7 +49,7 @@ def compare(chosen):
 
 
 def say(line):
-    """Prints at once, for who waits."""
+    """Prints at once, to show progress."""
     print(line, flush=True)
 
 

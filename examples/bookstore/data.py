@@ -1,8 +1,8 @@
-"""The bookstore's rows, from a seed: books, authors, customers, and what was ordered.
+"""The bookstore's rows, from a seed: books, authors, customers, and orders.
 
 The proportions are TPC-W's: an author for four items, nine orders for ten customers, up to five
-lines in an order, 24 subjects. Words and names are made up from syllables; how often a word stands
-in titles falls by Zipf's law, and so does how often a book is ordered.
+lines in an order, 24 subjects. Words and names are made up from syllables; the frequency of words
+in titles follows Zipf's law, and so does that of books in orders.
 """
 
 import random
@@ -31,12 +31,12 @@ def word_list(count, seed):
 
 
 def title_words(options):
-    """The words that titles are made of, the most frequent first."""
+    """The words of titles, the most frequent first."""
     return word_list(WORDS, options.seed)
 
 
 def surnames(options):
-    """The names that authors have."""
+    """The names of authors."""
     return [word.capitalize() for word in word_list(SURNAMES, options.seed + 1)]
 
 
@@ -46,7 +46,7 @@ def falling(count, exponent):
 
 
 def load(session, options):
-    """Fills an empty database, and lets it gather its statistics."""
+    """Fills an empty database, and has it gather its statistics."""
     here = Path(__file__).parent
     session.execute((here / "schema.sql").read_text())
     chance = random.Random(options.seed + 2)
@@ -91,7 +91,7 @@ def item(number, authors, chance, words, weights, text, options):
 
 
 def customer(number, chance, names, text):
-    """A customer, with what TPC-W calls miscellaneous information."""
+    """A customer, with TPC-W's miscellaneous information."""
     first, last = chance.choice(names), chance.choice(names)
     user = f"{first}{number}".lower()
     return (
@@ -101,7 +101,7 @@ def customer(number, chance, names, text):
 
 
 def orders(copy, chance, options):
-    """Orders with their lines, the latest last. Which books sell well is no matter of number."""
+    """Orders with their lines, the latest last. A book's number does not tell how well it sells."""
     count = options.customers * 9 // 10
     books = list(range(options.items))
     chance.shuffle(books)

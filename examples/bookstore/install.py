@@ -1,7 +1,7 @@
-"""What the example needs beside Python: Debian's PostgreSQL, the client libraries, the server.
+"""The example's requirements besides Python: Debian's PostgreSQL, the client libraries, the server.
 
-What is there already is left alone. What is missing and cannot be had ends the run with a line
-that says what and why, and exit status 3.
+Anything already there is left alone. Anything missing that cannot be had ends the run with a line
+that names it and the reason, and exit status 3.
 """
 
 import os
@@ -14,12 +14,12 @@ from options import OUTPUT, REPOSITORY
 
 VENV = OUTPUT / "venv"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-# Debian starts a service as it is installed unless this program says no.
+# Debian starts a service on installation unless this program forbids it.
 SERVICE_POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 class Missing(Exception):
-    """Something that the example needs is not there and cannot be had."""
+    """A requirement of the example is missing and cannot be had."""
 
 
 def postgres_programs():
@@ -30,7 +30,7 @@ def postgres_programs():
 
 
 def everything(options):
-    """Installs what is missing; returns the server's program and the virtual Python."""
+    """Installs missing requirements; returns the server's program and the virtual Python."""
     install = not options.no_install
     debian(install)
     return larder(options.larder), python(install)
@@ -87,7 +87,7 @@ def python(install):
 
 
 def larder(given):
-    """The server's program: the one that was given, or what cargo builds."""
+    """The server's program: the given one, or the one that cargo builds."""
     if given:
         if not os.access(given, os.X_OK):
             raise Missing(f"{given} is no program")
@@ -102,7 +102,7 @@ def larder(given):
 
 
 def call(command, **more):
-    """Runs a command; what it said is shown only where it failed."""
+    """Runs a command; its output is shown only where it failed."""
     command = [str(word) for word in command]
     try:
         done = subprocess.run(

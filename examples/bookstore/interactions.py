@@ -1,4 +1,4 @@
-"""What the bookstore's pages ask for: a cache key, the query behind it, and the value.
+"""The requests of the bookstore's pages: a cache key, the query behind it, and the value.
 
 Each kind takes a subject of its own: a book, a customer, a word, or a subject with a page. The key
 names it, the query finds it, and the rows as JSON are the value. A query orders its rows fully, so
@@ -21,7 +21,7 @@ LISTED = "i_id, i_title, a_fname, a_lname, i_cost::float, left(i_desc, 80)"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of interaction: `weight` is how many of a thousand requests of TPC-W's mix it is."""
+    """A kind of interaction: `weight` is its share of TPC-W's mix, per thousand requests."""
 
     name: str
     weight: int
@@ -48,12 +48,12 @@ def pages(count):
 
 
 def words(options):
-    """A word that titles have."""
+    """A word of titles."""
     return [{"word": w} for w in data.title_words(options)]
 
 
 def names(options):
-    """A name that authors have."""
+    """A name of authors."""
     return [{"word": w.lower()} for w in data.surnames(options)]
 
 
@@ -100,6 +100,6 @@ KINDS = (
 
 
 def make(session, kind, subject, length):
-    """A page's value, asked of the database."""
+    """A page's value, from the database."""
     rows = session.execute(kind.query, {**subject, "length": length}).fetchall()
     return json.dumps(rows).encode()

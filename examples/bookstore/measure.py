@@ -1,8 +1,8 @@
 """One run: requests through a fresh server, each a get and, after a miss, a query and a set.
 
 Clients are threads with a connection to the cache and a session with the database each; the n-th
-of them takes every n-th request, and sends the next when one is answered. What they find in the
-cache is compared with the database for a sample, when nothing is being timed any more.
+of them takes every n-th request, and sends the next when one is answered. A sample of the values
+found in the cache is compared with the database, when nothing is being timed any more.
 """
 
 import os
@@ -15,14 +15,14 @@ from statistics import mean
 from interactions import KINDS, make
 from server import Server
 
-# One hit in so many is compared with what the database says.
+# One hit in this many is compared with the database.
 CHECKED = 100
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
 class Seen:
-    """What a client saw, request by request and by place in `KINDS`."""
+    """A client's results, request by request and by place in `KINDS`."""
 
     latencies_s: list = field(default_factory=list)
     queries_s: list = field(default_factory=lambda: [[] for _ in KINDS])
@@ -32,7 +32,7 @@ class Seen:
 
 
 class Wrong(Exception):
-    """The cache or its counters say what cannot be."""
+    """The cache or its counters contradict the facts."""
 
 
 class Shopper:
@@ -51,7 +51,7 @@ class Shopper:
         self.session.close()
 
     def shop(self, requests):
-        """Sends requests one after the other; returns what was seen."""
+        """Sends requests one after the other; returns the results."""
         seen, clock = Seen(), time.perf_counter
         for place, subject in requests:
             if self.stopping.is_set():
@@ -82,7 +82,7 @@ class Shopper:
 
 
 def together(shoppers, requests):
-    """Lets all shoppers shop at a time; returns what each saw, in their order."""
+    """Lets all shoppers shop at a time; returns the results of each, in their order."""
     seen = [None] * len(shoppers)
 
     def work(place):
@@ -109,7 +109,7 @@ def together(shoppers, requests):
 
 
 def run(cluster, options, policy, requests):
-    """A warm-up and the requests that count, through a server with this policy."""
+    """A warm-up and the counted requests, through a server with this policy."""
     with Server(options.larder, policy, options.memory_mb) as server:
         shoppers = [Shopper(cluster, server, options.page) for _ in range(options.clients)]
         try:
@@ -120,7 +120,7 @@ def run(cluster, options, policy, requests):
 
 
 def shop_and_count(server, shoppers, options, requests):
-    """What the requests after the warm-up cost, and what the counters say of them."""
+    """The cost of the requests after the warm-up, and the counters for them."""
     if options.warmup:
         together(shoppers, requests[: options.warmup])
         for shopper in shoppers:

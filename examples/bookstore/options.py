@@ -1,4 +1,4 @@
-"""What the comparison can be told on its command line, and what a short run changes."""
+"""The options of the comparison's command line, and the changes of a short run."""
 
 import argparse
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ POLICIES = ("clock", "cost-clock")
 
 @dataclass(frozen=True)
 class Size:
-    """How much is done: of a full run, or of a quick one."""
+    """The amount of work: of a full run, or of a quick one."""
 
     items: int
     customers: int
@@ -30,7 +30,7 @@ QUICK = Size(
 
 
 def parse(arguments=None):
-    """The options; what is not said is the full or the quick run's."""
+    """The options; defaults are the full or the quick run's."""
     parser = argparse.ArgumentParser(
         description="A bookstore with PostgreSQL behind Larder: CLOCK beside measured cost."
     )

@@ -13,7 +13,7 @@ COLOURS = {"clock": "#8a8a8a", "cost-clock": "#c2571a"}
 
 
 def draw(rounds, folder):
-    """Leaves `bookstore.svg` and `bookstore.png` in the folder."""
+    """Writes `bookstore.svg` and `bookstore.png` into the folder."""
     plt.rcParams.update({"svg.hashsalt": "bookstore", "svg.fonttype": "none"})
     figure, panels = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
     by_round(panels[0][0], rounds, "mean latency, ms", lambda run: run["mean_ms"])
@@ -41,7 +41,7 @@ def by_round(panel, rounds, title, figure):
 
 
 def by_kind(panel, rounds):
-    """What is not hit of each kind, over all rounds."""
+    """The misses of each kind, over all rounds."""
     for side, policy in enumerate(POLICIES):
         lengths = []
         for kind in KINDS:

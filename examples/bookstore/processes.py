@@ -19,14 +19,14 @@ def end_on_signals():
 
 
 def start(command, **more):
-    """Starts a child that the terminal's Ctrl-C does not reach: we end it, in order."""
+    """Starts a child that the terminal's Ctrl-C does not reach: this program ends it, in order."""
     return subprocess.Popen(
         [str(word) for word in command], stdin=subprocess.DEVNULL, start_new_session=True, **more
     )
 
 
 def stop(child, number=signal.SIGTERM, patience_s=20):
-    """Ends a child: politely, and after a while not so."""
+    """Ends a child: on request, and after a while by force."""
     if child.poll() is None:
         child.send_signal(number)
     try:

@@ -1,4 +1,4 @@
-"""What the rounds say: tables on standard output, JSON and plots in a folder.
+"""The results of the rounds: tables on standard output, JSON and plots in a folder.
 
 A figure is the median of the rounds, with the lowest and the highest behind it. A ratio is that of
 the two runs of one round, which had the same requests and much the same neighbours.
@@ -21,7 +21,7 @@ FIGURES = (
 
 
 def write(options, rounds):
-    """Prints the tables and leaves `bookstore.json`, `.svg` and `.png` in the output folder."""
+    """Prints the tables and writes `bookstore.json`, `.svg` and `.png` into the output folder."""
     print()
     figures(rounds)
     print()
@@ -49,7 +49,7 @@ def figures(rounds):
 
 
 def kinds(options, rounds):
-    """A line for each kind of interaction: what it costs and how often it is hit."""
+    """A line for each kind of interaction: its cost and its hits."""
     print("| interaction | share | keys | bytes | query, ms | by Larder, ms | hits, CLOCK | "
           "hits, measured cost |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")

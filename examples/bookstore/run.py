@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Installs what is missing, then runs the comparison: `examples/bookstore/run.py --help`.
+"""Installs missing requirements, then runs the comparison: `examples/bookstore/run.py --help`.
 
 This part needs Python's own library only. It becomes `compare.py` in the virtual environment.
 """
@@ -13,7 +13,7 @@ import options
 
 
 def main():
-    """Ends with 3 where something is missing, and otherwise as the comparison ends."""
+    """Exits with 3 where a requirement is missing, and otherwise with the comparison's status."""
     chosen = options.parse()
     try:
         larder, python = install.everything(chosen)

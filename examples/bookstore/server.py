@@ -11,14 +11,14 @@ import processes
 
 
 class Failed(Exception):
-    """The server would not start; the message says what it said."""
+    """The server did not start; the message holds its output."""
 
 
 class Server:
     """Starts Larder when entered."""
 
     def __init__(self, program, policy, memory_mb):
-        # With port 0 the kernel gives a free one, so none can be taken.
+        # With port 0 the kernel chooses a free one, so no port is already taken.
         self.command = [program, "-l", "127.0.0.1", "-p", "0", "-m", memory_mb, "-t", 2,
                         "--policy", policy]
 
@@ -38,11 +38,11 @@ class Server:
         self.child.stdout.close()
 
     def connect(self):
-        """A client as pymemcache makes it; only a store waits for its reply, so none is lost."""
+        """A pymemcache client; only a store waits for its reply, so that none is lost."""
         return Client(("127.0.0.1", self.port), no_delay=True, default_noreply=False)
 
     def counters(self):
-        """What `stats` says, by name."""
+        """The answer to `stats`, by name."""
         client = self.connect()
         try:
             return {name.decode(): value for name, value in client.stats().items()}
@@ -50,7 +50,7 @@ class Server:
             client.close()
 
     def costs_us(self):
-        """What the server thinks that its items cost to make: pairs of key and microseconds."""
+        """The server's estimates of its items' costs: pairs of key and microseconds."""
         # By hand: pymemcache's `raw_command` gives the end of a long reply only.
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
             connection.sendall(b"lru_crawler metadump all\r\nquit\r\n")

@@ -1,7 +1,7 @@
-"""The requests of a round: what is asked for in which order, from a seed.
+"""The requests of a round and their order, from a seed.
 
-A kind is drawn by its weight, and its subject by Zipf's law; which subjects are the popular ones is
-a matter of the seed of the store, the same in each round.
+A kind is drawn by its weight, and its subject by Zipf's law; the popular subjects follow from the
+seed of the store, the same in each round.
 """
 
 import random

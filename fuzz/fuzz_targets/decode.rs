@@ -1,8 +1,8 @@
-//! Any bytes as a compressed block, with any dictionary, and as rows: what is decoded has the
-//! length that was asked for, or is refused, and rows are parts of the bytes they were read from.
+//! Any bytes as a compressed block, with any dictionary, and as rows: the decoded output has the
+//! requested length, or is refused, and rows are parts of the bytes they were read from.
 //!
-//! The first byte chooses the method and whether there is a dictionary; four more say how long the
-//! target and the dictionary are.
+//! The first byte chooses the method and whether there is a dictionary; four more give the lengths
+//! of the target and the dictionary.
 //!
 //! `cargo +nightly fuzz run decode`
 

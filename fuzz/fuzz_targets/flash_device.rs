@@ -1,5 +1,5 @@
-//! A device that a flash tier has written, with any changes: it is refused and left as it is, or
-//! recovered and used, without a read beyond it, and finds what is stored from then on.
+//! A device written by a flash tier, with any changes: it is refused and left unchanged, or
+//! recovered and used, without a read beyond its end, and later stores are found.
 //!
 //! `cargo +nightly fuzz run flash_device`
 

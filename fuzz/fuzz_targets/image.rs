@@ -1,8 +1,8 @@
-//! Any bytes behind the head of a memory file: the table of blocks, the items, the pieces and the
-//! dictionary are read or refused, and never more memory is asked for than the format allows.
+//! Any bytes after the head of a memory file: the table of blocks, the items, the pieces and the
+//! dictionary are read or refused, and no more memory is requested than the format allows.
 //!
-//! Checksums are put right before, in each place where a block would begin, for else hardly
-//! anything behind them would be reached.
+//! Checksums are corrected before, in each place where a block would begin, because otherwise
+//! hardly anything after them would be reached.
 //!
 //! `cargo +nightly fuzz run image`
 
@@ -11,7 +11,7 @@
 use larder_codec::checksum;
 use larder_codec::image::{HEAD_BYTES, Head, PAYLOAD_BYTES_MAX, Reader, Table, open};
 
-/// Of a block, before its payload.
+/// Bytes of a block before its payload.
 const BLOCK_HEAD_BYTES: usize = 36;
 const MARKER: [u8; 4] = [0xb1, b'l', b'i', 0x0c];
 
@@ -40,7 +40,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Makes the checksums right of blocks that follow each other, as long as they fit.
+/// Corrects the checksums of consecutive blocks, as long as they fit.
 fn put_right(nonce: u64, bytes: &mut [u8]) {
     let mut rest = &mut bytes[HEAD_BYTES..];
     while rest.len() >= BLOCK_HEAD_BYTES {

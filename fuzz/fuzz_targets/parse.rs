@@ -1,4 +1,4 @@
-//! Any bytes: the parser does not panic, makes progress, and keeps what its types promise.
+//! Any bytes: the parser does not panic, makes progress, and keeps the promises of its types.
 //!
 //! `cargo +nightly fuzz run parse`
 

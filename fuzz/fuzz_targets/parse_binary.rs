@@ -1,5 +1,5 @@
 //! Any bytes on a binary connection, at once and in pieces: the parser does not panic and finds the
-//! same. The first four bytes say how long the pieces are.
+//! same requests. The first four bytes give the lengths of the pieces.
 //!
 //! `cargo +nightly fuzz run parse_binary`
 

@@ -1,5 +1,5 @@
-//! Any bytes, at once and in pieces: the parser finds the same. The first four bytes say how long
-//! the pieces are.
+//! Any bytes, at once and in pieces: the parser finds the same requests. The first four bytes give
+//! the lengths of the pieces.
 //!
 //! `cargo +nightly fuzz run parse_incremental`
 

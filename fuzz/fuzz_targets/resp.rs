@@ -1,5 +1,5 @@
 //! Any bytes in Redis' protocol, at once and in pieces: the same commands are found. The first four
-//! bytes say how long the pieces are.
+//! bytes give the lengths of the pieces.
 //!
 //! `cargo +nightly fuzz run resp`
 

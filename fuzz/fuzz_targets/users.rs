@@ -1,5 +1,5 @@
-//! Any bytes as a file of users: they are refused in words, or each user is known by his name and
-//! password alone.
+//! Any bytes as a file of users: they are refused with a message, or each user is known only by the
+//! right name and password.
 //!
 //! `cargo +nightly fuzz run users`
 

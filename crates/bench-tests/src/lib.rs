@@ -1,8 +1,8 @@
-//! What the tests of `larder-bench` from end to end share: where the program is, and what its
-//! reports say, read as its users' programs read them.
+//! Shared helpers of `larder-bench`'s end-to-end tests: the path of the program, and its reports,
+//! read as its users' programs read them.
 //!
-//! They are a package of their own because for tests beside it cargo would build the program once
-//! more, as slow as all that is built for tests. It is large, and works hard in most of them.
+//! They are a separate package because cargo would otherwise build the program once more for its
+//! tests, as slow as all test builds. It is large, and works hard in most of them.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The program under test: what `LARDER_BENCH` names, or else the release build beside the folder
-/// that this test was built into.
+/// The program under test: the one named by `LARDER_BENCH`, or else the release build beside the
+/// folder of this test's build.
 pub fn program() -> PathBuf {
     if let Some(path) = std::env::var_os("LARDER_BENCH") {
         return PathBuf::from(path);
@@ -29,7 +29,7 @@ pub fn program() -> PathBuf {
     program
 }
 
-/// The rows of the table with this name, each as what its columns hold.
+/// Returns the rows of the table with this name, each as its columns' contents.
 pub fn rows(report: &Value, name: &str) -> Vec<BTreeMap<String, Value>> {
     let sections = report["sections"].as_array().expect("sections");
     let tables = sections.iter().flat_map(|part| part["tables"].as_array().expect("tables"));

@@ -15,7 +15,7 @@ fn installed(name: &str) -> Option<PathBuf> {
 fn bench(arguments: &[&str]) -> Output {
     let client_core =
         std::thread::available_parallelism().map_or(0, |cores| cores.get().min(2) - 1).to_string();
-    // It takes the cores that there are.
+    // It takes the available cores.
     let cores =
         if arguments[0] == "scaling" { vec![] } else { vec!["--client-core", &client_core] };
     Command::new(program()).args(arguments).args(cores).output().expect("the program can be run")
@@ -32,7 +32,7 @@ fn report_of(arguments: &[&str], name: &str) -> Option<Value> {
     let quick = if arguments.contains(&"restart") { &[][..] } else { &["--quick"] };
     let peer = ["--larder", memcached, "--larder-args", "-u root", "--json", json_text];
     let output = bench(&[arguments, quick, &peer].concat());
-    // memcached strands memory when sizes shift, which `rss` is there to find: exit code 1.
+    // memcached strands memory when sizes shift, which `rss` has to find: exit code 1.
     let found =
         output.status.success() || (arguments == ["rss"] && output.status.code() == Some(1));
     assert!(found, "{}", String::from_utf8_lossy(&output.stderr));
@@ -75,7 +75,7 @@ fn a_workload_goes_to_every_server_and_evicts() {
         }
         assert_eq!(row["refused"]["value"], 0.0, "{row:?}");
     }
-    // The servers are asked for the same: what differs is what they keep.
+    // The servers get the same requests; they differ in the items they keep.
     let gets = |row: &BTreeMap<String, Value>| row["gets"]["value"].as_f64();
     let rounds = rows(&report, "rounds");
     assert!(rounds.len() == 3 && rounds.iter().all(|row| gets(row) == gets(&rounds[0])));
@@ -132,7 +132,7 @@ fn scaling_sends_every_load_to_every_server_with_each_number_of_threads() {
             }
         }
     }
-    // More threads are sent more, and all servers the same; what does not fit is evicted.
+    // More threads get more requests, all servers the same; items that do not fit are evicted.
     let rounds = rows(&report, "rounds");
     let counts = |name: &str, load: &str| -> Vec<Option<f64>> {
         let rows = rounds.iter().filter(|row| row["load"] == load);
@@ -170,7 +170,7 @@ fn density_fills_every_server() {
     }
 }
 
-/// A file of records, each a line of words that a compressor finds again.
+/// Writes a file of records, each a line of words that a compressor finds again.
 fn records(name: &str) -> PathBuf {
     let record = |number: u32| {
         let text = format!("{{\"number\":{number},\"colour\":\"green\",\"shape\":\"round\"}}");
@@ -206,7 +206,7 @@ fn density_under_a_load_counts_what_every_server_keeps() {
     }
     let bytes = |row: usize| found[row]["resident bytes for each item"]["value"].as_f64();
     assert!(bytes(1) < bytes(4), "records are shorter than values of 300 bytes");
-    // Every server is sent the same, and another round is another load.
+    // Every server gets the same requests, and another round has another load.
     let rounds = rows(&report, "rounds");
     assert_eq!(rounds.len(), 12);
     assert!(rounds.iter().all(|row| row["gets"]["value"] == 60_000.0));

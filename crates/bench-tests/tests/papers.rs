@@ -1,7 +1,7 @@
-//! Every experiment of every paper, in small: that it runs, and that it finds what does not hang on
-//! its size.
+//! Every experiment of every paper at a small scale: that it runs, and those findings that do not
+//! depend on its size.
 //!
-//! One at a time is enough for them: `cargo test -p larder-bench-tests --test papers --
+//! They are meant to run one at a time: `cargo test -p larder-bench-tests --test papers --
 //! --test-threads=1`.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::process::Command;
 use larder_bench_tests::{program, rows};
 use serde_json::Value;
 
-/// The report of all experiments of a paper.
+/// Returns the report of all experiments of a paper.
 fn report(paper: &str, more: &[&str]) -> Value {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{paper}.json"));
     let output = Command::new(program())
@@ -25,7 +25,7 @@ fn report(paper: &str, more: &[&str]) -> Value {
     serde_json::from_str(&text).expect("the report is JSON")
 }
 
-/// The number in a cell of a table.
+/// Returns the number in a cell of a table.
 fn figure(report: &Value, table: &str, row: usize, column: &str) -> f64 {
     let cell = &rows(report, table)[row][column];
     let figure = cell["value"].as_f64().or(cell["spread"]["median"].as_f64());
@@ -51,11 +51,11 @@ fn memc3() {
 #[test]
 fn slimcache() {
     let report = report("slimcache", &[]);
-    // Of each kind of values: units, items one by one, nothing compressed, the log.
+    // For each kind of values: units, single items, uncompressed, the log.
     let items = |row| figure(&report, "slimcache-items", row, "items");
     assert!(items(8) > items(9) && items(9) > items(10), "made:3");
     assert!(items(12) > items(8), "made:4 is smaller than made:3");
-    // Of values that all compress, and of values of which none does.
+    // All values compress, or none.
     let column = "stored, % of rows: recognised";
     let stored = |row| figure(&report, "slimcache-incompressible", row, column);
     assert!(stored(0) < 50.0 && stored(4) > 100.0, "{} and {}", stored(0), stored(4));
@@ -76,7 +76,7 @@ fn cavast() {
     // With six items a bucket: chains, lists, trees.
     let lines = |row| figure(&report, "cavast-lines", row, "its lines");
     assert!(lines(9) < 0.5 * lines(3) && lines(15) < 0.5 * lines(3));
-    // Where valgrind is not installed it has nothing to be compared with.
+    // Without valgrind there is nothing to compare it with.
     if report.to_string().contains("\"cavast-cachegrind\"") {
         for row in 0..3 {
             let differ = figure(&report, "cavast-cachegrind", row, "differ by, % of reads");
@@ -108,7 +108,7 @@ fn gd_wheel() {
 #[test]
 fn zexpander() {
     let report = report("zexpander", &["--rounds", "2"]);
-    // Items one by one, and 16 KiB of them at a time.
+    // Single items, and 16 KiB of them at a time.
     let ratio = |row, method| figure(&report, "zexpander-ratio", row, method);
     assert!(ratio(5, "LZ4") > 1.5 * ratio(0, "LZ4"));
     assert!(ratio(0, "zstd, dictionary") > 1.5 * ratio(0, "zstd"));

@@ -1,4 +1,4 @@
-//! A recording from end to end: what the server could not tell is in the figures.
+//! A recording from end to end: lines dropped by the server are counted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -29,10 +29,10 @@ fn ask(stream: &mut TcpStream, requests: &str, end: &str) -> String {
     text
 }
 
-/// Larder says `skipped=N`, and another form alone was understood: a trace with gaps was called
-/// whole.
+/// Regression: Larder says `skipped=N`, but only another form was understood: a trace with gaps was
+/// called whole.
 #[test]
-fn lines_that_the_server_left_out_are_said() {
+fn lines_dropped_by_the_server_are_reported() {
     let mut command = Command::new(program().with_file_name("larder"));
     command.args(["-p", "0", "-t", "1", "--watcher-logbuf-size", "1"]);
     let server = command.stdout(Stdio::piped()).spawn().expect("the server can be run");

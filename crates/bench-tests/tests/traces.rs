@@ -1,5 +1,5 @@
-//! The simulations from end to end: LRU on published traces against an independent count, where the
-//! traces are, and bad input.
+//! The simulations from end to end: LRU on published traces, where they are installed, against an
+//! independent count, and bad input.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -20,14 +20,14 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("the path is plain")
 }
 
-/// A trace of `requests` over `objects`, which go round.
+/// Writes a trace of `requests` over `objects`, in rounds.
 fn trace(name: &str, requests: u32, objects: u32) -> PathBuf {
     let bytes: Vec<u8> =
         (0..requests).flat_map(|request| (request % objects).to_le_bytes()).collect();
     file(name, &zstd::encode_all(&bytes[..], 1).expect("memory is enough"))
 }
 
-/// What a report says beside its tables.
+/// Returns a fact of a report.
 fn fact(json: &Path, name: &str) -> String {
     let report = std::fs::read_to_string(json).expect("the report was written");
     let report: serde_json::Value = serde_json::from_str(&report).expect("the report is JSON");
@@ -36,13 +36,13 @@ fn fact(json: &Path, name: &str) -> String {
     fact[1].as_str().expect("words").to_owned()
 }
 
-/// Records of these lengths.
+/// Writes records of these lengths.
 fn records(name: &str, lengths: &[u32]) -> PathBuf {
     let record = |bytes: &u32| [&bytes.to_le_bytes()[..], &vec![b'x'; *bytes as usize]].concat();
     file(name, &lengths.iter().flat_map(record).collect::<Vec<u8>>())
 }
 
-/// The first table's rows of figures in a report, without their names.
+/// Returns a report's table of figures, without the names of rows.
 fn figures(json: &Path, table: usize) -> Vec<Vec<f64>> {
     let report = std::fs::read_to_string(json).expect("the report was written");
     let report: serde_json::Value = serde_json::from_str(&report).expect("the report is JSON");
@@ -98,7 +98,7 @@ fn a_replay_verifies_values_and_reports_every_cache() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let rows = figures(&json, 0);
     assert_eq!(rows.len(), 6, "two numbers of threads, a twin, two models and the bound");
-    // Percentages are rounded each by itself.
+    // Each percentage is rounded separately.
     let is_whole = |row: &Vec<f64>| (row[1] + row[2] - 100.0).abs() < 1e-9;
     assert!(rows.iter().all(|row| row[0] == 16.0 && is_whole(row)), "{rows:?}");
 }
@@ -114,7 +114,7 @@ fn copies_are_objects_of_their_own_with_records_of_their_own() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         figures(&json, 0)[0].clone()
     };
-    // Copies go round together: a cache of one less than all of them never hits.
+    // Copies go round together: a cache with room for all but one of them never hits.
     assert_eq!(mrc(&["--copies", "3", "--objects", "5,6"]), [100.0, 100.0 * 6.0 / 30_000.0]);
     assert_eq!((fact(&json, "requests"), fact(&json, "objects")), ("30000".into(), "6".into()));
     assert_eq!(mrc(&["--objects", "1,2"]), [100.0, 100.0 * 2.0 / 10_000.0]);

@@ -1,5 +1,5 @@
-//! What goes wrong with servers while they are measured: a clear message, an exit code, no figures
-//! presented as whole, and no process left behind.
+//! Failures of servers during a measurement: a clear message, an exit code, no figures presented as
+//! whole, and no process left behind.
 
 use std::collections::HashSet;
 use std::fs;
@@ -31,7 +31,7 @@ fn is_installed(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// Null servers whose parent is this process.
+/// Returns the null servers whose parent is this process.
 fn servers_of(parent: u32) -> HashSet<u32> {
     let processes = fs::read_dir("/proc").expect("proc is mounted").flatten();
     let read = |pid: &u32, file: &str| {

@@ -5,7 +5,7 @@
 
 use std::str::FromStr;
 
-/// A range has no more steps than this.
+/// The most steps of a range.
 const STEPS_MAX: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +30,7 @@ impl FromStr for Amount {
     }
 }
 
-/// Sizes, as they were asked for.
+/// Sizes, as they were requested.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Amounts(Vec<Amount>);
 
@@ -74,7 +74,7 @@ fn doubling(first: f64, last: f64) -> impl Iterator<Item = f64> {
 }
 
 impl Amounts {
-    /// The sizes in rising order, each once and at least 1, where a number counts `unit` and a
+    /// Returns the sizes in rising order, each once and at least 1; a number counts `unit` and a
     /// percentage is of `whole`.
     pub fn resolve(&self, unit: u64, whole: u64) -> Vec<u64> {
         let size = |amount: &Amount| match amount {
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(resolve("1..5"), Ok(vec![10, 20, 40, 50]));
         assert_eq!(resolve("1%..4%,2"), Ok(vec![10, 20, 40]));
         assert_eq!(resolve("2..2"), Ok(vec![20]));
-        // It was read as `2`.
+        // Regression: these were read as `2`.
         assert!(resolve("3..2").is_err() && resolve("3%..2%").is_err());
     }
 

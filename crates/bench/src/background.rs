@@ -22,8 +22,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Does some work while a thread maintains the cache. `around` runs on that thread, and calls what
-/// it is given, which returns when the work is done; its result comes back with the work's.
+/// Does some work while a thread maintains the cache. `around` runs on that thread, and calls its
+/// argument, which returns when the work is done; its result is returned with the work's.
 pub fn beside<R, B: Send>(
     cache: &Cache,
     around: impl FnOnce(&dyn Fn()) -> B + Send,
@@ -31,7 +31,7 @@ pub fn beside<R, B: Send>(
 ) -> (R, B) {
     let is_over = AtomicBool::new(false);
     let maintain = || {
-        // As in the server, too. If the kernel refuses, it comes late.
+        // As in the server, too. If the kernel refuses, the background only runs late.
         let _ = io::thread::ask_for_short_turns();
         while !is_over.load(Ordering::Relaxed) {
             if !cache.maintain() {
@@ -40,7 +40,7 @@ pub fn beside<R, B: Send>(
         }
     };
     thread::scope(|scope| {
-        // Also when the work panics: or the scope would wait for the thread for ever.
+        // Also when the work panics: otherwise the scope would wait for the thread for ever.
         let end = End { is_over: &is_over, cache };
         let background = scope.spawn(|| around(&maintain));
         let done = work();

@@ -1,13 +1,13 @@
-//! `larder-bench delayed`: is what was stored still there when it is first read?
+//! `larder-bench delayed`: is an item still there when it is first read?
 //!
 //! Every key is stored once, at a steady rate, and in the second half of the run read once, after a
-//! *delay*: so many stores later. Sessions, messages and results that are computed ahead are used
-//! like that. A list of all items keeps each for as long as any other; whoever takes what was not
-//! read for worthless loses it.
+//! *delay*: a number of stores later. Sessions, messages and precomputed results are used like
+//! that. A list of all items keeps each for as long as any other; a policy that takes unread items
+//! for worthless loses them.
 //!
-//! Stores come in blocks, and after each the keys whose delay is over by then are read, each of
-//! them by one delay only. So a key is read up to half a block sooner or later than its delay says,
-//! and a block is an eighth of the least delay at most.
+//! Stores come in blocks. After each block the keys whose delay has passed are read, each key for
+//! one delay only. So a key is read up to half a block sooner or later than its delay says, and a
+//! block is an eighth of the shortest delay at most.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -27,17 +27,17 @@ use crate::subject::send::{Pace, send};
 use crate::subject::{Subject, SubjectOptions};
 use crate::trace::Operation;
 
-/// Stores in a block, at most.
+/// The most stores in a block.
 const BLOCK_MAX: u32 = 2048;
-/// The least delay has at least so many blocks.
+/// The least number of blocks in the shortest delay.
 const BLOCKS_IN_DELAY: u32 = 8;
 /// Bytes of all keys and values, in multiples of the memory limit.
 const KEY_SPACE: f64 = 6.0;
 const QUICK_MEMORY_MB: u64 = 8;
-/// Gets in flight. Stores come at a rate.
+/// Gets in flight. Stores are paced by `--rate`.
 const READS_DEPTH: usize = 64;
 
-/// What to store, and when to read it.
+/// The stores, and the delays of their reads.
 #[derive(Debug, Args)]
 pub struct DelayedOptions {
     /// The servers.
@@ -53,11 +53,11 @@ pub struct DelayedOptions {
     /// Stores per second.
     #[arg(long, default_value_t = 10_000.0, value_parser = crate::load::pace::rate)]
     rate: f64,
-    /// Stores until a key is read, in multiples of as many items as have the bytes of the memory
-    /// limit with their keys.
+    /// Stores until a key is read, in multiples of the number of items whose bytes, with their
+    /// keys, make the memory limit.
     #[arg(long, value_delimiter = ',', default_value = "0.01,0.05,0.1,0.2,0.4,0.6,0.8,1,1.5,2")]
     delays: Vec<Delay>,
-    /// A small memory limit, to see whether everything works.
+    /// A small memory limit, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub struct DelayedOptions {
     servers_options: ServerOptions,
 }
 
-/// A delay, in multiples of what memory has room for.
+/// A delay, in multiples of the items that memory has room for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Delay(f64);
 
@@ -81,7 +81,7 @@ impl FromStr for Delay {
     }
 }
 
-/// What one server had.
+/// The results of one server.
 struct Sample {
     server: String,
     command: String,
@@ -148,15 +148,15 @@ fn measure(
     Ok(Sample { server: server.name.clone(), command: server.command_line.clone(), items, found })
 }
 
-/// How many stores make a block.
+/// Returns the number of stores in a block.
 fn block_of(delays: &[u32]) -> u32 {
     let least = delays.iter().min().copied().unwrap_or(u32::MAX);
     (least / BLOCKS_IN_DELAY).clamp(1, BLOCK_MAX)
 }
 
-/// Of the keys that were stored a delay before a block, those that this delay reads. They are read
-/// when the block is stored: the first of them a whole block later than it was its turn, the last
-/// one at once. So that all of them have the delay on average, it begins in the block's middle.
+/// Returns those keys stored a delay before a block that are read for this delay. They are read
+/// when the block is stored: the first of them a whole block later than its turn, the last one at
+/// once. To give them the delay on average, it begins in the block's middle.
 fn due(block: &Range<u32>, delay: u32, number: u32, delays: u32) -> Vec<u32> {
     let delay = delay.saturating_sub(block.len() as u32 / 2);
     let stored = block.start.saturating_sub(delay)..block.end.saturating_sub(delay);
@@ -221,7 +221,7 @@ fn document(
 mod tests {
     use super::{BLOCK_MAX, BLOCKS_IN_DELAY, Delay, block_of, due};
 
-    /// At the defaults keys that were said to be read 2071 stores later were read 2072 to 4119
+    /// Regression: at the defaults keys with a delay of 2071 stores were read 2072 to 4119 stores
     /// later.
     #[test]
     fn each_key_is_read_once_after_its_delay() {

@@ -1,10 +1,10 @@
-//! `larder-bench expiring`: does memory that items leave when they expire go to other sizes?
+//! `larder-bench expiring`: does memory freed by expired items go to other sizes?
 //!
-//! Small items come at a steady rate and live for some seconds, but for one in so many that lives
-//! for ever: so chunks come free everywhere, and no slab is ever empty. First they come so fast
-//! that they fill most of the memory, and then three times as slowly. Large ones that live for ever
-//! come then as well, as many as there is room for beside the others. Whoever gives the memory of
-//! small items to them evicts nothing.
+//! Small items come at a steady rate and live for some seconds, except a fixed share that lives for
+//! ever: so chunks come free everywhere, and no slab is ever empty. At first they come so fast that
+//! they fill most of the memory, then at a third of that rate. In the last part large items that
+//! live for ever come as well, as many as there is room for beside the others. A server that gives
+//! the memory of small items to them evicts nothing.
 
 use std::time::Duration;
 
@@ -27,19 +27,19 @@ use crate::trace::{Operation, Request, Trace};
 const SMALL_BYTES: u32 = 150;
 const LARGE_BYTES: u32 = 700;
 const KEY_BYTES: u16 = 24;
-/// One in so many small items lives for ever.
+/// One small item in this many lives for ever.
 const KEPT_SHARE: u32 = 8;
-/// Seconds that the others live.
+/// Life of the others, in seconds.
 const LIFE_S: u32 = 5;
 const QUICK_LIFE_S: u32 = 1;
-/// Small items in a life for each MiB of memory, at first and then, and large ones.
+/// Items per life and MiB of memory: small ones at first, small ones later, and large ones.
 const MANY: u32 = 3125;
 const FEW: u32 = 900;
 const LARGE: u32 = 150;
-/// Lives that each part of the run takes.
+/// The length of each part of the run, in lives.
 const LIVES: [u32; 3] = [2, 2, 3];
 const QUICK_MEMORY_MB: u64 = 8;
-/// Gets in flight at the end. Sets come at a rate.
+/// Gets in flight at the end. Sets are paced.
 const DEPTH: usize = 64;
 
 /// The servers, and their memory.
@@ -56,7 +56,7 @@ pub struct ExpiringOptions {
     /// The seed of the values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A small memory limit and short lives, to see whether everything works.
+    /// A small memory limit and short lives, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub struct ExpiringOptions {
     servers_options: ServerOptions,
 }
 
-/// How much is stored, and for how long.
+/// The memory and the life of items.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     memory_mb: u64,
@@ -82,18 +82,18 @@ impl Plan {
         }
     }
 
-    /// Items in a second, of so many in a life for each MiB.
+    /// Returns the items per second for `a_life` items per life and MiB.
     fn rate(self, a_life: u32) -> u32 {
         a_life / self.life_s * self.memory_mb as u32
     }
 
-    /// Seconds that each part of the run takes.
+    /// Returns the length of each part of the run, in seconds.
     fn seconds(self) -> [u32; 3] {
         LIVES.map(|lives| lives * self.life_s)
     }
 }
 
-/// What one server had at the end.
+/// The results of one server at the end.
 struct Sample {
     server: String,
     command: String,
@@ -130,7 +130,7 @@ pub fn run(options: &ExpiringOptions) -> Outcome<()> {
     options.report.write(&document)
 }
 
-/// All stores of a run, in order, with the second in which each comes.
+/// Returns all stores of a run, in order, with their seconds.
 fn stores(plan: Plan) -> Vec<Request> {
     let small = |object: u32| Request {
         object,
@@ -166,7 +166,7 @@ fn stores(plan: Plan) -> Vec<Request> {
     stores
 }
 
-/// Large items that are due with so many small ones of a second.
+/// Returns how many large items are due with the first `smalls` small ones of a second.
 fn large_due(smalls: u32, large_rate: u32, small_rate: u32) -> u64 {
     u64::from(smalls) * u64::from(large_rate) / u64::from(small_rate)
 }
@@ -247,7 +247,8 @@ fn document(machine: Machine, plan: Plan, samples: &[Sample]) -> Document {
 mod tests {
     use super::*;
 
-    /// From 892 MiB on the product ran over, and the command panicked or left a large item out.
+    /// Regression: from 892 MiB on the product overflowed, and the command panicked or left a large
+    /// item out.
     #[test]
     fn the_most_memory_has_its_large_items_too() {
         let plan = Plan { memory_mb: 1024, life_s: LIFE_S };

@@ -1,4 +1,4 @@
-//! What can go wrong with a measurement, and the exit code that says which.
+//! Failures of a measurement, and the exit codes that distinguish them.
 //!
 //! | code | meaning |
 //! | --- | --- |
@@ -14,24 +14,24 @@ use std::io;
 /// Why a measurement gave no figures.
 #[derive(Debug)]
 pub enum Failure {
-    /// Options that make no sense together, which the parser of the command line cannot see.
+    /// Contradictory options, which the parser of the command line cannot see.
     Usage(String),
     /// A server to measure is not installed or not built.
     Missing(String),
-    /// The operating system refused something.
+    /// The operating system refused a call.
     Io {
-        /// What was being done.
+        /// The attempted action.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A server answered what its protocol does not allow, or refused, or said nothing.
+    /// A server's answer violates its protocol, or it refused, or was silent.
     Reply(String),
     /// The measurement cannot begin or go on: a server that does not start or has ended, no port.
     Ended(String),
     /// A file to read from is damaged, cut off, or not what it is taken for.
     Input(String),
-    /// The measurement worked and what it found breaks a promise.
+    /// The measurement worked, and its result breaks a promise.
     Check(String),
 }
 
@@ -39,18 +39,18 @@ pub enum Failure {
 pub type Outcome<T> = Result<T, Failure>;
 
 impl Failure {
-    /// Turns the system's error into a failure that says what was being done.
+    /// Turns the system's error into a failure that names the attempted action.
     pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Failure {
         let doing = doing.into();
         move |source| Failure::Io { doing, source }
     }
 
-    /// That something read, or asked for, makes no sense.
+    /// A failure for invalid data or an invalid request.
     pub fn invalid(doing: impl Into<String>, what: impl Into<String>) -> Failure {
         Failure::io(doing)(io::Error::new(io::ErrorKind::InvalidData, what.into()))
     }
 
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Check(_) => 1,

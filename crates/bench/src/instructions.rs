@@ -1,13 +1,13 @@
-//! `larder-bench instructions`: how many instructions of the server's own code a request costs.
+//! `larder-bench instructions`: instructions of the server's own code per request.
 //!
 //! The real server runs under valgrind's callgrind, which counts every instruction of user space
 //! and none of the kernel's. Each workload runs twice in fresh servers, the second time with twice
-//! the keys, and the difference is divided by the difference in keys: what starting, filling,
-//! connecting and stopping cost cancels out. The client has one connection, so that every batch
+//! the keys, and the difference is divided by the difference in keys: the costs of starting,
+//! filling, connecting and stopping cancel out. The client has one connection, so that every batch
 //! costs one wait, one read and one write.
 //!
-//! Counts of threads are kept apart. The busiest is the worker, whose figure hardly varies; what
-//! the others do, the background's work above all, is given beside it.
+//! Counts of threads are kept apart. The busiest thread is the worker, whose figure hardly varies;
+//! the figure of the others, above all the background's, is given beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,17 +28,17 @@ use crate::server::Server;
 use crate::server::recipe::{Kind, Recipe, ServerOptions, find};
 use crate::server::scratch::Scratch;
 
-/// How much slower callgrind makes a server is why there are fewer keys than in `compare`.
+/// Fewer keys than in `compare`, because callgrind makes a server so much slower.
 const KEYS_DEFAULT: u64 = 20_000;
-/// Keys, in the shorter run, of workloads that have few and many of them in a write.
+/// Keys, in the shorter run, of workloads with few and with many keys in a write.
 const KEYS_SINGLE: u64 = 10_000;
 const KEYS_MANY: u64 = 100_000;
-/// `--quick` divides by this.
+/// The divisor of these numbers with `--quick`.
 const QUICK_SHARE: u64 = 5;
-/// How callgrind names its files: this, a hyphen and the thread's number.
+/// The prefix of callgrind's file names: a hyphen and the thread's number follow.
 const FILE_PREFIX: &str = "out";
 
-/// What to count.
+/// The server and workloads to count.
 #[derive(Debug, Clone, Args)]
 pub struct InstructionsOptions {
     /// The server to count.
@@ -47,10 +47,10 @@ pub struct InstructionsOptions {
     /// The workloads to run.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::ALL)]
     workloads: Vec<Name>,
-    /// Times that everything is repeated.
+    /// Repetitions of every measurement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
-    /// Different keys.
+    /// Number of different keys.
     #[arg(long = "keys", default_value_t = KEYS_DEFAULT,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     key_count: u64,
@@ -67,7 +67,7 @@ pub struct InstructionsOptions {
     /// The binary of valgrind.
     #[arg(long, default_value = "valgrind")]
     valgrind: PathBuf,
-    /// One round of short runs, to see whether everything works.
+    /// One round of short runs, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub struct InstructionsOptions {
     servers_options: ServerOptions,
 }
 
-/// What a server's threads executed in one run.
+/// The instructions of a server's threads in one run.
 #[derive(Debug, Clone, Copy)]
 struct Counts {
     worker: u64,
@@ -88,9 +88,9 @@ struct Row {
     workload: Name,
     /// Keys in the shorter run.
     keys: u64,
-    /// Instructions of the worker for each key.
+    /// Instructions of the worker per key.
     worker: Spread,
-    /// Instructions of all other threads for each key.
+    /// Instructions of all other threads per key.
     others: Spread,
 }
 
@@ -180,7 +180,7 @@ fn items(options: &InstructionsOptions) -> ItemOptions {
     }
 }
 
-/// Sums up the files that callgrind has left in a folder, one for each thread and an empty one.
+/// Sums up callgrind's files in a folder, one for each thread and an empty one.
 fn counts(folder: &Path) -> Outcome<Counts> {
     let mut totals = Vec::new();
     let doing = || Failure::io(format!("reading {}", folder.display()));
@@ -194,7 +194,7 @@ fn counts(folder: &Path) -> Outcome<Counts> {
     Ok(Counts { worker, others: totals.iter().sum::<u64>() - worker })
 }
 
-/// The instructions of one of callgrind's files.
+/// Returns the instructions of one of callgrind's files.
 fn total(text: &str) -> Option<u64> {
     let line = text.lines().rev().find_map(|line| line.strip_prefix("totals: "))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! The machine that a figure was measured on, and the cores that its two sides run on.
+//! The machine of a measurement, and the cores that its two sides run on.
 
 use std::fs;
 use std::hint::spin_loop;
@@ -14,13 +14,13 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
 
-/// A file by which Larder's repository is told from another.
+/// A file that identifies Larder's repository.
 const OF_LARDER: &str = "crates/bench/Cargo.toml";
 
-/// What every report says about where and how it was made.
+/// The origin of a report: its machine, build and command.
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
-    /// The CPU's name for itself.
+    /// The CPU's own name.
     pub cpu: String,
     /// Cores this process may use.
     pub cores: usize,
@@ -30,7 +30,7 @@ pub struct Machine {
     pub commit: Option<String>,
     /// The command that made the report.
     pub command: String,
-    /// What its two sides share, in words: such figures say something of both.
+    /// What the two sides share: such figures depend on both.
     pub notes: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Machine {
         }
     }
 
-    /// The same with notes of what servers and client share where they run.
+    /// Adds notes of the hardware that server and client share.
     pub fn with_sides(mut self, server: &[usize], client: &[usize]) -> Machine {
         self.notes.extend(shared(server, client, siblings));
         self
@@ -87,8 +87,8 @@ pub fn cores() -> Outcome<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
 }
 
-/// The same, those together that are threads of one core of the processor: half of them are half of
-/// the processor then, and no core of it is of both halves.
+/// Returns the same cores, with hardware threads of one core next to each other: half of the list
+/// is then half of the processor, and no core is split between both halves.
 pub fn cores_by_siblings() -> Outcome<Vec<usize>> {
     Ok(by_siblings(&cores()?, siblings))
 }
@@ -99,7 +99,7 @@ fn by_siblings(cores: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<u
     sorted
 }
 
-/// What two sides share, in words.
+/// Describes what two sides share.
 fn shared(
     server: &[usize],
     client: &[usize],
@@ -119,14 +119,14 @@ fn shared(
     ))
 }
 
-/// The threads of the processor's core that this one is of, itself included; none if the kernel
-/// does not tell.
+/// Returns the hardware threads of this one's core, itself included; none if the kernel does not
+/// tell.
 fn siblings(core: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     numbers(&fs::read_to_string(path).unwrap_or_default())
 }
 
-/// The numbers of a list such as `0-1,8`.
+/// Parses a list of numbers such as `0-1,8`.
 fn numbers(list: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -135,18 +135,18 @@ fn numbers(list: &str) -> Vec<usize> {
     list.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Pins the calling thread, and whatever it starts, to one core; returns where it might run before.
+/// Pins the calling thread, and its future children, to one core; returns its previous cores.
 pub fn pin(core: usize) -> Outcome<CpuSet> {
     pin_to(&[core])
 }
 
-/// The same to several cores.
+/// Pins the calling thread like `pin`, to several cores.
 pub fn pin_to(cores: &[usize]) -> Outcome<CpuSet> {
     let doing = || Failure::io(format!("pinning to cores {cores:?}"));
     let before = sched_getaffinity(None).map_err(Into::into).map_err(doing())?;
     let mut set = CpuSet::new();
     for &core in cores {
-        // Beyond the last, a set has no place for it.
+        // A set has no place for a core beyond this.
         if core >= CpuSet::MAX_CPU {
             return Err(Failure::Usage(format!("there is no core {core}")));
         }
@@ -163,9 +163,9 @@ pub struct Awake {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Keeps a core awake: a thread runs there whenever nobody else wants to. What wakes a core that
-/// sleeps waits for that, in a virtual machine as long as a request takes, and the less a core has
-/// to do the more often it sleeps; so latencies under different loads could not be compared.
+/// Keeps a core awake: a thread runs there whenever nobody else wants to. Waking a sleeping core
+/// takes time, in a virtual machine as long as a request, and the less a core has to do the more
+/// often it sleeps; so latencies under different loads could not be compared.
 pub fn keep_awake(core: usize) -> Outcome<Awake> {
     let is_over = Arc::new(AtomicBool::new(false));
     let (sender, begun) = sync_channel(1);
@@ -174,7 +174,7 @@ pub fn keep_awake(core: usize) -> Outcome<Awake> {
         let doing = Failure::io("taking the idle time of a core");
         let tried = pin(core).and_then(|_| io::thread::take_idle_time().map_err(doing));
         let is_good = tried.is_ok();
-        // Who asked waits for it.
+        // The caller waits for it.
         let _ = sender.send(tried);
         while is_good && !told.load(Ordering::Relaxed) {
             spin_loop();
@@ -192,7 +192,7 @@ impl Drop for Awake {
     }
 }
 
-/// Lets the calling thread run where it might before.
+/// Returns the calling thread to its previous cores.
 pub fn restore(before: &CpuSet) -> Outcome<()> {
     sched_setaffinity(None, before).map_err(Into::into).map_err(Failure::io("unpinning"))
 }
@@ -202,15 +202,15 @@ fn cpu_name(cpuinfo: &str) -> Option<&str> {
     line.split_once(": ").map(|(_, name)| name)
 }
 
-/// The commit of the repository that the program was built in, and whether files were changed
-/// since: the folder that the command runs in may be of any other. What is built is taken to be
-/// what is checked out, so a build comes before a measurement. A copy of the program that lies
-/// elsewhere knows no commit.
+/// Returns the commit of the repository that the program was built in, and whether files have
+/// changed since: the command's working folder may belong to any other. The build is taken to match
+/// the checkout, so a build comes before a measurement. A copy of the program elsewhere knows no
+/// commit.
 fn commit() -> Option<String> {
     commit_around(std::env::current_exe().ok()?.parent()?)
 }
 
-/// The same for a program in this folder.
+/// Returns the commit for a program in this folder.
 fn commit_around(folder: &Path) -> Option<String> {
     let root = folder.ancestors().find(|folder| folder.join(".git").exists())?;
     if !root.join(OF_LARDER).exists() {
@@ -218,7 +218,7 @@ fn commit_around(folder: &Path) -> Option<String> {
     }
     let asked = |arguments: &[&str]| {
         let mut git = Command::new("git");
-        // A hook has these, and they go before the folder.
+        // A hook sets these, and they override the folder.
         git.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE").env_remove("GIT_INDEX_FILE");
         let output = git.arg("-C").arg(root).args(arguments).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
@@ -240,8 +240,8 @@ mod tests {
     use crate::trace::testing::Folder;
     use rustix::thread::sched_getaffinity;
 
-    /// It was asked for in the folder that the command ran in: a report from elsewhere had none, or
-    /// that of some other repository.
+    /// Regression: the commit was looked up in the command's working folder, so a report from
+    /// elsewhere had none, or that of some other repository.
     #[test]
     fn the_commit_is_that_of_the_repository_around_the_program() {
         let folder = Folder::new();
@@ -273,9 +273,10 @@ mod tests {
         assert_eq!(commit_around(Path::new("/")), None);
     }
 
-    /// A client on the other thread of the server's core was taken to be apart from it.
+    /// Regression: a client on the other hardware thread of the server's core counted as apart from
+    /// it.
     #[test]
-    fn what_two_sides_share_is_said() {
+    fn notes_name_what_two_sides_share() {
         let halves = |core: usize| vec![core % 4, core % 4 + 4];
         let pairs = |core: usize| vec![core & !1, core | 1];
         let alone = |core: usize| vec![core];

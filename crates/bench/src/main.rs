@@ -1,17 +1,17 @@
 //! Measures Larder and its peers with the same client on the same machine.
 //!
-//! `drive` is the load generator, `server` starts and watches the peers, `null_server` is the
-//! floor to compare with, `report` turns rounds into medians and shows them as text, JSON, CSV and
-//! HTML, `tables` holds the hash tables that papers compare with. The commands that put them
-//! together are `compare` (CPU time and throughput), `density` (items per byte of resident memory),
-//! `scaling` (what more worker threads bring), `delayed` and `expiring` (what is kept that is still
-//! wanted), `rss` (whether `-m` means memory), `restart` (what is found after a server was killed),
-//! `flash` (what a flash tier holds, writes and costs), `instructions` (what a request costs the
-//! server's own code) and `paper` (the experiments of published systems).
+//! `drive` is the load generator; `server` starts and watches the peers; `null_server` is the floor
+//! to compare with; `report` turns rounds into medians and shows them as text, JSON, CSV and HTML;
+//! `tables` holds the hash tables of the papers. The commands built from them are `compare` (CPU
+//! time and throughput), `density` (items per byte of resident memory), `scaling` (the gain from
+//! more worker threads), `delayed` and `expiring` (whether wanted items are kept), `rss` (whether
+//! `-m` limits resident memory), `restart` (the items found after a server was killed), `flash`
+//! (items on flash, writes and cost), `instructions` (instructions of the server's own code per
+//! request) and `paper` (the experiments of published systems).
 //!
-//! `trace` reads, writes and captures traces, `workload` makes them, and `values` are what their
-//! objects hold. `load` sends one to a server; without a server, `mrc` simulates the `policies`
-//! over it, and `replay` runs it in the engine itself. `docs/benchmarks.md` shows their use.
+//! `trace` reads, writes and captures traces, `workload` generates them, and `values` fills their
+//! objects. `load` sends one to a server; without a server, `mrc` simulates the `policies` over it,
+//! and `replay` runs it in the engine itself. `docs/benchmarks.md` shows their use.
 //!
 //! Shared by these: `arguments` and `amounts` (the command line), `machine` (cores and what the
 //! figures were measured on), `background` (the engine's thread), `subject` (values of one kind
@@ -70,19 +70,19 @@ enum Command {
     Scaling(scaling::ScalingOptions),
     /// Items kept per GiB of resident memory.
     Density(density::DensityOptions),
-    /// Whether what was stored is still there when it is first read, long after.
+    /// Whether an item is still there when it is first read, long after it was stored.
     Delayed(delayed::DelayedOptions),
-    /// Whether memory that items leave when they expire goes to other sizes.
+    /// Whether memory freed by expired items goes to other sizes.
     Expiring(expiring::ExpiringOptions),
     /// Whether resident memory stays within -m plus 5 % plus 32 MiB, whatever is stored.
     Rss(rss::RssOptions),
-    /// Whether a restart finds what was on flash, and nothing older than was acknowledged.
+    /// Whether a restart finds the items on flash, and nothing older than was acknowledged.
     Restart(Box<restart::RestartOptions>),
     /// A flash tier: beside memcached's extstore, beside an uncompressed log, and under a load.
     Flash(Box<flash::FlashOptions>),
     /// Instructions of the server's own code for each key, counted by valgrind's callgrind.
     Instructions(instructions::InstructionsOptions),
-    /// A published system's experiments, the paper's figures beside ours.
+    /// A published system's experiments, with the paper's figures beside ours.
     Paper(paper::PaperOptions),
     /// Misses of every policy at a range of sizes, simulated over a trace.
     Mrc(mrc::MrcOptions),
@@ -94,15 +94,15 @@ enum Command {
     Load(load::command::LoadOptions),
     /// Send one workload to a running server.
     Drive(drive::command::DriveOptions),
-    /// Look into trace files and turn one format into another.
+    /// Show statistics of trace files, sample them, and convert between formats.
     Trace(trace::command::TraceOptions),
-    /// Make workloads, say what is in them, and write them to trace files.
+    /// Generate workloads, describe them, and write them to trace files.
     Workload(workload::command::WorkloadOptions),
     /// Capture an anonymous trace from a running server.
     Record(trace::record::RecordOptions),
     /// Answer every request with the same bytes.
     NullServer(null_server::NullOptions),
-    /// Read lines of a buffer: what `paper cavast cachegrind` has counted.
+    /// Read lines of a buffer: the program counted by `paper cavast cachegrind`.
     #[command(hide = true)]
     Touch(paper::cavast::cachegrind::TouchOptions),
 }

@@ -1,10 +1,10 @@
 //! `larder-bench null-server`: the floor, a server that does nothing but receive and reply.
 //!
-//! One thread polls, reads, counts the newlines of what it read, and writes that many ready-made
-//! replies in one write. A `get` line is answered with the very bytes of a hit, the two lines of a
-//! `set` with `STORED`. Nothing is parsed beyond the first byte, nothing stored, no key looked at;
-//! so what this server costs is what the kernel costs, and no server that answers each request
-//! of an unpipelined connection can be cheaper.
+//! One thread polls, reads, counts the newlines it read, and writes that many ready-made replies in
+//! one write. A `get` line is answered with the very bytes of a hit, the two lines of a `set` with
+//! `STORED`. Nothing is parsed beyond the first byte, nothing stored, no key looked at; so this
+//! server's cost is the kernel's cost, and no server that answers each request of an unpipelined
+//! connection can be cheaper.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,9 +20,9 @@ use crate::failure::{Failure, Outcome};
 const LISTENER: Token = Token(usize::MAX);
 const EVENTS_MAX: usize = 1024;
 const READ_BYTES: usize = 64 << 10;
-/// Replies lying ready in one piece; more are written in several pieces.
+/// Replies prepared in one piece; more are written in several pieces.
 const REPLIES_READY: usize = 4096;
-/// Connections taken at the same time; one more is closed at once.
+/// The most connections at a time; a further one is closed at once.
 const CONNECTIONS_MAX: usize = 4096;
 
 /// Answers every get with the same hit and every set with STORED.
@@ -52,7 +52,7 @@ struct Connection {
     stream: TcpStream,
     /// Whether the requests are sets.
     sets: bool,
-    /// Newlines of a request that has not come completely.
+    /// Newlines of a request that has not arrived whole.
     newlines: usize,
     /// Whether the last read ended inside a request, so that the next does not show its kind.
     mid_request: bool,
@@ -144,7 +144,7 @@ impl NullServer {
         }
     }
 
-    /// Answers one connection; it is closed when its client is gone.
+    /// Answers one connection, and closes it when its client has gone.
     fn serve(&mut self, number: usize) {
         let Some(connection) = self.connections.get_mut(number).and_then(Option::as_mut) else {
             return;
@@ -185,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// Writes what is owed; whether the socket took it all.
+    /// Writes owed replies; returns whether the socket took all of them.
     fn pay(&mut self, replies: &Replies) -> io::Result<bool> {
         while self.owed_bytes > 0 {
             // Start inside a reply if the socket took only a part of it before.

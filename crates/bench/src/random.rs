@@ -23,7 +23,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `end`, by multiplication: the bias is below `end / 2^64`.
+    /// A number less than `end`, by multiplication: the bias is below `end / 2^64`.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(end)) >> 64) as u64
@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// The finalizer: numbers that follow each other become words that do not.
+/// The finalizer: consecutive numbers become unrelated words.
 #[inline]
 pub fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,14 +1,14 @@
 //! `larder-bench rss`: does `-m` mean memory?
 //!
 //! A server is filled with small, medium, large and mixed items, each kind in a fresh server, and
-//! then all kinds one after the other in one server, which is what strands memory in the wrong
-//! places. Every fill stores until the server is full for good. Two things must hold after each:
+//! then all kinds one after the other in one server, which strands memory in the wrong places.
+//! Every fill stores until the server is full. Two things must hold after each:
 //!
 //! - Resident memory never passed the limit, `-m` plus 5 % plus 32 MiB. The kernel keeps the peak,
 //!   so nothing between two samples is missed.
-//! - What was stored last can be read, so the server did not stay within its limit by refusing:
-//!   of the last 1000 items, or of as many as make a tenth of the memory, nearly all are there,
-//!   and each is right to the last byte.
+//! - The items stored last can be read, so the server did not stay within its limit by refusing: of
+//!   the last 1000 items, or of as many as make a tenth of the memory, nearly all are there, and
+//!   each is right to the last byte.
 
 use clap::Args;
 
@@ -34,16 +34,16 @@ const FILL_OVER_MEMORY: f64 = 1.5;
 const STORED_OVER_HELD: f64 = 1.3;
 /// ... but not before this much: a size that is new to a full server begins with little.
 const FILL_OVER_MEMORY_MIN: f64 = 0.5;
-/// How often the server is asked for its counts while it fills, per memory limit.
+/// How often the server is asked for its counts while it is filled, per memory limit.
 const STEPS: u64 = 50;
-/// How many of the last items are read back, and of how large a share of the memory at most.
+/// The most recent items read back, and the largest share of the memory that they may be.
 const RECENT_ITEMS_MAX: u64 = 1000;
 const RECENT_SHARE_OF_MEMORY: f64 = 0.1;
 
 /// memcached's default limit is 1 MiB for the whole item: this leaves room for key and header.
 const MIXED: Size = Size::LogUniform { bytes_min: 10, bytes_max: (1 << 20) - 1024 };
 
-/// What to check, and how strictly.
+/// The server and limits to check, and how strictly.
 #[derive(Debug, Args)]
 pub struct RssOptions {
     /// The server to check.
@@ -52,10 +52,10 @@ pub struct RssOptions {
     /// Memory limits in MiB.
     #[arg(short, long = "memory-mb", value_delimiter = ',', default_value = "64,256,1024")]
     memory_mb: Vec<u64>,
-    /// Share of the items stored last that must be readable.
+    /// Share of the most recently stored items that must be readable.
     #[arg(long, default_value_t = 0.95, value_parser = share)]
     recent_share_min: f64,
-    /// Only a limit of 64 MiB.
+    /// Check only a limit of 64 MiB, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -197,7 +197,7 @@ fn store(
     Ok(next)
 }
 
-/// Reads back what was stored last, newest first; returns how many were read and how many right.
+/// Reads back the most recent items, newest first; returns how many were read and how many right.
 fn read_recent(
     filler: &mut Filler,
     fill: Fill,
@@ -218,7 +218,7 @@ fn read_recent(
     Ok((read, right))
 }
 
-/// Fails if a limit was passed or too little of what was stored last could be read.
+/// Fails if a limit was passed or too few recent items could be read.
 fn judge(rows: &[Row], recent_share_min: f64) -> Outcome<()> {
     let mut broken = Vec::new();
     for row in rows {
@@ -302,7 +302,7 @@ fn document(machine: Machine, options: &RssOptions, rows: &[Row]) -> Document {
     }
 }
 
-/// The peak after each fill, as a share of the limit, with a line's worth of room above.
+/// Plots the peak after each fill, as a share of the limit, with a line's height of room above.
 fn plot(rows: &[Row]) -> Plot {
     let share = |row: &Row| row.rss_peak_bytes as f64 / row.rss_limit_bytes as f64;
     let point = |(at, row)| Point::exact(at as f64, share(row));

@@ -1,7 +1,7 @@
-//! What the program writes to standard output.
+//! Writing to standard output.
 //!
-//! `println!` panics where the write fails, as it does where whoever reads the output has had
-//! enough, such as `head`. To them everything was said, and the program ends as usual.
+//! `println!` panics where a write fails, as it does when the reader, such as `head`, closes the
+//! pipe. That reader has all it wanted, so the program ends as usual.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -29,7 +29,7 @@ mod tests {
     use super::put;
 
     #[test]
-    fn who_has_read_enough_is_no_error_and_a_full_disk_is() {
+    fn a_closed_pipe_is_no_error_but_a_full_disk_is() {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
         put(&mut writer, "a line").expect("somebody reads");
         drop(reader);

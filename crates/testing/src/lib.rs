@@ -1,5 +1,5 @@
-//! Certificates for tests of TLS, made when they are needed, and what clients have to know that
-//! trust them. Only tests depend on this. What goes wrong here is the test's fault: it panics.
+//! Certificates for tests of TLS, made on demand, and the configuration of clients that trust them.
+//! Only tests depend on this crate. It panics on errors, which are the test's fault.
 
 #![forbid(unsafe_code)]
 
@@ -11,13 +11,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion, version};
 
-/// Both versions that there are.
+/// The supported versions of TLS.
 pub const VERSIONS: [&SupportedProtocolVersion; 2] = [&version::TLS12, &version::TLS13];
 
-/// The name that servers' certificates are for.
+/// The name in servers' certificates.
 const SERVER_NAME: &str = "localhost";
 
-/// No test runs as late as in this year.
+/// No test runs later than this year.
 const LAST_YEAR: i32 = 2900;
 
 /// A certificate and its key, as PEM.
@@ -29,16 +29,16 @@ pub struct Identity {
     pub key: String,
 }
 
-/// Someone who signs certificates.
+/// An authority that signs certificates.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Who that is, as PEM.
+    /// Its own certificate, as PEM.
     pub certificate: String,
 }
 
 impl Authority {
-    /// One of this name. Another of the same name is another authority all the same.
+    /// Returns an authority of this name. Another one of the same name is a different authority.
     pub fn new(name: &str) -> Self {
         let key = KeyPair::generate().expect("a key");
         let mut parameters = CertificateParams::new(Vec::new()).expect("parameters");
@@ -58,27 +58,27 @@ impl Authority {
         Identity { chain, key: key.serialize_pem() }
     }
 
-    /// Its own, which is for signing others, and no server's.
+    /// Returns its own identity, which signs others and is no server's.
     pub fn itself(&self) -> Identity {
         Identity { chain: self.certificate.clone(), key: self.issuer.key().serialize_pem() }
     }
 
-    /// A server's.
+    /// Returns a server's identity.
     pub fn server(&self) -> Identity {
         self.sign(ExtendedKeyUsagePurpose::ServerAuth, LAST_YEAR)
     }
 
-    /// A client's.
+    /// Returns a client's identity.
     pub fn client(&self) -> Identity {
         self.client_until(LAST_YEAR)
     }
 
-    /// A client's, which expires at the end of that year.
+    /// Returns a client's identity that expires at the end of that year.
     pub fn client_until(&self, last_year: i32) -> Identity {
         self.sign(ExtendedKeyUsagePurpose::ClientAuth, last_year)
     }
 
-    /// What a client has to know that trusts this authority and shows `identity`.
+    /// Returns the configuration of a client that trusts this authority and shows `identity`.
     pub fn client_config(
         &self,
         identity: Option<&Identity>,
@@ -104,7 +104,7 @@ fn certificate(pem: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem.as_bytes()).expect("one")
 }
 
-/// The session of a client of which nothing has been sent.
+/// Returns a client's session that has sent nothing.
 pub fn session(config: Arc<ClientConfig>) -> ClientConnection {
     let name = ServerName::try_from(SERVER_NAME).expect("a name");
     ClientConnection::new(config, name).expect("a session")

@@ -1,12 +1,12 @@
-//! `cargo xtask admin`: the admin port as those see it who it is for.
+//! `cargo xtask admin`: the admin port as Prometheus and a browser see it.
 //!
-//! - Debian's Prometheus scrapes a started server, and every query of the Grafana board, and every
-//!   alert's expression, is put to it: each query returns data, no expression is an error.
-//! - promtool reads what is deployed beside it.
-//! - A browser without a window opens the page; what it shows then is compared with what the server
-//!   was given, a key that looks like a script among it.
+//! - Debian's Prometheus scrapes a started server and is asked every query of the Grafana board and
+//!   every alert's expression: each query must return data, no expression may be an error.
+//! - promtool reads the files deployed beside it.
+//! - A headless browser opens the page; the text it shows is compared with the data given to the
+//!   server, which includes a key that looks like a script.
 //!
-//! What is not installed is said and left out.
+//! A tool that is not installed is reported and its part left out.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,33 +17,33 @@ use crate::conformance::wire::{Wire, http_get};
 use crate::tally::Count;
 use crate::{Result, fail};
 
-/// Where Prometheus keeps what it has read.
+/// The folder where Prometheus keeps its samples.
 const FOLDER: &str = "target/admin";
 
 /// The server under test.
 const SERVER: &str = "target/release/larder";
 
-/// Prometheus starts and has scraped twice within this, or it never will.
+/// Time for Prometheus to start and scrape twice; after that it never will.
 const SCRAPE_LIMIT: Duration = Duration::from_secs(60);
 
-/// A browser opens the page within this.
+/// Time for a browser to open the page.
 const BROWSER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Items that the server is given.
+/// Number of items stored in the server.
 const ITEMS: usize = 1234;
 
-/// Reads of each: enough that the sample of latencies meets them.
+/// Reads of each item: enough for the latency sample to meet them.
 const READS: usize = 20;
 
-/// Reads of the first item: enough that it is among the keys asked for most.
+/// Reads of the first item: enough to put it among the keys asked for most.
 const HOT_READS: usize = 2000;
 
-/// How many of the checks were there to run. `server` is another program than the usual one.
+/// Runs all checks and counts those that could run. `server` replaces the usual program.
 pub fn all(server: Option<&str>) -> Result<Count> {
     std::fs::create_dir_all(FOLDER)?;
     let port = free_port()?;
     let flash = format!("{FOLDER}/flash");
-    // What an earlier run left would be found again.
+    // A file left by an earlier run would be read again.
     let _ = std::fs::remove_file(&flash);
     let recipe = Recipe::new(server.unwrap_or(SERVER), &[]);
     let server = recipe.start(&format!("-m 64 --admin-port {port} --flash {flash}:64m"))?;
@@ -65,7 +65,7 @@ pub fn all(server: Option<&str>) -> Result<Count> {
     Ok(count)
 }
 
-/// Items, hits and misses.
+/// Stores items, and causes hits and misses.
 fn give_work(server: &Server) -> Result {
     let mut wire = Wire::connect(server.port)?;
     for number in 0..ITEMS {
@@ -78,7 +78,7 @@ fn give_work(server: &Server) -> Result {
     Ok(())
 }
 
-/// What is deployed beside Prometheus.
+/// Checks the files deployed beside Prometheus.
 fn deployed() -> Result {
     let limit = Duration::from_secs(30);
     Run::new("promtool check rules deploy/prometheus/alerts.yml").capture(limit)?;
@@ -86,18 +86,18 @@ fn deployed() -> Result {
     Ok(())
 }
 
-/// Prometheus, ended with the check.
+/// A Prometheus process, ended with the check.
 struct Scraper(Child);
 
 impl Drop for Scraper {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed, which is as good.
+        // Killing fails if it has ended already, which is as good.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Has Prometheus scrape, and asks it what the board and the alerts ask.
+/// Has Prometheus scrape, and asks it the queries of the board and the alerts.
 fn prometheus(server: &Server, admin: u16) -> Result {
     let port = free_port()?;
     let config = format!(
@@ -152,7 +152,7 @@ fn prometheus(server: &Server, admin: u16) -> Result {
     Ok(())
 }
 
-/// What stands in quotes behind each `name`, without the quotes' escapes.
+/// Returns the quoted text behind each `name`, without escapes.
 fn texts(json: &str, name: &str) -> Vec<String> {
     let line = |line: &str| {
         let text = line.trim().strip_prefix(name)?.trim_end_matches(',').strip_suffix('"')?;
@@ -161,7 +161,7 @@ fn texts(json: &str, name: &str) -> Vec<String> {
     json.lines().filter_map(line).collect()
 }
 
-/// The expressions of a file of rules, on one line or on several that stand further in.
+/// Returns the expressions of a rules file, each on one line or on several indented ones.
 fn expressions(rules: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut is_inside = false;
@@ -181,13 +181,13 @@ fn expressions(rules: &str) -> Vec<String> {
     found
 }
 
-/// Puts a query to Prometheus.
+/// Sends a query to Prometheus.
 fn ask(port: u16, query: &str) -> Result<String> {
     let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
     http_get(port, &format!("/api/v1/query?query={escaped}"))
 }
 
-/// Opens the page and reads what it shows.
+/// Opens the page in a browser and reads the text it shows.
 fn browser(admin: u16) -> Result {
     // The log has what the page's console says, such as what its policy refused.
     let run = Run::new("chromium --headless --no-sandbox --disable-gpu --enable-logging=stderr")

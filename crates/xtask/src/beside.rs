@@ -1,6 +1,6 @@
-//! Several programs beside each other: as many at a time as there are cores, up to a limit.
+//! Runs several programs side by side: one per core, up to a limit.
 //!
-//! What a program prints is shown when it fails; of the others, what they took.
+//! A program's output is shown only when it fails; of the others, the time they took.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -11,28 +11,28 @@ use crate::{Result, fail};
 /// A program that runs longer has hung.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(1200);
 
-/// No more than these run beside each other, however many cores there are: some have a thread for
-/// each core, and some fill hundreds of megabytes.
+/// The most programs run side by side, however many cores there are: some have a thread per core,
+/// and some fill hundreds of megabytes.
 const BESIDE_MAX: usize = 4;
 
-/// Of the programs that took longest, this many are named at the end.
+/// Number of the slowest programs named at the end.
 const SLOWEST: usize = 12;
 
-/// A program about to be started, and what people call it.
+/// A program to be started, and its name in reports.
 pub struct Job {
     pub name: String,
     pub run: Run,
 }
 
-/// What became of one.
+/// The outcome of one program.
 struct Outcome {
     name: String,
     time: Duration,
-    /// What it printed, if it failed.
+    /// Its output, if it failed.
     failure: Option<String>,
 }
 
-/// Runs all programs, those that come first sooner. They all run, also when some fail.
+/// Runs all programs, in order of the list. All of them run, even if some fail.
 pub fn run_all(jobs: Vec<Job>) -> Result {
     let beside = std::thread::available_parallelism().map_or(1, usize::from).min(BESIDE_MAX);
     println!("{} programs, {beside} at a time", jobs.len());
@@ -46,7 +46,7 @@ pub fn run_all(jobs: Vec<Job>) -> Result {
     verdict(&outcomes)
 }
 
-/// A failure with all that the programs that failed have printed, and their names at the end.
+/// Returns a failure with the output of all failed programs and, at the end, their names.
 fn verdict(outcomes: &[Outcome]) -> Result {
     let (mut names, mut texts) = (Vec::new(), String::new());
     for Outcome { name, failure, .. } in outcomes {
@@ -58,7 +58,7 @@ fn verdict(outcomes: &[Outcome]) -> Result {
     if names.is_empty() { Ok(()) } else { fail(format!("{texts}\nfailed in {}", names.join(", "))) }
 }
 
-/// Runs them, this many beside each other.
+/// Runs the jobs, `beside` at a time.
 fn outcomes(jobs: Vec<Job>, beside: usize) -> Vec<Outcome> {
     let waiting = Mutex::new(jobs.into_iter());
     let outcomes = Mutex::new(Vec::new());
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_says_what_it_printed_and_the_others_are_run() {
+    fn a_failed_job_reports_its_output_and_the_others_still_run() {
         let jobs = ["true", "false", "true"]
             .map(|name| Job { name: name.to_owned(), run: Run::new(name) });
         let outcomes = outcomes(jobs.into(), 2);

@@ -1,4 +1,4 @@
-//! Other programs: finding them, starting them, and saying plainly which one failed.
+//! Other programs: finding them, starting them, and naming the one that failed.
 //!
 //! A `Run` inherits the terminal unless it is asked to capture. Nothing here goes through a shell,
 //! so no argument needs quoting.
@@ -14,7 +14,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where a program of this name stands on the search path.
+/// Returns the path of a program on the search path.
 pub fn find(program: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
     let debian = ["/usr/sbin", "/usr/bin"].map(PathBuf::from);
@@ -24,7 +24,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// What cargo tells a program about the one package that it is of, besides all of `CARGO_PKG_`.
+/// Variables that cargo sets for one package, besides all that begin with `CARGO_PKG_`.
 const OF_A_PACKAGE: [&str; 6] = [
     "CARGO_BIN_NAME",
     "CARGO_CRATE_NAME",
@@ -38,9 +38,9 @@ fn is_of_a_package(variable: &str) -> bool {
     variable.starts_with("CARGO_PKG_") || OF_A_PACKAGE.contains(&variable)
 }
 
-/// A program without arguments, which is not told what `cargo xtask` told this one about its own
-/// package. Some libraries are built again whenever that changes: a cargo started from here and
-/// one started by hand would never agree on what is built.
+/// Returns a command without arguments, and without the variables that `cargo xtask` set about this
+/// package. Some libraries are rebuilt whenever those change: a cargo started from here and one
+/// started by hand would never agree on what is built.
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -51,7 +51,7 @@ pub fn command(program: &str) -> Command {
     command
 }
 
-/// One program with its arguments, about to be started.
+/// One program with its arguments, not yet started.
 pub struct Run {
     command: Command,
     shown: String,
@@ -66,7 +66,7 @@ impl Run {
         Run { command, shown: words.to_string() }
     }
 
-    /// One more argument, as it is.
+    /// Adds one argument, unsplit.
     pub fn arg(mut self, argument: impl AsRef<std::ffi::OsStr>) -> Run {
         let argument = argument.as_ref();
         self.shown = format!("{} {}", self.shown, argument.to_string_lossy());
@@ -74,7 +74,7 @@ impl Run {
         self
     }
 
-    /// More arguments, separated by spaces.
+    /// Adds arguments that are separated by spaces.
     pub fn args(self, words: &str) -> Run {
         words.split(' ').filter(|word| !word.is_empty()).fold(self, Run::arg)
     }
@@ -101,7 +101,7 @@ impl Run {
         }
     }
 
-    /// Runs it unseen and returns all it printed; a failure's message holds the end of that.
+    /// Runs it unseen and returns all its output; a failure's message holds the end of that.
     pub fn capture(self, limit: Duration) -> Result<String> {
         let shown = self.shown.clone();
         let (success, text) = self.output(limit)?;
@@ -113,7 +113,7 @@ impl Run {
         fail(format!("`{shown}` failed:\n{tail}"))
     }
 
-    /// Runs it unseen: whether it succeeded, and all it printed.
+    /// Runs it unseen and returns whether it succeeded, and all its output.
     pub fn output(mut self, limit: Duration) -> Result<(bool, String)> {
         let folder = std::env::temp_dir();
         let name = format!("larder-xtask-{}-{}", std::process::id(), crate::random::ticket());
@@ -144,7 +144,7 @@ impl Run {
     }
 }
 
-/// Ends a program and all that it has started, which would go on without it.
+/// Ends a program and everything it has started, which would otherwise run on.
 fn end(child: &mut Child) -> Result {
     let others = descendants(child.id());
     child.kill()?;
@@ -156,8 +156,7 @@ fn end(child: &mut Child) -> Result {
     Ok(())
 }
 
-/// The numbers of the processes that a process has started, and those these have, as they are shown
-/// to other programs.
+/// Returns the numbers of all descendants of a process, as other programs show them.
 fn descendants(process: u32) -> Vec<String> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
         return Vec::new();
@@ -178,9 +177,9 @@ mod tests {
 
     use super::*;
 
-    /// An interpreter that cargo had started worked on for half an hour.
+    /// Regression: an interpreter started by cargo ran on for half an hour after cargo was ended.
     #[test]
-    fn a_program_that_is_ended_takes_along_what_it_has_started() {
+    fn ending_a_program_ends_its_descendants() {
         let script = "sh -c 'sleep 1000 & echo $!; wait' & wait";
         let mut shell = command("sh");
         shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -191,7 +190,7 @@ mod tests {
         let sleeps: u32 = line.trim().parse().expect("a number");
         assert!(descendants(child.id()).contains(&sleeps.to_string()));
         end(&mut child).expect("both can be ended");
-        // Whoever inherits it may take a while to notice.
+        // The process that inherits it may take a while to notice.
         let stat = || std::fs::read_to_string(format!("/proc/{sleeps}/stat"));
         while stat().is_ok_and(|stat| !stat.contains(") Z ")) {
             std::thread::yield_now();
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_started_is_not_told_of_this_package_but_of_all_else() {
+    fn a_started_program_gets_the_environment_without_this_package() {
         let folder = env!("CARGO_MANIFEST_DIR");
         let path = std::env::var("PATH").expect("programs are searched for");
         let listed = |run: Run| run.capture(Duration::from_secs(20)).expect("env is installed");
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_tells_cargo_is_kept() {
+    fn the_users_own_cargo_variables_are_kept() {
         for name in ["CARGO", "CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_BUILD_JOBS"] {
             assert!(!is_of_a_package(name), "{name}");
         }

@@ -1,9 +1,9 @@
-//! What is handed out for operators: the unit of systemd, the static program, and a container of
-//! it. Each part says `not run` where its tool is missing.
+//! Checks of the files handed out to operators: the systemd unit, the static program, and a
+//! container of it. Each part reports `not run` where its tool is missing.
 //!
-//! The unit is started by a systemd of its own, which needs root. The container that
-//! `deploy/Containerfile` describes takes its base from a registry, so that only its health check
-//! is tried, and the manifests for Kubernetes need a cluster.
+//! The unit is started by a separate systemd, which needs root. The container that
+//! `deploy/Containerfile` describes takes its base from a registry, so only its health check is
+//! tried; the manifests for Kubernetes need a cluster.
 
 mod service;
 
@@ -16,18 +16,18 @@ use crate::conformance::wire::Wire;
 use crate::tally::Count;
 use crate::{Result, fail};
 
-/// Where parts leave what they make.
+/// The folder for the files that the parts make.
 const FOLDER: &str = "target/deploy";
 
-/// A target folder of its own, so that the usual build stays as it is.
+/// Built in a target folder of its own, so that the usual build stays as it is.
 const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
 
-/// The most that systemd's own estimate of exposure may be, in tenths.
+/// The highest exposure allowed in systemd's own estimate, in tenths.
 const EXPOSURE_MAX: &str = "15";
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Every part that can run here.
+/// Runs every part that can run here.
 pub fn check() -> Result<Count> {
     std::fs::create_dir_all(FOLDER)?;
     let mut count = Count::default();
@@ -53,12 +53,12 @@ fn missing(words: &str) -> Result<Option<String>> {
     Ok(Some(words.to_string()))
 }
 
-/// The unit is understood, and as closed as it was.
+/// Checks that systemd understands the unit and that its exposure has not grown.
 fn unit() -> Result<Option<String>> {
     if find("systemd-analyze").is_none() {
         return missing("systemd-analyze is not installed");
     }
-    // The program that the unit names is to be there.
+    // The program named by the unit has to exist.
     let program = std::env::current_exe()?;
     let text = std::fs::read_to_string("deploy/larder.service")?;
     let text = text.replace("/usr/bin/larder", &program.to_string_lossy());
@@ -76,12 +76,12 @@ fn unit() -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Where the static program is built.
+/// The path of the static program.
 fn program() -> String {
     format!("{FOLDER}/{STATIC_TARGET}/static/larder")
 }
 
-/// The program with musl builds, needs no library and serves.
+/// Checks that the program builds with musl, needs no library and serves.
 fn static_program() -> Result<Option<String>> {
     let targets = Run::new("rustc --print target-libdir --target").arg(STATIC_TARGET);
     let folder = targets.capture(LIMIT).unwrap_or_default();
@@ -102,7 +102,7 @@ fn static_program() -> Result<Option<String>> {
     Ok(None)
 }
 
-/// What a part says of the static program, if that was built.
+/// Runs a part that needs the static program, if that was built.
 fn with_program(part: fn(&str) -> Result<Option<String>>) -> Result<Option<String>> {
     let program = program();
     if Path::new(&program).is_file() {
@@ -112,8 +112,8 @@ fn with_program(part: fn(&str) -> Result<Option<String>>) -> Result<Option<Strin
     }
 }
 
-/// What the other container asks its server finds one that serves, whoever may use it, at the port
-/// of the variable, and none that has ended.
+/// Checks that the container's health check, which asks the port in the variable, accepts a serving
+/// server, even one that requires users, and fails for one that has ended.
 fn health_check(program: &str) -> Result<Option<String>> {
     if find("nc").is_none() {
         return missing("nc is not installed");
@@ -143,7 +143,7 @@ fn health_check(program: &str) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The container is built of it, and the program starts there.
+/// Checks that the container can be built of the program, which then starts there.
 fn container() -> Result<Option<String>> {
     let is_root = Run::new("id -u").capture(LIMIT)?.trim() == "0";
     if find("buildah").is_none() || !is_root {
@@ -155,14 +155,14 @@ fn container() -> Result<Option<String>> {
     if !Path::new(&program()).is_file() {
         return missing("there is no static program");
     }
-    // A folder with nothing else in it, for it is copied.
+    // A folder with nothing else in it, because all of it is copied.
     let context = format!("{FOLDER}/context");
     std::fs::create_dir_all(&context)?;
     std::fs::copy(program(), format!("{context}/larder"))?;
     let storage = std::fs::canonicalize(FOLDER)?.join("containers");
     let outcome = build_and_run(&storage, &context);
     std::fs::remove_dir_all(&context)?;
-    // What is mounted for a run is gone by now; if not, the folder is only untidy.
+    // Mounts of the run are gone by now; if not, the folder is only untidy.
     let _ = std::fs::remove_dir_all(&storage);
     outcome.map(|()| None)
 }

@@ -1,9 +1,9 @@
-//! What the conformance suite needs beside Rust: Debian's packages, and the client libraries of
-//! other languages at the versions pinned under `conformance/`.
+//! Installs the conformance suite's requirements besides Rust: Debian's packages, and the client
+//! libraries of other languages at the versions pinned under `conformance/`.
 //!
-//! A thing that is already there is left alone, so a second run takes a second. A thing that
-//! cannot be had is a printed line, not a failure here: the client that needs it then reports
-//! `not run`, which is a failure only where the environment says `CI=true`.
+//! Anything already there is left alone, so a second run takes a second. Anything that cannot be
+//! had is a printed line, not a failure here: the client that needs it then reports `not run`,
+//! which is a failure only where the environment says `CI=true`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ pub const GO_REDIS: &str = "target/conformance/go/redis-client";
 /// Where Prometheus' exporter for memcached is built.
 pub const EXPORTER: &str = "target/conformance/go/memcached-exporter";
 
-/// What looks at dependencies.
+/// The program that checks dependencies.
 pub const CARGO_DENY: &str = "target/tools/bin/cargo-deny";
 
 /// Its version, at which `deny.toml` was last written.
 const CARGO_DENY_VERSION: &str = "0.20.2";
 
-/// Where Django's source is unpacked: what pip installs is without its tests.
+/// Where Django's source is unpacked; the package that pip installs has no tests.
 pub const DJANGO: &str = "target/conformance/sources/django";
 
 /// The Python libraries and their versions.
@@ -98,7 +98,7 @@ fn debian() -> Result {
     }
     let root = Run::new("id -u").capture(Duration::from_secs(5))?.trim() == "0";
     let prefix = if root { "" } else { "sudo -n " };
-    // A package starts its service as it is installed unless this file forbids it.
+    // A Debian package starts its service on installation unless this file forbids it.
     let policy = Path::new("/usr/sbin/policy-rc.d");
     let forbid = root && !policy.exists();
     if forbid {
@@ -110,7 +110,7 @@ fn debian() -> Result {
         std::fs::remove_file(policy)?;
     } else {
         for service in ["memcached", "redis-server", "nutcracker", "prometheus"] {
-            // Whether it was running or is known at all does not matter.
+            // It does not matter whether it was running, or is known at all.
             let stop = format!("{prefix}service {service} stop");
             let _ = Run::new(&stop).capture(Duration::from_secs(20));
         }
@@ -174,7 +174,7 @@ fn go() -> Result {
     std::fs::create_dir_all("target/conformance/go")?;
     let exporter = "github.com/prometheus/memcached_exporter/cmd/memcached_exporter";
     let mut failures = Vec::new();
-    // Each is a module of its own: what one needs of its language is not needed for the others.
+    // Each is a module of its own, so that the Go version one needs is not required of the others.
     for (folder, program, package) in [
         ("conformance/go", GO_CLIENT, "."),
         ("conformance/go-redis", GO_REDIS, "."),
@@ -214,7 +214,7 @@ fn musl() -> Result {
     Ok(())
 }
 
-/// Two minutes, nearly all of it the compiler's: what it does is nothing to optimise for.
+/// Two minutes, nearly all of it compilation; the program's own speed does not matter.
 fn cargo_deny() -> Result {
     let asked = Run::new(CARGO_DENY).arg("--version").capture(Duration::from_secs(20));
     if asked.is_ok_and(|version| version.trim().ends_with(CARGO_DENY_VERSION)) {

@@ -1,8 +1,8 @@
-//! The project's chores, behind one command: `cargo xtask test` does everything a change has to
-//! pass, and each of its steps can be run alone.
+//! The project's chores behind one command. `cargo xtask test` runs everything that a change has to
+//! pass; each of its steps can be run alone.
 //!
-//! This crate builds before everything else and therefore depends on nothing: argument parsing,
-//! JSON and random numbers are the few lines of them that are needed.
+//! This crate builds before everything else and therefore depends on nothing: it has its own few
+//! lines of argument parsing, JSON and random numbers.
 //!
 //! ```text
 //!   steps          the order of the chores
@@ -62,7 +62,7 @@ cargo xtask CHORE
   install              the packages and libraries that conformance needs
 ";
 
-/// What went wrong, in words for the person who reads the terminal.
+/// An error message for the person who reads the terminal.
 #[derive(Debug)]
 pub struct Failure(pub String);
 
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says so where a chore could not run; nobody counts it.
+/// Reports a chore that could not run; the count is dropped.
 fn tell(ran: Ran) {
     drop(ran.count());
 }
@@ -124,7 +124,7 @@ fn run(chore: &str, arguments: &[String]) -> Result {
         },
         "install" => install::all(),
         "conformance" => conformance::main(arguments),
-        // Not for people: a process of its own that holds connections open for `conformance`.
+        // Internal: a separate process that holds connections open for `conformance`.
         "hold-connections" => conformance::crowd::hold(arguments),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

@@ -1,7 +1,7 @@
-//! The workspace's tests: built by cargo, and run here, several test programs at a time.
+//! The workspace's tests: built by cargo and run here, several test programs at a time.
 //!
-//! Cargo runs one program after the other, and many of these wait more than they work: for sockets,
-//! for clocks of whole seconds, for the last of their threads.
+//! Cargo runs one program after the other, but many of these mostly wait: for sockets, for clocks
+//! of whole seconds, for their last threads.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,22 +11,22 @@ use crate::command::{Run, command};
 use crate::tally::Count;
 use crate::{Result, beside, fail};
 
-/// Those that take minutes.
+/// The test programs that take minutes.
 const LONGEST: [&str; 3] = ["cache: never_stale", "cache: flash", "cache: sizes"];
 
-/// The room whose tests are of larder-bench from end to end. They run later, when it is built.
+/// The crate with larder-bench's end-to-end tests. They run later, when larder-bench is built.
 const BENCH: &str = "bench-tests";
 
-/// Among them those of the papers' experiments.
+/// The target among them that runs the papers' experiments.
 const PAPERS: &str = "papers";
 
-/// The variable by which tests fail that would otherwise pass without io_uring.
+/// The variable that makes tests fail where they would otherwise pass without io_uring.
 const IO_URING: &str = "TEST_IO_URING";
 
 /// One test program, as cargo reports it.
 #[derive(Debug, PartialEq)]
 struct Program {
-    /// The package as people call it.
+    /// The package's short name.
     room: String,
     target: String,
     executable: PathBuf,
@@ -35,12 +35,12 @@ struct Program {
 }
 
 impl Program {
-    /// The package and the target, as people call it.
+    /// Returns the package and the target, as reports name them.
     fn name(&self) -> String {
         format!("{}: {}", self.room, self.target)
     }
 
-    /// What is to be run beside others.
+    /// Returns the job to be run beside others.
     fn into_job(self) -> beside::Job {
         let run = Run::new(&self.executable.to_string_lossy()).arg("--quiet");
         let run = run.folder(&self.folder.to_string_lossy());
@@ -48,14 +48,14 @@ impl Program {
     }
 }
 
-/// Builds all tests, runs them, and those in documentation after them.
+/// Builds and runs all tests, then those in documentation.
 pub fn run() -> Result<Count> {
     let mut count = Count::passed(1);
     let started = Instant::now();
     let mut programs = build()?;
     println!("built in {:.1} s", started.elapsed().as_secs_f64());
     programs.retain(|program| program.room != BENCH);
-    // So that no long one is left alone at the end.
+    // The longest first, so that none is left running alone at the end.
     programs.sort_by_key(|program| {
         let long = LONGEST.iter().position(|name| *name == program.name());
         let bytes = program.executable.metadata().map_or(0, |file| file.len());
@@ -63,7 +63,7 @@ pub fn run() -> Result<Count> {
     });
     let mut jobs: Vec<_> = programs.into_iter().map(Program::into_job).collect();
     match (std::env::var_os(IO_URING), has_io_uring()) {
-        // Whoever started this has said it.
+        // The user has set it already.
         (Some(_), _) => {}
         (None, true) => {
             let insisting =
@@ -81,8 +81,8 @@ pub fn run() -> Result<Count> {
     Ok(count)
 }
 
-/// Whether the kernel has io_uring and lets everybody use it, and nobody filters this process's
-/// system calls, as containers do.
+/// Returns whether io_uring exists, is open to all users, and no filter of system calls, as
+/// containers have, applies to this process.
 fn has_io_uring() -> bool {
     let is = |path: &str, is: fn(&str) -> bool| {
         std::fs::read_to_string(path).is_ok_and(|text| text.lines().map(str::trim).any(is))
@@ -91,21 +91,21 @@ fn has_io_uring() -> bool {
         && is("/proc/self/status", |line| line == "Seccomp:\t0")
 }
 
-/// Runs larder-bench's tests from end to end, but for the papers', on the release build.
+/// Runs larder-bench's end-to-end tests, except the papers', on the release build.
 pub fn bench() -> Result {
     beside::run_all(on_release(|target| target != PAPERS)?)
 }
 
-/// Each paper's experiments, small and one at a time: that they run, and what they find that does
-/// not hang on their size. Their times decide nothing.
+/// Runs each paper's experiments, small and one at a time. Checks that they run, and those of their
+/// findings that do not depend on their size. Their times decide nothing.
 pub fn papers() -> Result {
     let jobs = on_release(|target| target == PAPERS)?.into_iter();
     let jobs = jobs.map(|job| beside::Job { run: job.run.arg("--test-threads=1"), ..job });
     beside::run_all(jobs.collect())
 }
 
-/// Those of larder-bench's tests from end to end whose target is wanted. They are built along with
-/// all others: for them alone, some libraries would be built once more with fewer features.
+/// Returns larder-bench's end-to-end tests whose target is wanted. They are built along with all
+/// others: built alone, some libraries would be compiled once more with fewer features.
 fn on_release(is_wanted: fn(&str) -> bool) -> Result<Vec<beside::Job>> {
     let bench = std::path::absolute("target/release/larder-bench")?;
     let programs = build()?.into_iter();
@@ -139,9 +139,9 @@ fn build() -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// The test program that a line of cargo's report is about, if it is about one.
+/// Returns the test program described by a line of cargo's report, if it describes one.
 fn program(line: &str) -> Option<Program> {
-    // A program's target may have tests although this is the program itself: its profile tells.
+    // A binary target may have tests but be the program itself here: its profile tells.
     let (_, profile) = line.split_once(r#""profile":{"#)?;
     let (profile, _) = profile.split_once('}')?;
     if !line.contains(r#""reason":"compiler-artifact""#) || !profile.contains(r#""test":true"#) {
@@ -155,7 +155,7 @@ fn program(line: &str) -> Option<Program> {
     Some(Program { room, target, executable, folder })
 }
 
-/// The text behind a name in a line of JSON; none of those asked for here hold anything escaped.
+/// Returns the text of a name in a line of JSON; the names asked for here hold nothing escaped.
 fn value<'t>(line: &'t str, name: &str) -> Option<&'t str> {
     let (_, rest) = line.split_once(&format!(r#""{name}":""#))?;
     let (value, _) = rest.split_once('"')?;

@@ -1,4 +1,4 @@
-//! Random numbers that a printed seed brings back: SplitMix64.
+//! Random numbers that a printed seed reproduces: SplitMix64.
 //!
 //! The generator is a counter stepped by the golden ratio and hashed; it passes the usual tests
 //! and fits on a screen. Not for secrets.
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Random(u64);
 
 impl Random {
-    /// The stream that belongs to this seed.
+    /// The stream of this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -24,7 +24,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which is at least 1.
+    /// A number less than `limit`, which is at least 1.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
@@ -40,7 +40,7 @@ impl Random {
     }
 }
 
-/// A number no earlier call in this process returned.
+/// A number that no earlier call in this process returned.
 pub fn ticket() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)

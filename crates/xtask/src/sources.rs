@@ -1,8 +1,8 @@
 //! The sources of Debian's redis and memcached, for the tests that come with them.
 //!
-//! The machine's own list of Debian's packages is read and asked for sources instead, in a folder
-//! of its own: nothing about the machine's packages changes, and it does not have to be root. apt
-//! checks what it fetches against Debian's signature.
+//! The machine's own list of Debian packages is rewritten to ask for sources, in a separate folder:
+//! the machine's packages do not change, and no root is needed. apt checks the sources against
+//! Debian's signature.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::{Result, fail};
 /// Where each source is unpacked, below a folder of its package's name.
 pub const FOLDER: &str = "target/conformance/sources";
 
-/// The packages with the versions whose tests are listed below `conformance/suites/`.
+/// The packages, at the versions whose tests are listed below `conformance/suites/`.
 const PACKAGES: &[(&str, &str)] = &[("redis", "7.0.15"), ("memcached", "1.6.18")];
 
-/// Where a machine says which packages it installs from where.
+/// Where a machine lists the places it installs packages from.
 const LISTS: [&str; 2] = ["/etc/apt/sources.list", "/etc/apt/sources.list.d"];
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Whether a package's source is there, unpacked.
+/// Returns whether a package's source is unpacked.
 pub fn has(package: &str) -> bool {
     Path::new(FOLDER).join(package).join("unpacked").is_file()
 }
 
-/// Fetches and unpacks what is missing.
+/// Fetches and unpacks the missing sources.
 pub fn install() -> Result {
     let missing: Vec<_> = PACKAGES.iter().filter(|(package, _)| !has(package)).collect();
     if missing.is_empty() {
@@ -52,7 +52,7 @@ fn apt(words: &str, options: &[String]) -> Run {
     options.iter().fold(Run::new(words), |run, option| run.arg("-o").arg(option))
 }
 
-/// Options that make apt read a list of sources in `folder`, and keep there what it learns.
+/// Returns options that make apt read a list of sources in `folder`, and keep its state there.
 fn apt_options(folder: &Path) -> Result<Vec<String>> {
     let lists = folder.join("apt.d");
     replace_folder(&lists)?;
@@ -95,7 +95,7 @@ fn debian_lists() -> Result<Vec<PathBuf>> {
     Ok(lists)
 }
 
-/// Debian's stanzas of a list in several lines, for sources.
+/// Returns Debian's stanzas of a list in the multi-line format, rewritten for sources.
 fn of_stanzas(text: &str) -> String {
     let mut sources = String::new();
     for stanza in text.split("\n\n").filter(|stanza| is_debian(stanza)) {
@@ -108,19 +108,19 @@ fn of_stanzas(text: &str) -> String {
     sources
 }
 
-/// Debian's lines of a list that has a line for each place, for sources.
+/// Returns Debian's lines of a list in the one-line format, rewritten for sources.
 fn of_lines(text: &str) -> String {
     let of_packages = text.lines().filter_map(|line| line.strip_prefix("deb "));
     of_packages.filter(|line| is_debian(line)).map(|line| format!("deb-src {line}\n")).collect()
 }
 
-/// Whether packages come from a copy of Debian, and not from somebody's own place.
+/// Returns whether packages come from a mirror of Debian, not from a third party.
 fn is_debian(text: &str) -> bool {
     let mut places = text.split_whitespace().filter(|word| word.contains("://"));
     places.any(|place| place.contains("/debian"))
 }
 
-/// Unpacks a package as its authors released it, without Debian's changes.
+/// Unpacks a package as released upstream, without Debian's changes.
 fn unpack(package: &str, version: &str, fetched: &Path, into: &Path) -> Result {
     let wanted = format!("{package}_{version}.orig.tar.");
     let mut found = None;
@@ -141,7 +141,7 @@ fn unpack(package: &str, version: &str, fetched: &Path, into: &Path) -> Result {
     Ok(())
 }
 
-/// An empty folder in place of whatever was there.
+/// Makes an empty folder in place of any existing one.
 pub fn replace_folder(folder: &Path) -> Result {
     if folder.exists() {
         std::fs::remove_dir_all(folder)?;

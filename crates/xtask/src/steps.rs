@@ -25,8 +25,8 @@ const STAGES: &[Stage] = &[
     Stage {
         lanes: &[
             &[("tests", own_tests::run)],
-            // Each model has one thread, and so has the last of the release, which takes longest:
-            // after the tests it would leave a core idle.
+            // Each model has one thread, and so has the end of the release build, which takes
+            // longest: run after the tests it would leave a core idle.
             &[
                 ("dependencies", || dependencies().map(Ran::count)),
                 ("deploy", deploy::check),
@@ -55,13 +55,13 @@ const STAGES: &[Stage] = &[
                 ("miri", || miri().map(Ran::count)),
             ],
         ],
-        // Conformance, in which some of memcached's own tests go by the clock, leaves more than
-        // half of the machine idle, and what runs beside it takes only that.
+        // Conformance, where some of memcached's own tests wait for the clock, leaves more than
+        // half of the machine idle; the steps beside it may use only that.
         niceness: 19,
     },
 ];
 
-/// `cargo xtask test`, and with `--only` some of its steps, separated by commas.
+/// `cargo xtask test`; `--only` selects some of its steps, separated by commas.
 pub fn test(arguments: &[String]) -> Result {
     let started = Instant::now();
     let mut tally = Tally::default();
@@ -82,7 +82,7 @@ pub fn test(arguments: &[String]) -> Result {
     tally.finish(started.elapsed())
 }
 
-/// Every step of every stage.
+/// Returns every step of every stage.
 fn steps() -> impl Iterator<Item = Step> {
     STAGES.iter().flat_map(|stage| stage.lanes).copied().flatten().copied()
 }
@@ -120,8 +120,8 @@ pub fn tidy() -> Result {
     }
 }
 
-/// `cargo xtask dependencies`: whether `deny.toml` allows what the workspace is built from, its
-/// licences, its sources and one version of each crate. Advisories need a database from the
+/// `cargo xtask dependencies`: checks that `deny.toml` allows all dependencies, their licences and
+/// sources, and that there is one version of each crate. Advisories need a database from the
 /// network.
 pub fn dependencies() -> Result<Ran> {
     if !std::path::Path::new(install::CARGO_DENY).is_file() {
@@ -132,9 +132,9 @@ pub fn dependencies() -> Result<Ran> {
     Ok(Ran::Yes)
 }
 
-/// `cargo xtask loom`: every test target whose name starts with `loom_`, and the models that need
-/// to see inside the index or the compressed zone, in a target folder of their own because the
-/// flag rebuilds everything.
+/// `cargo xtask loom`: runs every test target whose name starts with `loom_`, and the models that
+/// need to see inside the index or the compressed zone. They have a target folder of their own
+/// because the flag rebuilds everything.
 pub fn loom() -> Result<Ran> {
     let mut targets = Vec::new();
     for room in ["memory", "index"] {
@@ -161,7 +161,7 @@ pub fn loom() -> Result<Ran> {
     Ok(Ran::Yes)
 }
 
-/// A run of a room's models.
+/// Returns the run of a crate's models.
 fn model(room: &str) -> Run {
     Run::new("cargo test --quiet --profile loom --target-dir target/loom")
         .arg("-p")
@@ -169,14 +169,13 @@ fn model(room: &str) -> Run {
         .env("RUSTFLAGS", "--cfg loom")
 }
 
-/// The rooms whose unsafe code works on memory that they share, those whose tests take longest
-/// first.
+/// The crates whose unsafe code works on shared memory, the slowest tests first.
 const MIRI_ROOMS: [&str; 3] = ["hot", "index", "memory"];
 
-/// A build for Miri that takes longer hangs.
+/// The time after which a build for Miri counts as hung.
 const MIRI_BUILD_LIMIT: Duration = Duration::from_secs(600);
 
-/// `cargo xtask miri`: each room by itself, because an interpreter has one thread.
+/// `cargo xtask miri`: runs each crate by itself, because the interpreter has one thread.
 pub fn miri() -> Result<Ran> {
     let asked = Run::new("cargo +nightly miri --version").capture(Duration::from_secs(30));
     if asked.is_err() {
@@ -196,17 +195,17 @@ pub fn miri() -> Result<Ran> {
     Ok(Ran::Yes)
 }
 
-/// Unit tests under Miri. They read the clock and the environment, and the index keeps addresses
-/// as numbers; without these flags there are pages of warnings.
+/// Returns a run of unit tests under Miri. They read the clock and the environment, and the index
+/// keeps addresses as numbers; without these flags there are pages of warnings.
 fn miri_run() -> Run {
     Run::new("cargo +nightly miri test --quiet --target-dir target/miri --lib")
         .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
-        // Miri optimises nothing, and says so wherever it is asked to.
+        // Miri optimises nothing, and warns wherever it is asked to.
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "0")
 }
 
-/// Whether resident memory stays within the limit, under every policy, without a compressed zone,
-/// over a tree, and with items in two pieces.
+/// Checks that resident memory stays within the limit: under every policy, without a compressed
+/// zone, over a tree, and with items in two pieces.
 fn memory_limit() -> Result {
     let policies =
         ["clock", "cost-clock", "gd-wheel", "lru"].map(|name| format!("--policy {name}"));
@@ -217,7 +216,7 @@ fn memory_limit() -> Result {
     Ok(())
 }
 
-/// Whether a server that is killed again and again finds what was on flash, and never what is old.
+/// Checks that a server killed again and again finds its items on flash, and never a stale one.
 fn restarts() -> Result {
     Run::new(
         "target/release/larder-bench restart --rounds 8 --interrupt-every 3 --flush-every 4 \
@@ -226,8 +225,8 @@ fn restarts() -> Result {
     .run()
 }
 
-/// Short comparisons with the peers, by requests, by traffic, by threads and with flash: that they
-/// run and that no reply is wrong. Their times decide nothing.
+/// Runs short comparisons with the peers: by requests, by traffic, by threads and with flash. They
+/// have to run, with no wrong reply; their times decide nothing.
 fn comparison() -> Result<Ran> {
     for peer in ["memcached", "redis-server"] {
         if find(peer).is_none() {
@@ -239,7 +238,7 @@ fn comparison() -> Result<Ran> {
         .arg("make --keys 60000 --sizes etc --get-share 0.9")
         .run()?;
     Run::new("target/release/larder-bench scaling --quick").run()?;
-    // Stores come in blocks that are an eighth of the least delay, and small ones take minutes.
+    // Stores come in blocks of an eighth of the shortest delay, and small blocks take minutes.
     Run::new("target/release/larder-bench delayed --quick --delays 0.2,0.8,2 --rate 20000")
         .run()?;
     Run::new("target/release/larder-bench expiring --quick").run()?;

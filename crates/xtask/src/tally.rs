@@ -1,40 +1,40 @@
 //! Running the steps of `cargo xtask test` and counting them.
 //!
-//! Steps of a lane follow one another, lanes of a stage run beside each other. At the end stands
-//! what each step took, then what could not run and what failed, with the words of its failure: of
-//! a long run people keep the end. The very last line counts.
+//! Steps of a lane follow one another; lanes of a stage run side by side. The end of a run lists
+//! the time of each step, then every check that could not run and every failure with its message,
+//! since the end is the part of a long run that people keep. The very last line counts.
 
 use std::time::{Duration, Instant};
 
 use crate::command::Run;
 use crate::{Failure, Result};
 
-/// Of what a step printed when it failed, the end repeats no more bytes than these.
+/// The most bytes of a failed step's output that are repeated at the end.
 const REPEATED_MAX: usize = 4000;
 
-/// Lanes that have not ended by then hang.
+/// The time after which a lane counts as hung.
 const LANE_LIMIT: Duration = Duration::from_secs(3600);
 
-/// The line of the table that sums up.
+/// The label of the table's sum.
 const ALL: &str = "all";
 
-/// What a step counts. One that only runs a command counts itself, one that could not run counts
-/// nothing.
+/// The checks counted by a step. A step that only runs a command counts as one, a step that could
+/// not run as none.
 #[derive(Debug, Default, PartialEq)]
 pub struct Count {
     pub passed: usize,
     pub failed: usize,
-    /// What is said at the end: why it could not run, or what failed.
+    /// Notes for the end of the run: why a check could not run, or what failed.
     pub notes: Vec<String>,
 }
 
 impl Count {
-    /// So many passed, and none failed.
+    /// A count of `passed` checks without a failure.
     pub fn passed(passed: usize) -> Count {
         Count { passed, ..Count::default() }
     }
 
-    /// Notes, and says at once, that something could not run, with the reason.
+    /// Prints, and notes for the end, that a check could not run, with the reason.
     pub fn not_run(&mut self, what_and_why: &str) {
         println!("not run: {what_and_why}");
         self.notes.push(format!("not run: {what_and_why}"));
@@ -45,16 +45,16 @@ impl Count {
     }
 }
 
-/// Whether a step that needs what may not be there has run.
+/// Whether a step with optional requirements has run.
 #[derive(Debug, PartialEq)]
 pub enum Ran {
     Yes,
-    /// And why not.
+    /// It has not, for this reason.
     No(&'static str),
 }
 
 impl Ran {
-    /// What it counts. Says at once why it has not run.
+    /// Returns its count. Prints the reason if it has not run.
     pub fn count(self) -> Count {
         let mut count = Count::default();
         match self {
@@ -65,22 +65,22 @@ impl Ran {
     }
 }
 
-/// A step's name and what it does.
+/// A step's name and function.
 pub type Step = (&'static str, fn() -> Result<Count>);
 
 /// Steps that follow one another.
 pub type Lane = &'static [Step];
 
-/// Lanes that run beside each other, since one that waits for a network or has work for one core
-/// leaves room for another. The first has the terminal; what the others print is shown when all
-/// have ended.
+/// Lanes that run side by side: a lane that waits for a network or has work for one core leaves
+/// room for another. The first has the terminal; the output of the others is shown when all have
+/// ended.
 pub struct Stage {
     pub lanes: &'static [Lane],
-    /// By how much all lanes but the first are nicer to others than usual.
+    /// The niceness added to all lanes but the first.
     pub niceness: u32,
 }
 
-/// The steps of a run so far: what each took, and the sum of what they count.
+/// The steps of a run so far: the time each took, and the sum of their counts.
 #[derive(Default)]
 pub struct Tally {
     times: Vec<(String, Duration)>,
@@ -88,7 +88,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Whether a step has failed.
+    /// Returns whether a step has failed.
     pub fn has_failed(&self) -> bool {
         self.all.failed > 0
     }
@@ -121,7 +121,7 @@ impl Tally {
         }
     }
 
-    /// Runs the lanes of a stage beside each other.
+    /// Runs the lanes of a stage side by side.
     pub fn run_stage(&mut self, stage: &Stage) {
         let Some((first, others)) = stage.lanes.split_first() else { return };
         std::thread::scope(|scope| {
@@ -142,7 +142,7 @@ impl Tally {
         });
     }
 
-    /// Prints what each step took, and what is to be said at the end. The last line counts.
+    /// Prints the time of each step and the notes. The last line counts.
     pub fn finish(self, took: Duration) -> ! {
         println!("\nstep            seconds");
         for (name, time) in &self.times {
@@ -157,8 +157,8 @@ impl Tally {
     }
 }
 
-/// Runs steps in a program of their own, so much nicer to others. Returns their names, what they
-/// took, all that they printed, and what its end counts and says.
+/// Runs steps in a separate program at this niceness. Returns their names, the time they took, all
+/// of their output, and the counts and notes at its end.
 fn run_apart(names: String, niceness: u32) -> (String, Duration, String, Count) {
     let started = Instant::now();
     let program = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
@@ -175,13 +175,13 @@ fn run_apart(names: String, niceness: u32) -> (String, Duration, String, Count) 
     };
     let mut count = count.unwrap_or_else(|| Count { failed: 1, ..Count::default() });
     if count.failed > 0 {
-        // With what a program that failed has printed by itself.
+        // With the output of a program that failed.
         count.notes = vec![format!("{names}: failed beside the others:\n{}", end_of(&text))];
     }
     (names, started.elapsed(), text, count)
 }
 
-/// What the end of a run counts and says, if it is one that `Tally::finish` wrote.
+/// Parses the counts and notes at the end of a run, if `Tally::finish` wrote them.
 fn counted(text: &str) -> Option<Count> {
     let (before, last) = text.trim_end().rsplit_once('\n')?;
     let (passed, failed) = last.split_once(" passed, ")?;
@@ -196,7 +196,7 @@ fn counted(text: &str) -> Option<Count> {
     })
 }
 
-/// The last lines of a text, as many as the end repeats.
+/// Returns the last lines of a text, as many as the end repeats.
 fn end_of(text: &str) -> &str {
     let from = text.len().saturating_sub(REPEATED_MAX);
     let from = (from..text.len()).find(|from| text.is_char_boundary(*from)).unwrap_or(from);
@@ -220,9 +220,9 @@ mod tests {
         assert_eq!(counted(""), None);
     }
 
-    /// A lane's notes are all that is between its table and its last line.
+    /// A lane's notes are everything between its table and its last line.
     #[test]
-    fn what_a_lane_says_at_its_end_is_said_at_the_end_of_all() {
+    fn a_lanes_notes_are_repeated_at_the_end_of_the_run() {
         let text = "all of it\nstep\nall  3.0\n\nmiri: not run: none\n\ntests: one\ntwo\n\n\
                     4 passed, 1 failed\n";
         let count = counted(text).expect("it counts");

@@ -1,4 +1,4 @@
-//! `load` against real servers, where they are installed, and against what only looks like one.
+//! `load` against real servers, where they are installed, and against an impostor.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -25,7 +25,7 @@ fn message(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The facts of a load that went well.
+/// Returns the facts of a successful load.
 fn facts(port: u16, protocol: &str, depth: &str) -> impl Fn(&str) -> String + use<> {
     let name = format!("load-{port}-{depth}.json");
     let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -41,7 +41,7 @@ fn facts(port: u16, protocol: &str, depth: &str) -> impl Fn(&str) -> String + us
     }
 }
 
-/// Loads a server twice: at first every object is missed once, then everything is a hit.
+/// Loads a server twice: at first every object is missed once, then all are hits.
 fn check(server: Option<Server>, protocol: &str) {
     let Some(server) = server else { return };
     let number = |text: String| text.parse::<u64>().expect("a count");
@@ -82,7 +82,7 @@ fn a_server_that_dies_is_named_and_gives_no_figures() {
         for stream in listener.incoming().take(4).flatten() {
             open.push(stream);
         }
-        // Misses everything a hundred times on one connection, and then all are gone.
+        // Misses everything a hundred times on one connection, and then closes all.
         let mut replies = open[0].try_clone().expect("a socket");
         let lines = BufReader::new(&open[0]).lines().take(100);
         for line in lines.map_while(Result::ok) {

@@ -1,4 +1,5 @@
-//! The commands that talk to servers, against real ones where they are there: `load` and `record`.
+//! The commands that talk to servers, against real ones where they are installed: `load` and
+//! `record`.
 
 mod load;
 mod record;

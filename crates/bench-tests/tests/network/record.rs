@@ -1,4 +1,4 @@
-//! `record` against a running memcached, where it is installed: what a client did comes back as a
+//! `record` against a running memcached, where it is installed: a client's requests come back as a
 //! trace that holds none of its keys.
 
 use std::io::{BufRead, BufReader, Write};
@@ -13,14 +13,14 @@ fn connect(port: u16) -> TcpStream {
     TcpStream::connect(("127.0.0.1", port)).expect("the server listens")
 }
 
-/// What the server says in this many lines.
+/// Asks the server, and returns its answer of this many lines.
 fn ask(stream: &mut TcpStream, question: &str, lines: usize) -> Vec<String> {
     stream.write_all(question.as_bytes()).expect("the server listens");
     BufReader::new(stream).lines().take(lines).map(|line| line.expect("it answers")).collect()
 }
 
 #[test]
-fn what_clients_do_becomes_a_trace() {
+fn clients_requests_become_a_trace() {
     let server = Server::memcached();
     let Some(Server { port, .. }) = &server else { return };
     let mut client = connect(*port);
@@ -32,7 +32,7 @@ fn what_clients_do_becomes_a_trace() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program can be run");
-    // Nobody knows when the watcher is there: ask until it has what it wants.
+    // The start of the watch cannot be observed: send requests until the recorder has enough.
     let mut recorder = Ended(recorder);
     while recorder.0.try_wait().expect("it is a child").is_none() {
         assert_eq!(ask(&mut client, "set secret-key 0 60 5\r\nhello\r\n", 1), ["STORED"]);

@@ -1,5 +1,5 @@
-//! Servers for tests: each on a port of its own, ended with the test. What is not installed or
-//! built is left out, and the test says so.
+//! Servers for tests, each on a port of its own, ended with the test. Where a server is not
+//! installed or built, the test reports that and leaves it out.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use larder_bench_tests::program;
 
-/// How long a server may take to listen.
+/// Time for a server to start listening.
 const START_MAX: Duration = Duration::from_secs(10);
 
 /// A process that ends with the test.
@@ -24,30 +24,30 @@ impl Drop for Ended {
 /// A running server.
 pub struct Server {
     _child: Ended,
-    /// Where it listens.
+    /// The port it listens on.
     pub port: u16,
 }
 
-/// A port that nobody listens on.
+/// Returns a port that nobody listens on.
 pub fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
     free.local_addr().expect("it is bound").port()
 }
 
 impl Server {
-    /// memcached, if it is installed.
+    /// Starts memcached, if it is installed.
     pub fn memcached() -> Option<Server> {
         let arguments = ["-t", "1", "-U", "0", "-u", "root", "-l", "127.0.0.1", "-p"];
         Server::start(installed("memcached")?, &arguments)
     }
 
-    /// Redis, if it is installed.
+    /// Starts Redis, if it is installed.
     pub fn redis() -> Option<Server> {
         let arguments = ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--port"];
         Server::start(installed("redis-server")?, &arguments)
     }
 
-    /// Larder, if it was built beside the program under test.
+    /// Starts Larder, if it was built beside the program under test.
     pub fn larder() -> Option<Server> {
         let larder = program().with_file_name("larder");
         if !larder.is_file() {

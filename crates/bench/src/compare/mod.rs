@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Peers are Debian's memcached and Redis, the null server, and any command (`--peer`). Each has
-//! one thread on the same core and the client has another.
+//! one thread, on the same core; the client has another.
 
 pub mod requests;
 mod requests_report;
@@ -36,7 +36,7 @@ pub struct CompareOptions {
 
 #[derive(Debug, Subcommand)]
 enum Work {
-    /// A trace or a workload into as much memory for each server: hits, items, memory, CPU time.
+    /// A trace or a workload, with equal memory for each server: hits, items, memory, CPU time.
     Trace(TraceOptions),
 }
 

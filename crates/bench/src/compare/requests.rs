@@ -1,14 +1,14 @@
-//! The comparison by requests: fixed ways of reading and writing, every key there.
+//! The comparison by requests: fixed ways of reading and writing keys that are all stored.
 //!
-//! All servers run at once, each with one thread on the same core; only one is asked at a time,
+//! All servers run at once, each with one thread on the same core; only one is measured at a time,
 //! and an idle server costs nothing. The client has the other core. In every round each workload
 //! goes to each server, in an order that rotates, so that a machine that grows slower in the
-//! meantime is not held against one server. Ratios are taken within a round.
+//! meantime does not disadvantage one server. Ratios are taken within a round.
 //!
-//! With `--tls` all of it goes through TLS 1.3, but for filling and for asking what is held.
+//! With `--tls` everything goes through TLS 1.3, except filling and asking for statistics.
 //!
-//! The figure to trust is CPU time of the server per million keys: unlike throughput it does not
-//! hang on how fast the client is, nor on what else the machine does.
+//! The figure to trust is CPU time of the server per million keys: unlike throughput it depends
+//! neither on the client's speed nor on the machine's other work.
 
 use clap::Args;
 
@@ -26,7 +26,7 @@ use crate::server::held::Held;
 use crate::server::identity::Identity;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 
-/// Rounds, keys and requests with `--quick`: enough to see that everything works.
+/// Rounds, keys and requests with `--quick`: enough for a smoke test.
 const QUICK_ROUNDS: u64 = 2;
 const QUICK_KEYS: u64 = 50_000;
 const QUICK_REQUESTS: u64 = 20_000;
@@ -42,7 +42,7 @@ pub struct RequestsOptions {
     /// The workloads to run.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::ALL)]
     pub workloads: Vec<Name>,
-    /// Times that everything is repeated.
+    /// Repetitions of every measurement.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub rounds: u64,
     /// Requests of each unpipelined workload in each round.
@@ -63,7 +63,7 @@ pub struct RequestsOptions {
     /// Over TLS 1.3, all with one suite and one certificate. Larder and memcached only.
     #[arg(long)]
     pub tls: bool,
-    /// Small counts, to see whether everything works.
+    /// Small counts, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -137,7 +137,7 @@ fn null_recipe(recipe: Recipe, items: &ItemOptions) -> Recipe {
     recipe.with([format!("--key-bytes {key_bytes} --value-bytes {value_bytes}")])
 }
 
-/// One script for each dialect, operation and count of keys a request.
+/// One script for each dialect, operation and number of keys per request.
 struct Scripts(Vec<Script>);
 
 impl Scripts {
@@ -173,7 +173,7 @@ impl Scripts {
     }
 }
 
-/// All rounds.
+/// Runs all rounds.
 fn measure_all(
     options: &RequestsOptions,
     servers: &[Server],

@@ -1,5 +1,5 @@
 //! The report of the comparison by requests: per workload and server the spread over rounds, the
-//! ratios that Larder's targets are about, what the servers hold, and every single measurement.
+//! ratios of Larder's targets, the servers' contents, and every single measurement.
 
 use super::MIB;
 use super::requests::RequestsOptions;
@@ -16,7 +16,7 @@ use crate::server::recipe::Kind;
 /// The share of the keys that a server must have found for its CPU time to be judged.
 const FOUND_SHARE_MIN: f64 = 0.999;
 
-/// A ratio of CPU time per key that Larder aims at.
+/// A target ratio of CPU time per key.
 struct Target {
     workload: Name,
     over: Kind,
@@ -24,7 +24,7 @@ struct Target {
     aim: Aim,
 }
 
-/// On which side of a bound a ratio should be.
+/// The side of a bound on which a ratio should be.
 #[derive(Debug, Clone, Copy)]
 enum Aim {
     AtLeast(f64),
@@ -34,7 +34,7 @@ enum Aim {
 }
 
 /// memcached's pipelined gets are for information: Debian's version makes a system call for each
-/// reply, and the target is against a later one.
+/// reply, and the target is for a later one.
 const TARGETS: [Target; 6] = [
     target(Name::Multiget, Kind::Memcached, Kind::Larder, Aim::AtLeast(4.0)),
     target(Name::Multiget, Kind::Redis, Kind::Larder, Aim::AtLeast(2.5)),
@@ -61,7 +61,7 @@ pub fn document(
     });
     let rows: Vec<Row> = rows.collect();
     let ratios = TARGETS.iter().filter_map(|one| Ratio::new(one, samples));
-    // What is aimed at is without TLS, most of which costs every server the same.
+    // The targets are without TLS, most of which costs every server the same.
     let without_aim = |ratio| match options.tls {
         true => Ratio { target: None, verdict: None, ..ratio },
         false => ratio,
@@ -141,7 +141,7 @@ fn aims(ratios: &[Ratio]) -> Section {
     section
 }
 
-/// What is resident at the end: where every key fits in, what the servers took for them.
+/// The servers' items and resident memory at the end, per key where every key fits in.
 fn holdings(keys: u64, servers: &[Server], held: &[Held]) -> Section {
     let text = held_in_words(keys, held);
     let mut section = Section::new("What the servers hold", [text]);
@@ -159,7 +159,7 @@ fn held_in_words(keys: u64, held: &[Held]) -> &'static str {
     }
 }
 
-/// What servers hold, a row for each that tells.
+/// The contents of servers, a row for each that reports them.
 fn held_table<'s>(rows: impl Iterator<Item = (&'s str, Held)>) -> Table {
     let columns = ["server", "items", "evicted", "RSS MiB", "resident bytes for each item"];
     let row = |(server, held): (&str, Held)| {
@@ -175,7 +175,7 @@ fn held_table<'s>(rows: impl Iterator<Item = (&'s str, Held)>) -> Table {
     Table::new("held", &columns, rows.map(row))
 }
 
-/// What every round gave: whether the machine was steady, and for whoever wants to reckon anew.
+/// The results of every round: to see whether the machine was steady, and to recalculate.
 fn rounds(options: &RequestsOptions, servers: &[Server], samples: &[Sample]) -> Section {
     let mut section = Section::detail("Round by round");
     section.tables.push(raw(samples));
@@ -239,11 +239,11 @@ struct Row {
     client_busy: Spread,
     latency_us_p50: Spread,
     latency_us_p99: Spread,
-    /// Hits per key over all rounds; nothing for sets.
+    /// Hits per key over all rounds; `None` for sets.
     hit_share: Option<f64>,
 }
 
-/// CPU time per key of one server over that of another, round by round.
+/// The ratio of two servers' CPU time per key, round by round.
 #[derive(Debug)]
 struct Ratio {
     workload: Name,
@@ -261,7 +261,8 @@ enum Verdict {
     NotMet,
     /// The bound lies between the lowest and the highest of the rounds.
     NotToldApart,
-    /// A server found so small a share of the keys: what it was spared says nothing.
+    /// A server found this share of the keys, too few: the work it was spared makes its time
+    /// meaningless.
     NotFound(f64),
 }
 
@@ -336,7 +337,7 @@ impl Row {
     }
 }
 
-/// Keys found for each that was asked for; sets ask for none.
+/// Returns the share of requested keys that were found; sets request none.
 fn found_share<'s>(workload: Name, samples: impl Iterator<Item = &'s Sample>) -> f64 {
     if !workload.reads() {
         return 1.0;
@@ -412,9 +413,10 @@ mod tests {
         }
     }
 
-    /// A server that had lost its keys answered for less, and met its target by that.
+    /// Regression: a server that had lost its keys answered at less cost, and met its target by
+    /// that.
     #[test]
-    fn who_does_not_find_the_keys_is_not_judged() {
+    fn a_server_that_misses_keys_is_not_judged() {
         let target = &TARGETS[0];
         let verdict = |over_hits, under_hits| {
             let samples = [
@@ -432,9 +434,9 @@ mod tests {
         assert_eq!(ratio.verdict, Some(Verdict::Met), "sets find nothing");
     }
 
-    /// The median of rounds that differed by a third was "yes" or "no" by chance.
+    /// Regression: the median of rounds that differed by a third was "yes" or "no" by chance.
     #[test]
-    fn a_bound_between_the_rounds_is_not_told_apart() {
+    fn a_bound_within_the_spread_of_rounds_is_undecided() {
         let spread = |min, median, max| Spread { median, min, max };
         let least = |spread| Aim::AtLeast(4.0).verdict(spread);
         assert_eq!(least(spread(4.0, 5.0, 6.0)), Some(Verdict::Met));

@@ -1,12 +1,12 @@
 //! The comparison by traffic: a trace or a workload sent to each server in turn.
 //!
 //! Every server gets the same memory limit, one thread and the same core, and starts empty in every
-//! round, so that only one of them runs at a time. What a get misses is stored at once, as a client
-//! does that keeps a database's results, unless the workload says otherwise. Every hit is compared
-//! with what was stored, but those of objects that the trace changes in place.
+//! round; only one of them runs at a time. A get that misses is followed by a store at once, as by
+//! a client that caches a database's results, unless the workload says otherwise. Every hit is
+//! compared with the stored value, except those of objects that the trace changes in place.
 //!
-//! A memory limit does not mean the same to every server: memcached and Redis leave parts of what
-//! they need out of it. So resident memory stands beside the hits.
+//! A memory limit does not mean the same to every server: memcached and Redis leave out parts of
+//! their memory. So resident memory is shown beside the hits.
 
 use clap::Args;
 
@@ -33,10 +33,10 @@ use crate::workload::requests::Requests;
 const QUICK_ROUNDS: u64 = 1;
 const QUICK_REQUESTS: u64 = 200_000;
 
-/// The share of a trace that fills a server before requests count, unless it is said.
+/// The default share of a trace that fills a server before requests are counted.
 const WARM_UP: f64 = 0.2;
 
-/// What to send, to whom, and in how much memory.
+/// The traffic, the servers, and their memory.
 #[derive(Debug, Args)]
 pub struct TraceOptions {
     /// The trace file, or "make" and the options of a workload in one argument.
@@ -49,10 +49,10 @@ pub struct TraceOptions {
     /// `1..64` (doubling), `5%` (rounded to MiB).
     #[arg(short, long, alias = "memory-mb", value_name = "SIZES", default_value = "64")]
     memory: Amounts,
-    /// Times that everything is repeated.
+    /// Repetitions of every measurement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
-    /// One round of few requests, to see whether everything works.
+    /// One round of few requests, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -72,25 +72,25 @@ pub struct TraceOptions {
 pub struct Sample {
     /// The server's name.
     pub server: String,
-    /// How it was started.
+    /// Its command line.
     pub command_line: String,
     /// Its memory limit.
     pub memory_mb: u64,
     /// The round, from 0.
     pub round: u64,
-    /// What came back.
+    /// The client's results.
     pub found: Found,
-    /// What it holds at the end.
+    /// Its contents at the end.
     pub held: Held,
-    /// CPU seconds of the server for what counts, fills included, per million requests of the
+    /// CPU seconds of the server for counted requests, fills included, per million requests of the
     /// trace.
     pub server_cpu: f64,
-    /// The same of the client.
+    /// CPU seconds of the client, likewise.
     pub client_cpu: f64,
 }
 
 impl TraceOptions {
-    /// Whether what a get misses is stored.
+    /// Returns whether an object is stored after a miss.
     pub fn fills_misses(&self) -> bool {
         self.trace.fills_misses()
     }
@@ -125,7 +125,7 @@ pub fn run(options: &TraceOptions) -> Outcome<()> {
     options.report.write(&document)
 }
 
-/// Memory limits in MiB, which is what servers are told, rising and each once.
+/// Returns memory limits in MiB, the unit of the servers' options, rising and each once.
 fn limits_mb(memory: &Amounts, data_bytes: u64) -> Vec<u64> {
     let limits = memory.resolve(1 << 20, data_bytes);
     let mut limits: Vec<u64> =
@@ -134,7 +134,7 @@ fn limits_mb(memory: &Amounts, data_bytes: u64) -> Vec<u64> {
     limits
 }
 
-/// All rounds, each server in turn, in an order that rotates.
+/// Runs all rounds, each server in turn, in an order that rotates.
 fn measure_all(
     options: &TraceOptions,
     recipes: &[Recipe],

@@ -38,7 +38,8 @@ pub fn document(
     }
 }
 
-/// Servers in the order in which they were named, limits as they were named for each.
+/// Returns rows for servers in the order of their names on the command line, and each one's limits
+/// likewise.
 fn rows(samples: &[Sample]) -> Vec<Row<'_>> {
     let mut rows: Vec<Row> = Vec::new();
     for sample in samples {
@@ -59,7 +60,7 @@ fn facts(
 ) -> Vec<(String, String)> {
     let mut lines: Vec<&str> = Vec::new();
     for sample in samples {
-        // A port is taken anew for each start: one line for each server says enough.
+        // The port differs from start to start: one line for each server is enough.
         let known = samples.iter().take_while(|other| !std::ptr::eq(*other, sample));
         if !known.into_iter().any(|other| other.server == sample.server) {
             lines.push(&sample.command_line);
@@ -82,7 +83,7 @@ fn facts(
     lines.chain(more).chain([protocol]).chain(trace.filled_in_words()).collect()
 }
 
-/// What was done about misses, and what hits were held to.
+/// Describes how misses were treated, and what hits were compared with.
 fn how_it_was_done(fills_misses: bool, samples: &[Sample]) -> String {
     let sum = |count: fn(&Counts) -> u64| -> u64 {
         samples.iter().map(|sample| count(&sample.found.counts)).sum()
@@ -228,7 +229,7 @@ fn rounds(samples: &[Sample]) -> Section {
     section
 }
 
-/// A curve over the memory limits for each server, or bars if there is one limit.
+/// Plots a curve over the memory limits for each server, or bars if there is one limit.
 fn plot(rows: &[Row], name: &str, label: &str, figure: impl Fn(&Row) -> Spread) -> Plot {
     let mut limits: Vec<u64> = rows.iter().map(|row| row.memory_mb).collect();
     limits.sort_unstable();
@@ -253,17 +254,17 @@ impl Row<'_> {
         Spread::of(self.samples.iter().map(|sample| field(sample)))
     }
 
-    /// Misses for each get, the median.
+    /// Returns the median of misses per get.
     fn miss_ratio(&self) -> f64 {
         self.spread(|sample| 1.0 - sample.found.hit_ratio()).median
     }
 
-    /// Requests that were refused, in all rounds together: one round of them is too many.
+    /// Returns the requests refused in all rounds together: one round of them is too many.
     fn refused(&self) -> u64 {
         self.samples.iter().map(|sample| sample.found.counts.refused).sum()
     }
 
-    /// What was refused was not done, which every other figure has to be read with.
+    /// Describes the refused requests, which were not done and qualify every other figure.
     fn refusal_in_words(&self) -> Option<String> {
         let words = self.samples.iter().find_map(|sample| sample.found.refusal.as_deref())?;
         let (server, memory_mb, refused) = (self.server, self.memory_mb, self.refused());
@@ -273,7 +274,7 @@ impl Row<'_> {
         ))
     }
 
-    /// Figures of little more than the beginning are named as such.
+    /// Describes figures that cover little more than the beginning.
     fn brevity_in_words(&self) -> Option<String> {
         let is_brief = |sample: &&Sample| sample.found.is_briefly_timed();
         let brief = self.samples.iter().copied().find(is_brief)?;
@@ -288,7 +289,7 @@ impl Row<'_> {
         ))
     }
 
-    /// The median of what not every server tells.
+    /// Returns the median of a figure that not every server reports.
     fn optional(&self, field: impl Fn(&Sample) -> Option<f64>, digits: usize) -> Cell {
         let figures: Vec<f64> = self.samples.iter().filter_map(|sample| field(sample)).collect();
         match figures.is_empty() {
@@ -320,7 +321,7 @@ mod tests {
     use crate::load::found::Found;
     use crate::server::held::Held;
 
-    /// So many gets of which a share was missed and stored, in one second.
+    /// A sample of `gets` gets, of which `fills` were missed and stored, in one second.
     fn sample(gets: u64, fills: u64) -> Sample {
         let mut found = Found::new();
         let started = Instant::now();
@@ -339,9 +340,10 @@ mod tests {
         }
     }
 
-    /// Of three rounds one that was refused something had a median of 0, and no word was said.
+    /// Regression: where one round of three had refused requests, their median was 0, and nothing
+    /// was reported.
     #[test]
-    fn a_refusal_in_one_round_is_said() {
+    fn a_refusal_in_one_round_is_reported() {
         let mut samples = [sample(100, 50), sample(100, 50), sample(100, 50)];
         assert_eq!(rows(&samples)[0].refusal_in_words(), None);
         samples[1].found.counts.refused = 7;
@@ -351,9 +353,10 @@ mod tests {
         assert!(words.contains("one with 1 MiB refused 7") && words.contains("no room"), "{words}");
     }
 
-    /// Where something was appended nothing was compared, and the report said that all was.
+    /// Regression: nothing was compared after an append, but the report claimed that everything
+    /// was.
     #[test]
-    fn what_is_said_of_hits_and_misses_is_what_was_done() {
+    fn the_report_states_how_hits_and_misses_were_treated() {
         let mut samples = [sample(100, 50), sample(100, 50)];
         samples.iter_mut().for_each(|it| it.found.counts.hits = 50);
         let said = how_it_was_done(true, &samples);
@@ -365,9 +368,9 @@ mod tests {
         assert!(how_it_was_done(true, &samples).contains("every hit was compared"));
     }
 
-    /// Figures of a twentieth of the requests stood beside others like any.
+    /// Regression: figures of a twentieth of the requests were shown like all others.
     #[test]
-    fn a_short_time_is_said() {
+    fn a_short_timed_part_is_reported() {
         let mut samples = [sample(100, 50), sample(100, 50), sample(100, 50)];
         assert_eq!(rows(&samples)[0].brevity_in_words(), None);
         samples[1].found.stop();
@@ -376,7 +379,8 @@ mod tests {
         assert!(words.contains("one with 1 MiB was timed for 5.0 %"), "{words}");
     }
 
-    /// Who missed more was said to serve more requests a second, since it was sent more sets.
+    /// Regression: a server that missed more showed more requests a second, since it was sent more
+    /// sets.
     #[test]
     fn misses_make_no_throughput() {
         let (better, worse) = (sample(100_000, 1000), sample(100_000, 50_000));

@@ -1,4 +1,4 @@
-//! The workloads of a comparison, and the measurement of one of them on one server.
+//! The workloads of a comparison, and the measurement of one workload on one server.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::server::identity::Route;
 use crate::server::recipe::Kind;
 use crate::server::usage::CpuTime;
 
-/// Requests in one write, or keys in one request, of the workloads that have many.
+/// Requests in one write, or keys in one request, of the workloads with many.
 const MANY: usize = 100;
 /// The share of a run that is sent before it, unmeasured, to warm up sockets and caches.
 const WARM_SHARE: u64 = 20;
@@ -45,9 +45,9 @@ pub enum Name {
 /// How keys are read or written.
 #[derive(Debug, Clone, Copy)]
 pub struct Workload {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: Name,
-    /// What each request does.
+    /// The operation of each request.
     pub operation: Operation,
     /// Requests in one write.
     pub pipeline: usize,
@@ -72,15 +72,15 @@ pub struct Sample {
     pub server_cpu: f64,
     /// CPU seconds of the client per million keys.
     pub client_cpu: f64,
-    /// Keys read or written in a second.
+    /// Keys read or written per second.
     pub keys_per_second: f64,
-    /// Share of the time that the server was running.
+    /// Share of the time that the server ran.
     pub server_busy: f64,
-    /// Share of the time that the client was running.
+    /// Share of the time that the client ran.
     pub client_busy: f64,
     /// Median microseconds from writing a batch to its last reply.
     pub latency_us_p50: f64,
-    /// The 99th percentile of the same.
+    /// The 99th percentile of that time.
     pub latency_us_p99: f64,
 }
 
@@ -89,7 +89,7 @@ impl Name {
     pub const ALL: [Name; 5] =
         [Name::Get, Name::GetPipelined, Name::Multiget, Name::Set, Name::SetPipelined];
 
-    /// What the name stands for.
+    /// Returns the workload of this name.
     pub fn workload(self) -> Workload {
         let (operation, pipeline, keys_per_request) = match self {
             Name::Get => (Operation::Get, 1, 1),
@@ -103,7 +103,7 @@ impl Name {
 }
 
 impl Name {
-    /// Whether it asks for keys.
+    /// Returns whether it reads keys.
     pub fn reads(self) -> bool {
         self.workload().operation == Operation::Get
     }
@@ -117,12 +117,13 @@ impl fmt::Display for Name {
 }
 
 impl Workload {
-    /// Whether the server can answer this. The null server answers a multiget with one value.
+    /// Returns whether the server can answer this. The null server answers a multiget with one
+    /// value.
     pub fn suits(&self, kind: Kind) -> bool {
         kind != Kind::Null || self.keys_per_request == 1
     }
 
-    /// Whether many keys are named in one write.
+    /// Returns whether many keys are in one write.
     pub fn is_many(&self) -> bool {
         self.pipeline > 1 || self.keys_per_request > 1
     }
@@ -169,7 +170,7 @@ impl Workload {
         })
     }
 
-    /// Misses are a finding; anything else that was not asked for is an error.
+    /// Fails on any unexpected reply; misses are a result.
     pub fn verify(&self, run: &Run, server: &str) -> Outcome<()> {
         let Run { tally, keys, .. } = run;
         let valid = match self.operation {

@@ -1,11 +1,11 @@
 //! `larder-bench density`: how many items a server keeps in each GiB of resident memory.
 //!
-//! A server is filled with items of one size until it is full for good: it evicts, and 1.3 times
-//! as many items were stored as it holds. Then its own count of items is set against what the
-//! kernel says is resident, so that nothing is left out: index, fragmentation, buffers, code.
-//! Redis is filled until it refuses, since its approximate eviction says nothing about density.
+//! A server is filled with items of one size until it counts as full: it evicts, and 1.3 times as
+//! many items were stored as it holds. Its own count of items is then divided by the kernel's count
+//! of resident memory, so that nothing is left out: index, fragmentation, buffers, code. Redis is
+//! filled until it refuses, since its approximate eviction says nothing about density.
 //!
-//! With `--values` it is another experiment: what is left of a zipfian load (`popular`).
+//! `--values` selects another experiment: the items left after a zipfian load (`popular`).
 
 mod popular;
 mod popular_report;
@@ -29,16 +29,16 @@ use crate::server::{Server, usage};
 use popular::PopularOptions;
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// Stored over held, at which a server counts as full for good.
+/// The ratio of stored to held items at which a server counts as full.
 const STORED_OVER_HELD: f64 = 1.3;
-/// Bytes of keys and values over the memory limit, at which a server that has not become full
-/// is given up: even a server that compresses cannot hold this much.
+/// The bytes of keys and values, in multiples of the memory limit, after which a server that is
+/// still not full is given up: not even a server that compresses can hold this much.
 const BYTES_OVER_MEMORY_MAX: u64 = 12;
-/// How often the server is asked for its counts while it fills, per memory limit.
+/// How often the server is asked for its counts while it is filled, per memory limit.
 const STEPS: u64 = 200;
 /// Memory limit with `--quick`, in MiB.
 const QUICK_MEMORY_MB: u64 = 64;
-/// The same under a load: filling 64 MiB by it takes longer than some seconds.
+/// Memory limit with `--quick` under a load, in MiB: filling 64 MiB by it takes too long.
 const QUICK_POPULAR_MEMORY_MB: u64 = 16;
 
 /// Lengths of keys and values.
@@ -63,7 +63,7 @@ impl FromStr for Lengths {
     }
 }
 
-/// What to fill, and with what.
+/// The servers to fill, and the items.
 #[derive(Debug, Args)]
 pub struct DensityOptions {
     /// The servers to fill.
@@ -76,7 +76,7 @@ pub struct DensityOptions {
     /// Memory limit of each server in MiB.
     #[arg(short, long = "memory-mb", default_value_t = 1024)]
     memory_mb: u64,
-    /// A small memory limit, to see whether everything works.
+    /// A small memory limit, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -99,7 +99,7 @@ struct Row {
     evictions: u64,
     rss_bytes: u64,
     items_per_gib: f64,
-    /// Resident bytes per item beyond its key and value. Below zero where values are compressed.
+    /// Resident bytes per item beyond its key and value; negative where values are compressed.
     overhead_bytes: f64,
     ratio_to_memcached: Option<f64>,
 }
@@ -119,7 +119,7 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
     options.report.write(&document)
 }
 
-/// The experiment with items of one size.
+/// Runs the experiment with items of one size.
 fn fill_all(options: &DensityOptions) -> Outcome<Document> {
     let most = if options.quick { QUICK_MEMORY_MB } else { u64::MAX };
     let memory_mb = options.memory_mb.min(most);
@@ -164,7 +164,7 @@ fn measure(server: &Server, lengths: Lengths, memory_mb: u64) -> Outcome<Row> {
     })
 }
 
-/// Stores new items until the server is full for good; returns how many, and its counts.
+/// Stores new items until the server is full; returns their number, and its counts.
 fn fill(
     server: &Server,
     shape: &Shape,
@@ -194,8 +194,8 @@ fn fill(
     )))
 }
 
-/// Whether a server with these counts is full for good. Redis says so by refusing, which it is told
-/// to; who evicts has no reason to refuse, and is not full because of it.
+/// Returns whether a server with these counts is full. Redis, told not to evict, shows it by
+/// refusing; a server that evicts has no reason to refuse, and a refusal does not make it full.
 fn is_full(kind: Kind, name: &str, tally: Tally, counts: Counts) -> Outcome<bool> {
     let refuses = match kind {
         Kind::Redis => true,
@@ -214,7 +214,7 @@ fn is_full(kind: Kind, name: &str, tally: Tally, counts: Counts) -> Outcome<bool
     Ok(is_full)
 }
 
-/// Sets each row against memcached's of the same size.
+/// Compares each row with memcached's of the same size.
 fn relate(rows: &mut [Row]) {
     let memcached = Kind::Memcached.to_string();
     let peers: Vec<Row> = rows.iter().filter(|row| row.server == memcached).cloned().collect();
@@ -273,7 +273,7 @@ fn table(rows: &[Row]) -> Table {
     Table::new("density", &columns, cells)
 }
 
-/// A group of bars for each size, a bar for each server.
+/// Plots a group of bars for each size, with a bar for each server.
 fn plot(rows: &[Row]) -> Plot {
     let mut sizes: Vec<String> = rows.iter().map(Row::lengths).collect();
     sizes.dedup();
@@ -304,10 +304,10 @@ impl Row {
 mod tests {
     use super::{Counts, Kind, Lengths, Tally, is_full};
 
-    /// One refusal ended the fill of any server, and what it held by then was its density; of
-    /// values that are too long none was held, and there was no error.
+    /// Regression: one refusal ended the fill of any server, and its items by then were its
+    /// density. Of values that are too long none was held, and there was no error.
     #[test]
-    fn a_server_that_evicts_is_not_full_because_it_refuses() {
+    fn a_refusal_does_not_make_an_evicting_server_full() {
         let ends = |kind, refused, items, evictions| {
             let tally = Tally { stored: 130, refused, ..Tally::default() };
             is_full(kind, "one", tally, Counts { items, evictions }).ok()

@@ -1,5 +1,5 @@
-//! Density under a load as caches see it: a zipfian choice among several times as many keys as fit,
-//! values of real data, and a set behind every miss.
+//! Density under a typical cache's load: a zipfian choice among several times as many keys as fit,
+//! values of real data, and a set after every miss.
 //!
 //! ```text
 //!   seed -> ranks by Zipf's law -> keys --get, on a miss set--> server, in batches
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Every server gets the same requests in the same memory, and begins empty. At the end its own
-//! count of items is set against what the kernel says is resident, as in the other experiment; here
-//! what is kept is what the server's policy and its compression have made of the load. Nothing is
-//! timed. Requests are made batch by batch, so that memory does not limit how many there are.
+//! count of items is divided by the kernel's count of resident memory, as in the other experiment;
+//! here the result depends on the server's policy and compression. Nothing is timed. Requests are
+//! made batch by batch, so that memory does not limit their number.
 
 use clap::Args;
 
@@ -33,15 +33,16 @@ use crate::workload::skew;
 /// Connections, and requests in flight on each where there is no rate.
 pub const CONNECTIONS: usize = 50;
 pub const DEPTH: usize = 16;
-/// Requests that are made and sent at a time, at most: 48 MiB.
+/// The most requests made and sent at a time: 48 MiB.
 const BATCH_REQUESTS_MAX: u64 = 1 << 20;
-/// Requests for each key unless it is said: enough to fill even what compresses well.
+/// The default number of requests per key: enough to fill memory even with values that compress
+/// well.
 const REQUESTS_PER_KEY: u64 = 4;
 /// The most requests with `--quick`.
 const QUICK_REQUESTS: u64 = 500_000;
-/// Misses are those of the last of so many equal parts.
+/// Misses are counted in the last of this many equal parts.
 const PARTS: u64 = 5;
-/// The seed of the first round; each later round has the next.
+/// The seed of the first round; each further round uses the next one.
 const SEED: u64 = 1;
 
 /// A load instead of one size of items.
@@ -68,11 +69,11 @@ pub struct PopularOptions {
     /// With --values: requests per second [default: as fast as the server answers].
     #[arg(long, value_parser = pace::rate, requires = "values")]
     pub rate: Option<f64>,
-    /// With --values: times that everything is repeated, each with other requests (1 to 100).
+    /// With --values: repetitions of everything, each with other requests (1 to 100).
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100),
         requires = "values")]
     pub rounds: u64,
-    /// With --values: bytes of a value that is no record.
+    /// With --values: bytes of a value that is not a record.
     #[arg(long, value_name = "BYTES", default_value_t = 300, requires = "values",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(VALUE_BYTES_MAX)))]
     made_bytes: u32,
@@ -83,11 +84,11 @@ pub struct PopularOptions {
     pub key_bytes: u16,
 }
 
-/// Values with what a load of them is.
+/// Values and their load.
 pub struct Load {
     /// The values, and their keys.
     pub subject: Subject,
-    /// How many requests are sent.
+    /// Number of requests.
     pub requests: u64,
 }
 
@@ -98,24 +99,24 @@ pub struct Sample {
     pub values: String,
     /// The server's name.
     pub server: String,
-    /// How it was started.
+    /// Its command line.
     pub command: String,
     /// The round, from 0.
     pub round: u64,
-    /// What it holds at the end, by its own count.
+    /// Its items at the end, by its own count.
     pub items: u64,
-    /// What it has evicted, by its own count.
+    /// Its evictions, by its own count.
     pub evictions: u64,
-    /// What the kernel says is resident.
+    /// Its resident memory, by the kernel's count.
     pub resident_bytes: u64,
     /// Gets of the last fifth.
     pub gets: u64,
-    /// Of these, without a value.
+    /// Those without a value.
     pub misses: u64,
 }
 
 impl Sample {
-    /// Items for each GiB of resident memory.
+    /// Returns items per GiB of resident memory.
     pub fn items_per_gib(&self) -> f64 {
         self.items as f64 / self.resident_bytes as f64 * GIB
     }
@@ -157,12 +158,12 @@ pub fn run(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Batch {
     requests: u64,
-    /// Whether they are of the last part, whose misses count.
+    /// Whether they are in the last part, whose misses are counted.
     is_counted: bool,
 }
 
-/// So many requests in batches, none of which lies over the border of the last part: a batch that
-/// began before it would count as a whole or not at all.
+/// Returns `requests` requests in batches, none of which crosses the border of the last part: a
+/// batch that began before it would be counted as a whole or not at all.
 fn batches(requests: u64) -> impl Iterator<Item = Batch> {
     let part = requests.div_ceil(PARTS);
     let batch = part.div_ceil(part.div_ceil(BATCH_REQUESTS_MAX).max(1)).max(1);
@@ -174,7 +175,7 @@ fn batches(requests: u64) -> impl Iterator<Item = Batch> {
 }
 
 impl Load {
-    /// Of each kind of values.
+    /// Returns a load of each kind of values.
     fn all(options: &PopularOptions, memory_mb: u64, quick: bool) -> Outcome<Vec<Load>> {
         let subjects = SubjectOptions {
             values: options.values.clone(),
@@ -191,7 +192,7 @@ impl Load {
         Ok(subjects.into_iter().map(load).collect())
     }
 
-    /// Sends everything to a server that is empty, and asks what it holds.
+    /// Sends everything to an empty server, and asks for its contents.
     fn measure(
         &self,
         options: &PopularOptions,
@@ -240,10 +241,10 @@ impl Load {
 mod tests {
     use super::{BATCH_REQUESTS_MAX, PARTS, batches};
 
-    /// Of 5,300,000 requests only the last 57,120 were counted, and said to be a fifth: the batch
-    /// that lay over the border was left out as a whole.
+    /// Regression: of 5,300,000 requests only the last 57,120 were counted, and called a fifth: the
+    /// batch across the border was left out as a whole.
     #[test]
-    fn all_of_the_last_fifth_counts_and_nothing_else() {
+    fn exactly_the_last_fifth_is_counted() {
         for requests in [1, 4, 5, 7, 500_000, 3_000_000, 5_300_000, 10_000_000, 12_000_001] {
             let counted = batches(requests).filter(|batch| batch.is_counted);
             let counted: u64 = counted.map(|batch| batch.requests).sum();

@@ -71,7 +71,7 @@ struct Row<'s> {
     values: &'s str,
     server: &'s str,
     samples: Vec<&'s Sample>,
-    /// Items for each GiB beside memcached's, in each round.
+    /// Ratios of items per GiB to memcached's, in each round.
     ratios: Vec<f64>,
 }
 
@@ -151,7 +151,7 @@ fn rounds(samples: &[Sample]) -> Table {
     Table::new("rounds", &columns, samples.iter().map(cells))
 }
 
-/// A group of bars for each kind of values, a bar for each server.
+/// Plots a group of bars for each kind of values, with a bar for each server.
 fn plot(subjects: &[&Subject], rows: &[Row]) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {

@@ -1,8 +1,8 @@
-//! Which keys a run asks for: uniform or zipfian, drawn before the run from a printed seed.
+//! The choice of a run's keys: uniform or zipfian, drawn before the run from a printed seed.
 //!
-//! Both are drawn as a workload draws them (`workload::popularity`), which spreads the ranks over
-//! the key space, so that popular keys are not neighbours in memory merely because they were stored
-//! one after the other.
+//! Both are drawn like a workload's (`workload::popularity`), which spreads the ranks over the key
+//! space, so that popular keys are not neighbours in memory merely because they were stored one
+//! after the other.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub enum Choice {
     Zipfian,
 }
 
-/// Draws `draws` indices below `keys`.
+/// Draws `draws` indices less than `keys`.
 pub fn draw(choice: Choice, keys: u64, draws: usize, seed: u64) -> Vec<u32> {
     let popularity = match choice {
         Choice::Uniform => popularity::Choice::Uniform,

@@ -1,4 +1,4 @@
-//! `larder-bench drive`: the load generator alone, against any server that is running.
+//! `larder-bench drive`: the load generator alone, against any running server.
 
 use std::net::SocketAddr;
 
@@ -14,10 +14,10 @@ use crate::drive::{CONNECTIONS_MAX, Driver};
 use crate::failure::{Failure, Outcome};
 use crate::say;
 
-/// Which items a run uses and how it chooses among them.
+/// The items of a run, and how it chooses among them.
 #[derive(Debug, Clone, Args)]
 pub struct ItemOptions {
-    /// How many different keys.
+    /// Number of different keys.
     #[arg(long = "keys", default_value_t = 1_000_000,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub key_count: u64,
@@ -31,18 +31,18 @@ pub struct ItemOptions {
     /// How keys are chosen.
     #[arg(long, value_enum, default_value_t = Choice::Uniform)]
     pub choice: Choice,
-    /// The seed that all choices follow from.
+    /// The seed of all choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
 impl ItemOptions {
-    /// The form of the items.
+    /// Returns the form of the items.
     pub fn shape(&self) -> Shape {
         Shape::fixed(self.key_bytes as usize, self.value_bytes as usize)
     }
 
-    /// A script for this many requests, or for as many as a script holds.
+    /// Returns a script for this many requests, or for as many as a script holds.
     pub fn script(
         &self,
         dialect: Dialect,
@@ -56,7 +56,7 @@ impl ItemOptions {
         Script::new(dialect, operation, self.shape(), keys_per_request, asked)
     }
 
-    /// How many keys a script draws at most.
+    /// Returns the most keys that a script draws.
     pub fn draws_max(&self, operation: Operation) -> u64 {
         let value_bytes = if operation == Operation::Set { self.value_bytes } else { 0 };
         let fitting = SCRIPT_BYTES_MAX as u64 / (self.key_bytes + value_bytes);
@@ -78,16 +78,16 @@ impl ItemOptions {
     }
 }
 
-/// Sends one workload to a running server and prints what came back, as JSON.
+/// Sends one workload to a running server and prints the results as JSON.
 #[derive(Debug, Args)]
 pub struct DriveOptions {
-    /// Where the server listens.
+    /// The server's address.
     #[arg(long, default_value = "127.0.0.1:11211")]
     address: SocketAddr,
     /// The protocol to speak.
     #[arg(long, value_enum, default_value_t = Dialect::Text)]
     dialect: Dialect,
-    /// What each request does.
+    /// The operation of each request.
     #[arg(long, value_enum, default_value_t = Operation::Get)]
     operation: Operation,
     /// Requests sent in one write before their replies are awaited.
@@ -96,7 +96,7 @@ pub struct DriveOptions {
     /// Keys named by each get.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     keys_per_request: u64,
-    /// Connections kept busy.
+    /// Number of connections.
     #[arg(long, default_value_t = 50,
         value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX as u64))]
     connections: u64,
@@ -155,7 +155,7 @@ mod tests {
         ItemOptions { key_count: 10, key_bytes: 24, value_bytes, choice: Choice::Uniform, seed: 1 }
     }
 
-    /// A million sets of 100 KB were 100 GB.
+    /// Regression: a million sets of 100 KB took 100 GB.
     #[test]
     fn a_script_of_long_values_has_fewer_requests() {
         assert_eq!(items(32).draws_max(Operation::Set), SCRIPT_KEYS_MAX as u64);

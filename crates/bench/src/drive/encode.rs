@@ -15,11 +15,11 @@ pub enum Dialect {
     Resp,
 }
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// Read one key, or several by one request.
+    /// Read one key, or several in one request.
     Get,
     /// Store one item.
     Set,

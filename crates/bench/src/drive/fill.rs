@@ -2,7 +2,7 @@
 //!
 //! Sets are gathered into chunks. While the server works on one chunk the next is made, and then
 //! the replies of the first are read; so two chunks are in flight at most, whose replies fit into
-//! the socket's buffers, and nobody waits for the other in a circle.
+//! the socket's buffers, and client and server cannot wait for each other.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -14,12 +14,12 @@ use crate::drive::items::Shape;
 use crate::drive::reply::{Scanner, Tally};
 use crate::failure::{Failure, Outcome};
 
-/// A chunk is sent when it has this many bytes: a few hundred small items, or one large one.
+/// The bytes at which a chunk is sent: a few hundred small items, or one large one.
 const CHUNK_BYTES: usize = 64 << 10;
-/// A server that says nothing for this long is given up.
+/// A server that is silent for this long is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// A connection that stores items and counts what the server says.
+/// A connection that stores items and counts the replies.
 pub struct Filler {
     stream: TcpStream,
     dialect: Dialect,
@@ -32,12 +32,12 @@ pub struct Filler {
     value: Vec<u8>,
 }
 
-/// What reading one item back gave.
+/// The result of reading one item back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadBack {
-    /// Exactly what was stored.
+    /// Exactly the stored value.
     Right,
-    /// Nothing, or an error instead of a value.
+    /// No value, or an error in its place.
     Absent,
 }
 
@@ -74,7 +74,7 @@ impl Filler {
         if self.chunk.len() < CHUNK_BYTES { Ok(()) } else { self.send_chunk(shape) }
     }
 
-    /// Sends what was gathered and waits for all replies; returns what came back since connecting.
+    /// Sends the gathered sets and waits for all replies; returns the counts since connecting.
     pub fn finish(&mut self, shape: &Shape) -> Outcome<Tally> {
         self.send_chunk(shape)?;
         self.await_replies(shape, 0)?;

@@ -1,11 +1,11 @@
-//! The bytes received and not yet understood of one connection.
+//! The received and not yet parsed bytes of one connection.
 //!
 //! ```text
 //!   [ taken | waiting | room ]
 //!     0 .. start .. end .. capacity
 //! ```
 //!
-//! When nothing waits both marks return to the front, which is nearly always. A reply that does
+//! When nothing waits, which is nearly always, both marks return to the front. A reply that does
 //! not fit makes the buffer grow, up to a limit above the largest item.
 
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 
 /// Small, so that the buffers of many connections stay in the CPU's caches together.
 const INBOX_BYTES: usize = 16 << 10;
-/// The largest unfinished piece of a reply that is waited for: an item of 1 MiB with room.
+/// The largest unfinished piece of a reply, in bytes: an item of 1 MiB with room.
 const INBOX_BYTES_MAX: usize = 4 << 20;
 
 /// A growing receive buffer.
@@ -25,7 +25,7 @@ pub struct Inbox {
     end: usize,
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
     /// Bytes, and the socket is probably drained.
@@ -58,12 +58,12 @@ impl Inbox {
         }
     }
 
-    /// What is not yet understood.
+    /// Returns the bytes that are not yet parsed.
     pub fn waiting(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Takes `bytes` off the front of what waits.
+    /// Takes `bytes` off the front of the waiting bytes.
     pub fn take(&mut self, bytes: usize) {
         assert!(bytes <= self.end - self.start, "more taken than waits");
         self.start += bytes;

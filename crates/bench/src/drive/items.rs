@@ -1,15 +1,16 @@
-//! Items that need no storing: key and value of item `i` are computed from `i`.
+//! Items that need not be kept: key and value of item `i` are computed from `i`.
 //!
-//! So a reader can check any reply without remembering what was written. Keys are a filler and
-//! ten decimal digits. Values are random characters of a 64-letter printable alphabet, which is
-//! what a token or a base64 body looks like: a compressor gains at most a quarter on them, by
+//! So a reader can check any reply without remembering the writes. Keys are a filler and ten
+//! decimal digits. Values are random characters of a 64-letter printable alphabet, like a token or
+//! a base64 body: a compressor gains at most a quarter on them, by packing eight bits into six, and
+//! finds no repetition.
 //! packing eight bits into six, and finds no repetition.
 
 use crate::random::Random;
 
 /// Digits of the index that end every key.
 const KEY_DIGITS: usize = 10;
-/// The shortest key that can be told apart from all others.
+/// The shortest key that differs from all others.
 pub const KEY_BYTES_MIN: usize = KEY_DIGITS;
 /// The longest key of memcached's text protocol.
 pub const KEY_BYTES_MAX: usize = 250;
@@ -21,7 +22,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// Six-bit letters taken from each random word.
 const LETTERS_PER_WORD: usize = 10;
 
-/// How long values are.
+/// The lengths of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// Every value has this many bytes.

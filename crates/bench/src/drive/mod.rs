@@ -1,10 +1,10 @@
 //! The load generator: one thread, many connections, a closed loop.
 //!
 //! Each connection sends a batch in one write, counts replies until the batch is answered, and
-//! sends the next; the requests were encoded before (`script`), and replies are looked at only as
-//! far as counting needs (`reply`), so that one core saturates a fast server. One batch in 64 is
-//! checked byte by byte. A driver keeps its connections between runs, so that the server's CPU
-//! time can be read before and after a run while nothing is in flight.
+//! sends the next. The requests were encoded before (`script`), and replies are parsed only as far
+//! as counting needs (`reply`), so that one core saturates a fast server. One batch in 64 is
+//! checked byte by byte. A driver keeps its connections between runs, so that the server's CPU time
+//! can be read before and after a run while nothing is in flight.
 
 pub mod choice;
 pub mod command;
@@ -31,27 +31,27 @@ use rustls::ClientConfig;
 use script::Script;
 use wire::Wire;
 
-/// Connections of one driver: a limit, far above what a comparison needs.
+/// The most connections of one driver, far above the need of a comparison.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// One batch in this many is checked byte by byte: too few to cost time, enough to find damage.
 const CHECK_EVERY: u64 = 64;
-/// A server that says nothing for this long is given up.
+/// A server that is silent for this long is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Latencies are kept in nanoseconds to two digits; beyond the limit they count as the limit.
+/// Latencies are kept in nanoseconds to two digits; greater ones count as the greatest.
 const LATENCY_DIGITS: u8 = 2;
 const LATENCY_NS_MAX: u64 = 10_000_000_000;
 const EVENTS_MAX: usize = 1024;
 
-/// What a run found, seen from the client.
+/// The results of a run, as the client sees them.
 #[derive(Debug)]
 pub struct Run {
-    /// What came back.
+    /// The replies.
     pub tally: Tally,
     /// Requests sent and answered.
     pub requests: u64,
-    /// Keys that those requests named.
+    /// Keys named by those requests.
     pub keys: u64,
-    /// From the first write to the last reply.
+    /// The time from the first write to the last reply.
     pub elapsed: Duration,
     /// Nanoseconds from the write of a batch to its last reply.
     pub latency_ns: Histogram<u64>,
@@ -71,10 +71,10 @@ pub struct Driver<'s> {
 struct Connection<'s> {
     stream: Wire,
     inbox: Inbox,
-    /// What the socket has not taken yet of the current batch.
+    /// The rest of the current batch, which the socket has not taken yet.
     unsent: &'s [u8],
     replies_left: u64,
-    /// How far the current batch is checked, if it is one to check.
+    /// The check of the current batch, if it is one to check.
     checked: Option<Checker<'s>>,
     sent_at: Instant,
 }
@@ -90,7 +90,7 @@ impl<'s> Driver<'s> {
         Self::connect_over(address, None, script, pipeline, connections)
     }
 
-    /// The same, over TLS if there is a configuration of it.
+    /// Connects, over TLS if there is a configuration of it.
     pub fn connect_over(
         address: SocketAddr,
         tls: Option<&Arc<ClientConfig>>,
@@ -152,7 +152,7 @@ impl<'s> Driver<'s> {
         Ok(Run { tally, requests, keys, elapsed: started.elapsed(), latency_ns })
     }
 
-    /// Gives the connection its next batch, unless the run has given out all.
+    /// Gives the connection its next batch, unless the run has no more.
     fn send_next(&mut self, number: usize, last: u64, check: bool, now: Instant) -> Outcome<()> {
         if self.ordinal == last {
             return Ok(());
@@ -181,7 +181,7 @@ impl<'s> Driver<'s> {
 }
 
 impl Connection<'_> {
-    /// Writes what the socket takes of the current batch.
+    /// Writes as much of the current batch as the socket takes.
     fn flush(&mut self) -> Outcome<()> {
         while !self.unsent.is_empty() {
             match self.stream.write(self.unsent) {
@@ -194,7 +194,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Reads what has come; whether it completed the current batch.
+    /// Reads the bytes that have come; returns whether they completed the current batch.
     fn receive(&mut self, scanner: &Scanner, tally: &mut Tally) -> Outcome<bool> {
         if self.replies_left == 0 {
             return Ok(false);
@@ -245,8 +245,8 @@ mod tests {
     const SHAPE: Shape = Shape { key_bytes: 12, size: Size::Fixed(50_000) };
     const MANY: usize = 100;
 
-    /// A batch to check was kept until all of it was there, and one of 100 values of 50,000 bytes
-    /// was longer than any reply is taken for.
+    /// Regression: a batch to check was kept until it had arrived whole, and one of 100 values of
+    /// 50,000 bytes exceeded the limit of a reply.
     #[test]
     fn a_batch_to_check_may_be_longer_than_any_reply() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");

@@ -1,7 +1,7 @@
 //! Replies, parsed only as far as counting needs.
 //!
-//! A scanner walks over what was received and takes whole pieces off the front; a piece that is
-//! not complete stays for the next read, and nothing else is remembered between calls:
+//! A scanner walks over the received bytes and takes whole pieces off the front; an incomplete
+//! piece stays for the next read, and nothing else is remembered between calls:
 //!
 //! ```text
 //!   text   VALUE <key> <flags> <bytes>\r\n<value>\r\n     a hit
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! When all keys and values have one length, a hit has one length too and is recognised by its
-//! fixed parts, so that a fast server is not held back by its client. A checker, given for a
-//! sample of the batches, compares keys and values byte by byte.
+//! fixed parts, so that the client does not slow down a fast server. A checker, used for a sample
+//! of the batches, compares keys and values byte by byte.
 
 use memchr::memchr;
 
@@ -27,7 +27,7 @@ use crate::failure::{Failure, Outcome};
 /// The longest header of a hit: key, flags and length of the longest item.
 const LINE_BYTES_MAX: usize = 512;
 
-/// What came back.
+/// Counts of replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Replies that ended: one a get or set in text, one an element in RESP.
@@ -43,7 +43,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds what another part of the run counted.
+    /// Adds the counts of another part of the run.
     pub fn add(&mut self, other: Tally) {
         self.replies += other.replies;
         self.hits += other.hits;
@@ -60,13 +60,13 @@ pub struct Scanner {
     shape: Shape,
     /// The bytes before the value of every hit, as far as they are the same for all keys.
     head: Vec<u8>,
-    /// Where `head` starts in a hit: behind the key in text, at the front in RESP.
+    /// Where `head` starts in a hit: after the key in text, at the front in RESP.
     head_at: usize,
     /// The length of every hit, or 0 when it varies.
     hit_bytes: usize,
 }
 
-/// Compares hits with the items that were asked for, in the order asked.
+/// Compares hits with the requested items, in the order of the requests.
 #[derive(Debug)]
 pub struct Checker<'a> {
     asked: &'a [u32],
@@ -87,7 +87,7 @@ enum Piece<'b> {
     Stored {
         bytes: usize,
     },
-    /// Something that ends or frames others; `replies` is what it counts for.
+    /// A line that ends or frames others; `replies` is the number of replies it counts for.
     Frame {
         bytes: usize,
         replies: u64,
@@ -176,7 +176,7 @@ impl Scanner {
         }
     }
 
-    /// Whether `rest` starts with a whole hit of the one length that hits have.
+    /// Returns whether `rest` starts with a whole hit of the one length that hits have.
     #[inline]
     fn is_usual_hit(&self, rest: &[u8]) -> bool {
         self.hit_bytes != 0
@@ -186,14 +186,14 @@ impl Scanner {
             && rest[..self.hit_bytes].ends_with(b"\r\n")
     }
 
-    /// A checker for hits on the items `asked`.
+    /// Returns a checker for hits on the items `asked`.
     pub fn checker<'a>(&self, asked: &'a [u32]) -> Checker<'a> {
         Checker { asked, shape: self.shape, scratch: Vec::new() }
     }
 }
 
 impl Checker<'_> {
-    /// Compares a hit. A key that does not match is searched among those asked later, since
+    /// Compares a hit. A key that does not match is searched among the later requested ones, since
     /// memcached leaves misses out.
     fn hit(&mut self, key: Option<&[u8]>, value: &[u8]) -> Outcome<()> {
         while let Some((index, later)) = self.asked.split_first() {
@@ -265,7 +265,7 @@ fn resp_piece(rest: &[u8]) -> Outcome<Option<Piece<'_>>> {
     }
 }
 
-/// The first line without its end, once it is complete.
+/// Returns the first line without its end, once it is complete.
 fn line_of(rest: &[u8]) -> Outcome<Option<&[u8]>> {
     let line = &rest[..rest.len().min(LINE_BYTES_MAX)];
     match memchr(b'\n', line) {
@@ -276,7 +276,7 @@ fn line_of(rest: &[u8]) -> Outcome<Option<&[u8]>> {
     }
 }
 
-/// The value behind a header of `header_bytes`, once it is complete.
+/// Returns the value after a header of `header_bytes`, once it is complete.
 fn body(rest: &[u8], header_bytes: usize, value_bytes: usize) -> Outcome<Option<&[u8]>> {
     let Some(framed) = rest.get(header_bytes..header_bytes + value_bytes + 2) else {
         return Ok(None);
@@ -316,7 +316,8 @@ mod tests {
         }
     }
 
-    /// Feeds a stream cut at every place, with the fast path and without, and expects the same.
+    /// Feeds a stream cut at every place, with the fast path and without, and expects the same
+    /// counts.
     fn scan_cut_everywhere(dialect: Dialect, stream: &[u8], asked: &[u32], wanted: Tally) {
         for shape in [SHAPE, MIXED] {
             let scanner = Scanner::new(dialect, shape);
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_says_is_an_error() {
+    fn a_reply_outside_the_protocol_is_an_error() {
         let resp = Scanner::new(Dialect::Resp, SHAPE);
         let text = Scanner::new(Dialect::Text, SHAPE);
         let mut tally = Tally::default();

@@ -15,8 +15,8 @@ use crate::drive::items::{Shape, Size};
 
 /// The most keys of a script.
 pub const SCRIPT_KEYS_MAX: usize = 1_000_000;
-/// The most bytes of their keys, and of their values where these are sent: there are scripts for
-/// several workloads and two protocols in memory, beside the servers.
+/// The most bytes of their keys, and of their values where these are sent: scripts for several
+/// workloads and two protocols are in memory, beside the servers.
 pub const SCRIPT_BYTES_MAX: usize = 256 << 20;
 
 /// Requests ready to be sent.
@@ -38,7 +38,7 @@ pub struct Batch<'s> {
     pub bytes: &'s [u8],
     /// The items they name, in order.
     pub asked: &'s [u32],
-    /// How many replies to count before the batch is answered.
+    /// The number of replies that answer the batch.
     pub replies: u64,
 }
 
@@ -79,7 +79,7 @@ impl Script {
         Script { dialect, operation, shape, keys_per_request, request_bytes, bytes, asked }
     }
 
-    /// How many requests there are.
+    /// Returns the number of requests.
     pub fn requests(&self) -> usize {
         self.asked.len() / self.keys_per_request
     }
@@ -89,7 +89,7 @@ impl Script {
         self.dialect
     }
 
-    /// What the requests do.
+    /// Returns the operation of the requests.
     pub fn operation(&self) -> Operation {
         self.operation
     }
@@ -99,12 +99,12 @@ impl Script {
         self.shape
     }
 
-    /// Keys that each request names.
+    /// Returns the number of keys in each request.
     pub fn keys_per_request(&self) -> usize {
         self.keys_per_request
     }
 
-    /// The batch number `ordinal` of a run that sends `pipeline` requests at a time.
+    /// Returns batch number `ordinal` of a run that sends `pipeline` requests at a time.
     #[inline]
     pub fn batch(&self, ordinal: u64, pipeline: usize) -> Batch<'_> {
         let pipeline = pipeline.min(self.requests());

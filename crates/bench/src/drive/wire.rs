@@ -1,7 +1,7 @@
 //! A connection of the load generator: a socket, or TLS over one.
 //!
-//! With TLS the handshake is over before anything is measured, and a read that brings little does
-//! not mean that there is no more: what the socket has brought may hold another record.
+//! With TLS the handshake is done before anything is measured, and a short read does not mean that
+//! there is no more: the socket's bytes may hold another record.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -13,19 +13,19 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::failure::{Failure, Outcome};
 
-/// What a TLS server is called, in its certificate and by its clients.
+/// The name of a TLS server, in its certificate and for its clients.
 pub const SERVER_NAME: &str = "localhost";
 
 /// A connection that does not block.
 pub enum Wire {
-    /// Bytes as they are.
+    /// Plain bytes.
     Plain(TcpStream),
     /// Bytes through TLS.
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 impl Wire {
-    /// Connects, and with a configuration of TLS shakes hands.
+    /// Connects, and does the handshake if there is a configuration of TLS.
     pub fn connect(address: SocketAddr, tls: Option<&Arc<ClientConfig>>) -> Outcome<Self> {
         let mut stream = std::net::TcpStream::connect(address)
             .map_err(Failure::io(format!("connecting to {address}")))?;
@@ -39,7 +39,7 @@ impl Wire {
         })
     }
 
-    /// The socket, to wait for.
+    /// Returns the socket, to wait for.
     pub fn socket(&mut self) -> &mut TcpStream {
         match self {
             Self::Plain(stream) => stream,
@@ -47,7 +47,7 @@ impl Wire {
         }
     }
 
-    /// Whether a read that brings less than there is room for has brought all there is.
+    /// Returns whether a read that does not fill its buffer has drained the connection.
     pub fn is_drained_by_short_reads(&self) -> bool {
         matches!(self, Self::Plain(_))
     }

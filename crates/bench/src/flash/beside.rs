@@ -4,15 +4,15 @@
 //! ```text
 //!   fill     every key once, in order, at --fill-rate      more than fits on flash
 //!   sample   some keys, drawn evenly: how many are found
-//!   load     gets by Zipf's law, what they miss is stored:
+//!   load     gets by Zipf's law, missed keys are stored:
 //!            warm-up | closed loop | paced | both again while the page cache is dropped
 //!   sample   the same keys
 //! ```
 //!
-//! A closed loop says how many gets a second a server answers, a paced one how long they take when
-//! both servers have as much to do. memcached reads through the kernel's page cache and Larder past
-//! it; so the load runs once as it is, and once while what is cached of the tier's file is dropped
-//! all the time (`page_cache`).
+//! A closed loop measures how many gets a second a server answers, a paced one their latency when
+//! both servers have the same load. memcached reads through the kernel's page cache and Larder past
+//! it; so the load runs once normally, and once while the cached pages of the tier's file are
+//! dropped all the time (`page_cache`).
 
 use std::time::Duration;
 
@@ -34,12 +34,12 @@ use crate::trace::Operation;
 use crate::workload::popularity::{Choice, Chooser};
 use crate::workload::skew;
 
-/// Servers with a flash tier, ours first.
+/// Servers with a flash tier, Larder first.
 pub const KINDS: [Kind; 2] = [Kind::Larder, Kind::Memcached];
 /// Connections that fill a server.
 const FILL_CONNECTIONS: usize = 8;
-/// What is paced takes this much longer than it should, at most, before it ends: a server that is
-/// too slow does not hold up the run for ever.
+/// The most by which a paced phase may exceed its time, as a factor, before it is cut off: a server
+/// that is too slow must not hold up the run for ever.
 const LATE_MAX: f64 = 3.0;
 /// With `--quick`.
 const QUICK_MEMORY_MB: u64 = 16;
@@ -62,14 +62,14 @@ pub struct BesideOptions {
     /// Bytes of all keys and values, in multiples of the flash (above 0, at most 1000).
     #[arg(long, value_name = "TIMES", default_value_t = 3.0, value_parser = key_space)]
     pub key_space: f64,
-    /// Sets per second of the fill, and requests per second of the warm-up. What comes faster than
-    /// it is moved to flash is evicted (`flash burst`).
+    /// Sets per second of the fill, and requests per second of the warm-up. Faster than a server
+    /// moves items to flash, it evicts them (`flash burst`).
     #[arg(long, default_value_t = 20_000.0, value_parser = pace::rate)]
     pub fill_rate: f64,
-    /// Requests of the warm-up, and of each phase at most.
+    /// Requests of the warm-up, and the most of each phase.
     #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: u64,
-    /// Seconds of each phase, at most.
+    /// The most seconds of each phase.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
     /// Requests per second of the paced phases.
@@ -81,24 +81,24 @@ pub struct BesideOptions {
     /// The exponent of Zipf's law (0 to 10).
     #[arg(long, value_name = "SKEW", default_value_t = 0.99, value_parser = skew)]
     pub zipf: f64,
-    /// Keys that are looked for after the fill and at the end.
+    /// Keys that are looked up after the fill and at the end.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub sample: u64,
-    /// What becomes of the kernel's copies of what is on flash.
+    /// The treatment of the kernel's copies of data on flash.
     #[arg(long, value_enum, value_delimiter = ',',
         default_values_t = [PageCache::Kept, PageCache::Dropped])]
     pub page_cache: Vec<PageCache>,
-    /// Times that everything is repeated.
+    /// Repetitions of every measurement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub rounds: u64,
-    /// A small tier, few requests and one round, to see whether everything works.
+    /// A small tier, few requests and one round, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
     pub report: ReportOptions,
 }
 
-/// What becomes of the kernel's copies of what is on flash.
+/// The treatment of the kernel's copies of data on flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PageCache {
     /// They stay for as long as there is memory.
@@ -108,7 +108,7 @@ pub enum PageCache {
 }
 
 impl PageCache {
-    /// In the order in which the load goes through them.
+    /// In the order of the load's phases.
     const IN_ORDER: [PageCache; 2] = [PageCache::Kept, PageCache::Dropped];
 }
 
@@ -117,20 +117,20 @@ impl PageCache {
 pub struct Sample {
     /// The values' name.
     pub values: String,
-    /// What the server is.
+    /// The server's kind.
     pub kind: Kind,
-    /// How it was started.
+    /// Its command line.
     pub command: String,
     /// The round, from 0.
     pub round: u64,
-    /// Keys that were found after the fill.
+    /// Keys found after the fill.
     pub filled: Sampled,
-    /// Keys that were found at the end.
+    /// Keys found at the end.
     pub ended: Sampled,
-    /// Bytes of keys and values that were sent to be stored before `tier_loaded`.
+    /// Bytes of keys and values sent to be stored before `tier_loaded`.
     pub stored_bytes: f64,
-    /// The tier after what was sent while nobody dropped pages: dropping them means writing them
-    /// first, a page for each few bytes if need be.
+    /// The tier after all requests sent while no pages were dropped: dropping them means writing
+    /// them first, a page for each few bytes if need be.
     pub tier_loaded: TierCounts,
     /// The tier after the fill.
     pub tier_filled: TierCounts,
@@ -140,16 +140,16 @@ pub struct Sample {
     pub loads: Vec<Load>,
 }
 
-/// A part of the load.
+/// A phase of the load.
 #[derive(Debug)]
 pub struct Load {
-    /// What became of the kernel's copies.
+    /// The treatment of the kernel's copies.
     pub page_cache: PageCache,
     /// Whether it was sent at a rate.
     pub is_paced: bool,
-    /// What it found.
+    /// Its results.
     pub phase: Phase,
-    /// Items that the server has read from flash meanwhile.
+    /// Items that the server read from flash during it.
     pub reads: u64,
 }
 
@@ -190,7 +190,7 @@ pub fn run(options: &BesideOptions) -> Outcome<()> {
     options.report.write(&document)
 }
 
-/// One server on its way through a round.
+/// One server in the course of a round.
 struct Course<'c> {
     options: &'c BesideOptions,
     subject: &'c Subject,
@@ -198,12 +198,12 @@ struct Course<'c> {
     tiered: Tiered,
     chooser: Chooser,
     random: Random,
-    /// Objects that were sent to be stored.
+    /// Objects sent to be stored.
     stored: u64,
 }
 
-/// An error if a part that everything else hangs on was cut off since it took too long: what was
-/// not stored would be taken for evicted.
+/// Fails if a part that everything else depends on was cut off because it took too long: objects
+/// that were not stored would count as evicted.
 fn all_sent(part: &str, sent: u64, wanted: u64) -> Outcome<()> {
     if sent >= wanted {
         return Ok(());
@@ -281,7 +281,7 @@ impl<'c> Course<'c> {
         all_sent("the fill", phase.found.counts.others, keys)
     }
 
-    /// Looks for keys that are drawn evenly, the same every time.
+    /// Looks up keys that are drawn evenly, the same every time.
     fn sample(&mut self) -> Outcome<Sampled> {
         let (subject, asked) = (self.subject, self.options.sample);
         let mut random = Random::new(!self.options.subject.seed);
@@ -332,7 +332,7 @@ impl<'c> Course<'c> {
 mod tests {
     use super::all_sent;
 
-    /// A server that was too slow to be filled looked as if it had evicted.
+    /// Regression: a server that was too slow to be filled seemed to have evicted items.
     #[test]
     fn a_fill_that_was_cut_off_is_an_error() {
         assert!(all_sent("the fill", 100, 100).is_ok());

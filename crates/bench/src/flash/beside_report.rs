@@ -1,5 +1,5 @@
-//! The report of `flash beside`: medians over rounds for each server and kind of values, what was
-//! promised beside what was found, and every single measurement.
+//! The report of `flash beside`: medians over rounds for each server and kind of values, the
+//! targets beside the results, and every single measurement.
 
 use super::MIB;
 use super::beside::{BesideOptions, KINDS, Load, PageCache, Sample};
@@ -11,7 +11,7 @@ use crate::report::model::{Cell, Document, Section, Table};
 use crate::server::recipe::Kind;
 use crate::subject::Subject;
 
-/// Which way a figure is the better one.
+/// The better direction of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     More,
@@ -118,7 +118,7 @@ fn facts(
     facts
 }
 
-/// What one server found in all rounds with one kind of values.
+/// Returns the samples of one server with one kind of values.
 fn of<'s>(samples: &'s [Sample], subject: &Subject, kind: Kind) -> Vec<&'s Sample> {
     let own = |sample: &&Sample| sample.values == subject.name && sample.kind == kind;
     let mut own: Vec<&Sample> = samples.iter().filter(own).collect();
@@ -126,7 +126,7 @@ fn of<'s>(samples: &'s [Sample], subject: &Subject, kind: Kind) -> Vec<&'s Sampl
     own
 }
 
-/// Every kind of values on every server.
+/// Returns every kind of values on every server.
 fn pairs<'s>(
     options: &'s BesideOptions,
     subjects: &'s [Subject],
@@ -145,7 +145,7 @@ impl Sample {
         self.loads.iter().find(wanted).expect("every server gets every part of the load")
     }
 
-    /// Resident bytes for each item on flash.
+    /// Returns resident bytes per item on flash.
     fn resident_bytes_per_item(&self) -> f64 {
         self.tier.resident_bytes as f64 / self.tier.flash_items.max(1) as f64
     }

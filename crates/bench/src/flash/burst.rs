@@ -1,6 +1,7 @@
 //! `flash burst`: every key is stored once, as fast as connections take it, and then every key is
-//! asked for: how many are there. Larder and memcached with extstore in the same memory, on as much
-//! flash, one after the other in every round. A get checks the value as well.
+//! requested, to count those that are there. Larder and memcached with extstore run in the same
+//! memory, on the same size of flash, one after the other in every round. A get checks the value as
+//! well.
 
 use std::time::Duration;
 
@@ -19,13 +20,13 @@ use crate::subject::send::{Pace, Phase, send};
 use crate::subject::{Subject, SubjectOptions, key_space};
 use crate::trace::Operation;
 
-/// Connections that ask for the keys, one get in flight on each.
+/// Connections that request the keys, with one get in flight on each.
 const READERS: usize = 8;
 /// With `--quick`.
 const QUICK_MEMORY_MB: u64 = 16;
 const QUICK_FLASH_MB: u64 = 64;
 
-/// What to store, and how fast.
+/// The items to store, and how fast.
 #[derive(Debug, Clone, Args)]
 pub struct BurstOptions {
     /// The servers to compare.
@@ -39,16 +40,16 @@ pub struct BurstOptions {
     /// Bytes of all keys and values, in multiples of the memory limit (above 0, at most 1000).
     #[arg(long, value_name = "TIMES", default_value_t = 1.5, value_parser = key_space)]
     pub key_space: f64,
-    /// Connections that store.
+    /// Connections for the stores.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub connections: u64,
     /// Sets in flight on each.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub depth: u64,
-    /// Times that everything is repeated.
+    /// Repetitions of every measurement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub rounds: u64,
-    /// A small tier and one round, to see whether everything works.
+    /// A small tier and one round, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]

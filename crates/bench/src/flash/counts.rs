@@ -1,7 +1,7 @@
-//! What became of a tier: the servers' own counts, and the kernel's.
+//! The state of a tier: the servers' own counts, and the kernel's.
 //!
-//! Memory for an item on flash is reckoned from what the server tells, because both servers fill
-//! their memory limit with other items whatever is on flash:
+//! The memory of an item on flash is calculated from the server's statistics, because both servers
+//! fill their memory limit with other items whatever is on flash:
 //!
 //! ```text
 //!   Larder      (hash_bytes * items on flash / items + the tier's buffers) / items on flash
@@ -9,8 +9,8 @@
 //!               and hash_bytes / items
 //! ```
 //!
-//! `hash_bytes` is the whole index of each. Beside it stands what leaves nothing out: resident
-//! memory, whatever it holds, for each item on flash.
+//! `hash_bytes` is the whole index of each. Shown beside it is a figure that leaves nothing out:
+//! resident memory, whatever it holds, per item on flash.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,13 +22,13 @@ use crate::report::share;
 use crate::server::recipe::Kind;
 use crate::server::{Server, query, usage};
 
-/// Bytes of memcached's item beside key and value: its head, the cas unique and the key's end.
+/// Bytes of memcached's item besides key and value: its head, the cas unique and the key's end.
 const ITEM_HEAD_BYTES: u64 = 48 + 8 + 1;
-/// What extstore leaves of a value in memory.
+/// Bytes that extstore keeps in memory in place of a value.
 const EXTSTORE_HEAD_BYTES: u64 = 12;
 /// Bytes of a sector, as the kernel counts them.
 const SECTOR_BYTES: u64 = 512;
-/// Deviations of a normal variable that hold 95 % of it.
+/// Standard deviations around the mean that hold 95 % of a normal distribution.
 const SURE: f64 = 1.96;
 
 /// A server and its tier at one moment.
@@ -38,51 +38,50 @@ pub struct TierCounts {
     pub items: u64,
     /// Items on flash.
     pub flash_items: u64,
-    /// Items that were evicted.
+    /// Items evicted.
     pub evictions: u64,
-    /// Items that were read from flash.
+    /// Items read from flash.
     pub reads: u64,
     /// Bytes that the server has written to the tier, by its own count.
     pub written_bytes: u64,
-    /// Of what was written, the share that had been there before and was moved: bytes of Larder's,
-    /// items of memcached's.
+    /// The share of the writes that moved existing data: bytes for Larder, items for memcached.
     pub moved_share: f64,
     /// Bytes that the server has written to storage, by the kernel's count.
     pub kernel_written_bytes: u64,
     /// Resident memory.
     pub resident_bytes: u64,
-    /// Bytes of memory for an item on flash, as reckoned above; nothing without such items.
+    /// Bytes of memory per item on flash, as calculated above; `None` without such items.
     pub item_memory_bytes: Option<f64>,
 }
 
-/// What only Larder tells of its tier.
+/// Counts of the tier that only Larder reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct OwnCounts {
     /// Items on flash.
     pub items: u64,
-    /// Of these, in memory as well.
+    /// Those that are in memory as well.
     pub spare: u64,
     /// Segments of the device.
     pub segments: u64,
     /// Bytes of a segment.
     pub segment_bytes: u64,
-    /// Segments with nothing in them.
+    /// Empty segments.
     pub segments_free: u64,
-    /// Segments that were collected.
+    /// Segments collected.
     pub collected: u64,
     /// Bytes written in segments.
     pub written_bytes: u64,
-    /// Of these, moved by collection.
+    /// Those moved by collection.
     pub moved_bytes: u64,
-    /// Items that were put into units, moved ones too.
+    /// Items put into units, including moved ones.
     pub staged: u64,
-    /// Items that the tier did not take.
+    /// Items that the tier refused.
     pub refused: u64,
-    /// Items that stores moved here themselves.
+    /// Items handed down by stores themselves.
     pub handed: u64,
-    /// Items that went up into memory.
+    /// Items promoted into memory.
     pub promoted: u64,
-    /// Items that left memory for a row that was still here, unwritten.
+    /// Items that left memory for their spare row on flash, without a write.
     pub rested: u64,
     /// Bytes of items in units before compression.
     pub raw_bytes: u64,
@@ -90,7 +89,7 @@ pub struct OwnCounts {
     pub stored_bytes: u64,
     /// Reads of the device for requests.
     pub reads: u64,
-    /// Notes of what was forgotten.
+    /// Notes of deletions.
     pub notes: u64,
 }
 
@@ -154,7 +153,7 @@ pub fn own(server: &Server) -> Outcome<OwnCounts> {
     })
 }
 
-/// The chunk that memcached keeps the rest of an item in whose value is on flash.
+/// Returns the bytes of memcached's chunk for the rest of an item whose value is on flash.
 fn chunk_bytes(slabs: &HashMap<String, String>, key_bytes: u16) -> Outcome<u64> {
     let bytes = ITEM_HEAD_BYTES + u64::from(key_bytes) + EXTSTORE_HEAD_BYTES;
     let sizes = slabs.iter().filter(|(name, _)| name.ends_with(":chunk_size"));
@@ -163,23 +162,23 @@ fn chunk_bytes(slabs: &HashMap<String, String>, key_bytes: u16) -> Outcome<u64> 
     fitting.ok_or_else(|| Failure::Reply(format!("memcached has no chunks for {bytes} bytes")))
 }
 
-/// How many of a sample were found.
+/// The result of looking up a sample of keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sampled {
-    /// Keys that were asked for.
+    /// Keys requested.
     pub asked: u64,
-    /// Of these, found.
+    /// Those found.
     pub found: u64,
 }
 
 impl Sampled {
-    /// The share that was found.
+    /// Returns the share that was found.
     pub fn share(self) -> f64 {
         self.found as f64 / self.asked.max(1) as f64
     }
 
-    /// Between which the share of all keys lies that are there, with 95 % confidence: Wilson's
-    /// interval. Its middle is not what was found.
+    /// Returns the 95 % confidence interval of the share of all keys that are there: Wilson's
+    /// interval. Its middle is not the sample's share.
     pub fn interval(self) -> (f64, f64) {
         let (count, share, square) = (self.asked.max(1) as f64, self.share(), SURE * SURE);
         let spread = (share * (1.0 - share) / count + square / (4.0 * count * count)).sqrt();
@@ -189,17 +188,17 @@ impl Sampled {
     }
 }
 
-/// Writes that a disk has completed, of all processes.
+/// A disk's completed writes, of all processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskWrites {
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// What the disk under a file has written since the start of the system; nothing if the file is on
-/// no disk of its own, as in a tmpfs.
+/// Returns the writes, since the start of the system, of the disk under a file; `None` if the file
+/// is on no disk of its own, as in a tmpfs.
 pub fn disk_writes(file: &Path) -> Option<DiskWrites> {
     let device = fs::metadata(file).ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -207,7 +206,7 @@ pub fn disk_writes(file: &Path) -> Option<DiskWrites> {
     disk_writes_of(&text)
 }
 
-/// The fields 5 and 7 of a disk's `stat`.
+/// Parses the fields 5 and 7 of a disk's `stat`.
 fn disk_writes_of(text: &str) -> Option<DiskWrites> {
     let mut fields = text.split_whitespace().skip(4).map(str::parse::<u64>);
     let count = fields.next()?.ok()?;
@@ -216,7 +215,7 @@ fn disk_writes_of(text: &str) -> Option<DiskWrites> {
 }
 
 impl DiskWrites {
-    /// What came since.
+    /// Returns the writes since `before`.
     pub fn since(self, before: DiskWrites) -> DiskWrites {
         DiskWrites { count: self.count - before.count, bytes: self.bytes - before.bytes }
     }
@@ -236,7 +235,7 @@ mod tests {
         assert!(close(found.interval(), (0.2553, 0.3662)), "{found:?}");
         let none = Sampled { asked: 20, found: 0 };
         assert!(close(none.interval(), (0.0, 0.1611)), "{none:?}");
-        // The middle of the interval was taken for what was found, and none were some.
+        // Regression: the middle of the interval counted as the result, and none found became some.
         assert_eq!((none.share(), Sampled { asked: 20, found: 20 }.share()), (0.0, 1.0));
     }
 

@@ -1,18 +1,17 @@
-//! `flash density`: how many items Larder's tier holds beside an uncompressed log of the same size.
+//! `flash density`: the items in Larder's tier beside an uncompressed log of the same size.
 //!
 //! ```text
 //!   fill    groups of new keys, each stored and then read while it is still in memory, so that it
-//!           deserves to move down, until as many segments were collected as there are
-//!   load    gets by Zipf's law, what they miss is stored
+//!           deserves demotion, until as many segments were collected as there are
+//!   load    gets by Zipf's law, missed keys are stored
 //! ```
 //!
-//! The log is reckoned, and nothing is held against it: every byte of the flash is in use, items
-//! lie close together over the ends of its segments, none is dead, and an item has a head of a few
-//! bytes beside key and value (`--log-head-bytes`: two lengths and a checksum take 8). Larder's
-//! items are its own count divided by the same flash, superblock, tables and what is kept free
-//! included.
+//! The log is calculated, and favourably: every byte of the flash is in use, items lie close
+//! together over the ends of its segments, none is dead, and an item has a head of a few bytes
+//! besides key and value (`--log-head-bytes`: two lengths and a checksum take 8). Larder's items
+//! are its own count divided by the same flash, including superblock, tables and free reserve.
 //!
-//! How much collection moves hangs on what is read, so it is told of the load by itself.
+//! The bytes moved by collection depend on reads, so they are reported for the load separately.
 
 use std::time::Duration;
 
@@ -37,27 +36,27 @@ use crate::workload::skew;
 
 /// Connections.
 const CONNECTIONS: usize = 8;
-/// A group's keys and values are this part of the memory: they are in the hot zone when they are
-/// read.
+/// The bytes of a group's keys and values are the memory divided by this: they are in the hot zone
+/// when they are read.
 const GROUPS: f64 = 64.0;
-/// Bytes stored until the tier was collected once, in multiples of the flash, at most.
+/// The most bytes stored until the tier was collected once, in multiples of the flash.
 const STORED_OVER_FLASH_MAX: f64 = 20.0;
 /// With `--quick`.
 const QUICK_MEMORY_MB: u64 = 16;
 const QUICK_FLASH_MB: u64 = 16;
 const QUICK_REQUESTS: u64 = 50_000;
 
-/// What to store, and where.
+/// The items to store, and the tier.
 #[derive(Debug, Clone, Args)]
 pub struct DensityOptions {
     #[command(flatten)]
     pub tier: TierOptions,
     #[command(flatten)]
     pub subject: SubjectOptions,
-    /// Bytes of an item of the uncompressed log beside its key and value.
+    /// Bytes of an item of the uncompressed log besides its key and value.
     #[arg(long, value_name = "BYTES", default_value_t = 8)]
     pub log_head_bytes: u64,
-    /// Requests per second: at full speed most items are evicted before the background can move
+    /// Requests per second: at full speed most items are evicted before the background can demote
     /// them to flash.
     #[arg(long, default_value_t = 20_000.0, value_parser = pace::rate)]
     pub rate: f64,
@@ -71,7 +70,7 @@ pub struct DensityOptions {
     /// The exponent of Zipf's law (0 to 10).
     #[arg(long, value_name = "SKEW", default_value_t = 0.99, value_parser = skew)]
     pub zipf: f64,
-    /// A small tier and few requests, to see whether everything works.
+    /// A small tier and few requests, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -81,11 +80,11 @@ pub struct DensityOptions {
 /// The tier after a phase.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// What it tells.
+    /// Its own counts.
     pub counts: OwnCounts,
-    /// What the kernel says that the server has written.
+    /// Bytes written by the server, by the kernel's count.
     pub kernel_written_bytes: u64,
-    /// What the disk has written for everybody, if it tells.
+    /// The disk's writes for all processes, if the disk reports them.
     pub disk: Option<DiskWrites>,
 }
 
@@ -94,7 +93,7 @@ pub struct Moment {
 pub struct Sample {
     /// The values' name.
     pub values: String,
-    /// How the server was started.
+    /// The server's command line.
     pub command: String,
     /// Mean bytes of a key with its value.
     pub item_bytes: f64,
@@ -179,7 +178,7 @@ fn fill(options: &DensityOptions, subject: &Subject, tiered: &Tiered) -> Outcome
     }
 }
 
-/// Each key is stored once and read once, a group at a time.
+/// Returns requests that store and then read each key once, a group at a time.
 fn groups(keys: u32, group: u32) -> impl Iterator<Item = (Operation, u32)> {
     let starts = (0..keys).step_by(group as usize);
     starts.flat_map(move |start| {

@@ -1,4 +1,4 @@
-//! The report of `flash density`: items beside the log's, what was moved, and how it was written.
+//! The report of `flash density`: items beside the log's, moved bytes, and how they were written.
 
 use super::MIB;
 use super::counts::OwnCounts;
@@ -8,16 +8,16 @@ use crate::machine::Machine;
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::report::share;
 
-/// At least so many times the items of an uncompressed log.
+/// The target for the ratio of items to those of an uncompressed log, at least.
 const ITEMS_WANTED: f64 = 2.2;
-/// At most this share of what is written is moved.
+/// The target for the moved share of the writes, at most.
 const MOVED_WANTED: f64 = 0.042;
-/// The phases, by their places in `Sample::moments`: where each begins and ends.
+/// The phases, with the places in `Sample::moments` where each begins and ends.
 const PHASES: [(&str, usize, usize); 2] = [(FILL, 0, 1), ("load", 1, 2)];
 /// The phase in which nothing is to be moved.
 const FILL: &str = "fill";
 
-/// Sums up what was found.
+/// Sums up the results.
 pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) -> Document {
     let head = options.log_head_bytes;
     let mut items = Section::new(
@@ -68,12 +68,12 @@ pub fn document(machine: Machine, options: &DensityOptions, samples: &[Sample]) 
     }
 }
 
-/// Items of a log of so many bytes.
+/// Returns the items of a log of this size.
 fn log_items(flash_bytes: f64, item_bytes: f64, head_bytes: u64) -> f64 {
     flash_bytes / (item_bytes + head_bytes as f64)
 }
 
-/// What was counted between two moments.
+/// Returns the counts between two moments.
 fn between(before: &OwnCounts, after: &OwnCounts) -> OwnCounts {
     OwnCounts {
         collected: after.collected - before.collected,
@@ -92,8 +92,8 @@ fn between(before: &OwnCounts, after: &OwnCounts) -> OwnCounts {
     }
 }
 
-/// Whether little enough was moved. The fill reads each item before it is on flash, so nothing
-/// there is used and moved, and where nothing was collected nothing could be.
+/// Judges the moved share. The fill reads each item before it is on flash, so nothing there is used
+/// and moved, and where nothing was collected nothing could be moved.
 fn moved_verdict(phase: &str, counts: &OwnCounts, moved: f64) -> Cell {
     match phase {
         FILL => Cell::Nothing,
@@ -214,9 +214,9 @@ mod tests {
     use crate::flash::counts::OwnCounts;
     use crate::report::model::Cell;
 
-    /// Nothing of nothing was little enough.
+    /// Regression: nothing moved by no collection met the target.
     #[test]
-    fn what_was_not_collected_proves_nothing() {
+    fn no_verdict_without_collection() {
         let counts = |collected| OwnCounts { collected, ..OwnCounts::default() };
         assert_eq!(moved_verdict("load", &counts(0), 0.0), Cell::text("not tested"));
         assert_eq!(moved_verdict("load", &counts(1), 0.042), Cell::text("yes"));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rises_is_counted_from_the_start_of_a_phase_and_the_rest_as_it_is() {
+    fn counters_count_from_the_start_of_a_phase_and_gauges_as_they_are() {
         let before = OwnCounts { items: 5, collected: 2, moved_bytes: 10, ..OwnCounts::default() };
         let before = OwnCounts { handed: 6, promoted: 1, ..before };
         let before = OwnCounts { rested: 2, spare: 7, ..before };

@@ -1,4 +1,4 @@
-//! `larder-bench flash`: what a flash tier holds, what it writes, and what it costs.
+//! `larder-bench flash`: a flash tier's items, writes and cost.
 //!
 //! ```text
 //!   flash beside   `beside`: Larder and memcached with extstore, the same DRAM and the same flash:
@@ -9,8 +9,8 @@
 //!   flash quiet    `quiet`: latency of gets of hot keys while the tier reads and collects
 //! ```
 //!
-//! `tier` starts servers with a tier, `counts` asks them and the kernel what became of what was
-//! stored (a `subject`), and `page_cache` keeps the kernel from helping.
+//! `tier` starts servers with a tier; `counts` asks them and the kernel for the fate of the stored
+//! items (a `subject`); `page_cache` keeps the kernel's cache from serving reads.
 
 mod beside;
 mod beside_report;
@@ -29,7 +29,7 @@ use crate::failure::Outcome;
 
 const MIB: f64 = (1u64 << 20) as f64;
 
-/// What to measure of a flash tier.
+/// The flash experiment to run.
 #[derive(Debug, Args)]
 pub struct FlashOptions {
     #[command(subcommand)]
@@ -40,9 +40,9 @@ pub struct FlashOptions {
 enum Work {
     /// Larder beside memcached with extstore: items, hits, speed, memory and writes.
     Beside(beside::BesideOptions),
-    /// Items that are found after a burst of sets, beside memcached with extstore.
+    /// Items found after a burst of sets, beside memcached with extstore.
     Burst(burst::BurstOptions),
-    /// Items on flash beside those of an uncompressed log, and what collection moves.
+    /// Items on flash beside those of an uncompressed log, and the bytes that collection moves.
     Density(density::DensityOptions),
     /// Latency of gets of hot keys while the tier reads and collects.
     Quiet(quiet::QuietOptions),

@@ -1,10 +1,10 @@
-//! Keeping the kernel's page cache from helping: what is cached of a file is written back and
-//! dropped every so often.
+//! Keeps the kernel's page cache from serving reads: the cached pages of a file are written back
+//! and dropped at short intervals.
 //!
-//! extstore reads and writes through the page cache, which is memory that counts for nobody; a
-//! file that is small beside the machine's memory is then never read from the device at all.
-//! Limiting that memory takes rights that not everyone has (cgroups), whereas anyone may drop the
-//! pages of a file of one's own. What is read twice within the pause still comes from memory.
+//! extstore reads and writes through the page cache, memory that is charged to nobody; a file that
+//! is small compared with the machine's memory is then never read from the device at all. Limiting
+//! that memory takes rights that not everyone has (cgroups), whereas anyone may drop the pages of
+//! one's own file. Data read twice within the pause still comes from memory.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,7 +16,7 @@ use rustix::fs::{Advice, fadvise, fdatasync};
 
 use crate::failure::{Failure, Outcome};
 
-/// How long pages may stay: some hundred reads at ten thousand a second.
+/// The pause between two drops: some hundred reads at ten thousand a second.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Does `work` while the pages of a file are dropped again and again.
@@ -26,7 +26,7 @@ pub fn without<R>(path: &Path, work: impl FnOnce() -> Outcome<R>) -> Outcome<R> 
     let (end, ended) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let dropping = scope.spawn(move || {
-            // Whoever works hangs up when it is done, also by a panic.
+            // The sender hangs up when the work is done, also by a panic.
             while ended.recv_timeout(PAUSE) == Err(mpsc::RecvTimeoutError::Timeout) {
                 drop_pages(&file)?;
             }
@@ -40,7 +40,7 @@ pub fn without<R>(path: &Path, work: impl FnOnce() -> Outcome<R>) -> Outcome<R> 
     })
 }
 
-/// Only what is written back can be dropped.
+/// Drops a file's pages, which have to be written back first.
 fn drop_pages(file: &File) -> std::io::Result<()> {
     fdatasync(file)?;
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)

@@ -1,4 +1,4 @@
-//! `flash quiet`: does a get of a hot key notice that others make the tier read and collect?
+//! `flash quiet`: the latency of gets of a hot key while others make the tier read and collect.
 //!
 //! One connection, the *probe*, reads a few hot keys at a steady rate. In every round it does so
 //!
@@ -10,15 +10,17 @@
 //!   memory      the same requests over few keys                  -> the same work without flash
 //! ```
 //!
-//! in an order that rotates. What others ask for makes the probe wait on any server, so the two
+//! in an order that rotates. Requests of others make the probe wait on any server, so the two
 //! loaded phases are compared with each other: the same rate, the same values, the same share of
-//! sets. Both servers have the same memory limit and core; the one that is not asked costs nothing.
+//! sets. Both servers have the same memory limit and core; the idle one costs nothing.
 //!
-//! A full flash does not collect yet: what the fill left in memory, and was read there, stays for
-//! long. So the load is sent to the server with a tier, unmeasured, until it goes on collecting.
+//! A full flash does not collect yet: items that the fill left in memory, and that were read there,
+//! stay for long. So the load is sent to the server with a tier, unmeasured, until it collects
+//! continuously.
 //!
-//! Probe and load are sent by one thread (`load::run_together`), which never sleeps while something
-//! is nearly due, and the servers' core is kept awake. Latency counts from when a request was due.
+//! Probe and load are sent by one thread (`load::run_together`), which never sleeps while a request
+//! is nearly due, and the servers' core is kept awake. Latency counts from the time a request was
+//! due.
 
 use std::time::Duration;
 
@@ -45,15 +47,15 @@ use crate::trace::copies::Copies;
 
 /// Connections that fill a server.
 const FILL_CONNECTIONS: usize = 8;
-/// The load's requests in the server without flash go to so large a part of its memory.
+/// The part of the memory that the load's requests use in the server without flash.
 const MEMORY_SHARE: f64 = 1.0 / 8.0;
-/// Requests of a round of the load: one new key stored, the same read, and two cold ones read.
+/// Requests of a cycle of the load: one new key stored, the same read, and two cold ones read.
 const ROUND: u32 = 4;
-/// The warm-up comes in parts of so many requests for each item that the memory may hold.
+/// Requests of a part of the warm-up, per item that the memory may hold.
 const WARM_UP_PART: f64 = 0.25;
-/// It is over when segments were collected in so many parts one after the other,
+/// The warm-up ends when segments were collected in this many consecutive parts,
 const WARM_UP_PARTS_GOOD: u32 = 3;
-/// or after so many parts in any case.
+/// or after this many parts in any case.
 const WARM_UP_PARTS_MAX: u32 = 48;
 /// With `--quick`.
 const QUICK_MEMORY_MB: u64 = 16;
@@ -61,7 +63,7 @@ const QUICK_FLASH_MB: u64 = 32;
 const QUICK_ROUNDS: u64 = 4;
 const QUICK_SECONDS: f64 = 0.5;
 
-/// What to send, and how often.
+/// The requests, and their rates.
 #[derive(Debug, Clone, Args)]
 pub struct QuietOptions {
     #[command(flatten)]
@@ -89,24 +91,24 @@ pub struct QuietOptions {
     /// Seconds of each phase.
     #[arg(long, default_value_t = 5.0, value_parser = pace::rate)]
     pub seconds: f64,
-    /// Times that everything is repeated.
+    /// Repetitions of every measurement.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u64).range(1..=100))]
     pub rounds: u64,
-    /// A small tier and few short rounds, to see whether everything works.
+    /// A small tier and few short rounds, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
     pub report: ReportOptions,
 }
 
-/// What the other connections do meanwhile.
+/// The activity of the other connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Situation {
-    /// Nothing, beside a tier that is full.
+    /// None, beside a full tier.
     FlashIdle,
     /// They make the tier read, write and collect.
     FlashBusy,
-    /// Nothing, and there is no tier.
+    /// None, without a tier.
     MemoryIdle,
     /// The same requests, which all find their keys in memory.
     MemoryBusy,
@@ -129,15 +131,15 @@ impl Situation {
 /// One situation in one round.
 #[derive(Debug)]
 pub struct Sample {
-    /// What the others did.
+    /// The activity of the others.
     pub situation: Situation,
     /// The round, from 0.
     pub round: u64,
-    /// What the probe found.
+    /// The results of the probe.
     pub probe: Found,
-    /// What the others found; nothing of those that were idle.
+    /// The results of the others; `None` if they were idle.
     pub load: Option<Found>,
-    /// Share of the time that the server was running.
+    /// Share of the time that the server ran.
     pub server_busy: f64,
     /// The tier before and after, if there is one.
     pub tier: Option<(OwnCounts, OwnCounts)>,
@@ -186,7 +188,7 @@ pub fn run(options: &QuietOptions) -> Outcome<()> {
     options.report.write(&document)
 }
 
-/// Both servers, filled, and what was sent so far.
+/// Both servers, filled, and the requests sent so far.
 struct Course<'c> {
     options: &'c QuietOptions,
     subject: &'c Subject,
@@ -195,16 +197,16 @@ struct Course<'c> {
     /// Keys of the load in the server without flash, hot ones included.
     memory_keys: u32,
     random: Random,
-    /// The keys that were stored last with a tier and without.
+    /// The last keys stored, with a tier and without.
     stored: [u32; 2],
 }
 
-/// What was sent before anything was measured.
+/// The requests sent before any measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmUp {
     /// Requests of the load.
     pub requests: u64,
-    /// Segments that were collected meanwhile.
+    /// Segments collected during it.
     pub collected: u64,
 }
 
@@ -244,9 +246,9 @@ impl<'c> Course<'c> {
         Ok(())
     }
 
-    /// Sends the load until the tier goes on collecting, at the rate of the fill. Nobody reads the
-    /// hot keys meanwhile, so some have left the cache: all are stored once more. And each is
-    /// read at once: a full cache may soon let go of what nobody has asked for.
+    /// Sends the load, at the rate of the fill, until the tier collects continuously. Nobody reads
+    /// the hot keys meanwhile, so some have left the cache: all are stored once more. And each is
+    /// read at once: a full cache may soon evict unread items.
     fn warm_up(&mut self, show: impl Fn(String)) -> Outcome<WarmUp> {
         let items = (self.options.tier.memory_mb << 20) as f64 / self.subject.item_bytes;
         let part = (WARM_UP_PART * items).max(1.0) as u64;
@@ -330,19 +332,19 @@ impl<'c> Course<'c> {
         })
     }
 
-    /// How often the probe asks in a phase.
+    /// Returns the probe's gets in a phase.
     fn probes(&self) -> u64 {
         (self.options.probe_rate * self.options.seconds).max(1.0) as u64
     }
 
-    /// Gets of hot keys, drawn evenly.
+    /// Returns gets of hot keys, drawn evenly.
     fn hot(&mut self, count: u64) -> Copies {
         let (random, hot_keys) = (&mut self.random, self.options.hot_keys);
         let object = |_| (Operation::Get, random.below(hot_keys.into()) as u32);
         self.subject.trace((0..count).map(object))
     }
 
-    /// What the others send.
+    /// Returns the requests of the others.
     fn loads(&mut self, situation: Situation, count: u32) -> Copies {
         let hot_keys = self.options.hot_keys;
         let end = if situation.has_flash() { self.subject.keys } else { self.memory_keys };
@@ -350,7 +352,7 @@ impl<'c> Course<'c> {
         let random = &mut self.random;
         let request = |number: u32| match number % ROUND {
             0 => {
-                // The next of this server's keys, from the first again behind the last.
+                // The next of this server's keys; the first again after the last.
                 *stored = if *stored + 1 < end { *stored + 1 } else { hot_keys };
                 (Operation::Set, *stored)
             }

@@ -13,7 +13,7 @@ use crate::subject::Subject;
 /// The median may change by this share.
 const CHANGE_MAX: f64 = 0.05;
 
-/// The ratios: the situations that are divided, and what for.
+/// The ratios: the situations that are divided, and the question.
 const RATIOS: [(&str, Situation, Situation); 4] = [
     ("busy with flash / busy without", Situation::FlashBusy, Situation::MemoryBusy),
     ("idle with flash / idle without", Situation::FlashIdle, Situation::MemoryIdle),
@@ -96,7 +96,7 @@ impl WarmUp {
 }
 
 impl Sample {
-    /// Whether the tier did what the others were to make it do.
+    /// Returns whether the tier did the work that the others were to cause.
     fn is_worked(&self) -> bool {
         self.tier.is_some_and(|(before, after)| {
             after.collected > before.collected && after.reads > before.reads
@@ -107,7 +107,7 @@ impl Sample {
         self.probe.get_ns.value_at_quantile(share) as f64 / 1e3
     }
 
-    /// The tier's counts that came in this phase, each divided by the seconds.
+    /// Returns the growth of a tier's count in this phase, per second.
     fn per_second(&self, count: impl Fn(&OwnCounts) -> u64) -> f64 {
         let seconds = self.probe.elapsed().as_secs_f64().max(1e-9);
         self.tier.map_or(0.0, |(before, after)| (count(&after) - count(&before)) as f64 / seconds)
@@ -142,14 +142,15 @@ fn latency_table(samples: &[Sample]) -> Table {
     Table::new("latency", &columns, Situation::ALL.map(row).to_vec())
 }
 
-/// How the situations of each round compare in one figure.
+/// Compares the situations of each round in one figure.
 fn ratio(samples: &[Sample], over: Situation, under: Situation, share: f64) -> Spread {
     let (over, under) = (of(samples, over), of(samples, under));
     let pairs = over.iter().zip(&under);
     Spread::of(pairs.map(|(over, under)| over.waited_us(share) / under.waited_us(share)))
 }
 
-/// Whether ratios are as near to 1 as they shall be; nothing if some are and others are not.
+/// Returns whether ratios are as near to 1 as they should be; `None` if some are and others are
+/// not.
 fn are_unchanged(spread: Spread) -> Option<bool> {
     let is_outside = spread.min > 1.0 + CHANGE_MAX || spread.max < 1.0 - CHANGE_MAX;
     match is_unchanged(spread.min) && is_unchanged(spread.max) {
@@ -158,12 +159,12 @@ fn are_unchanged(spread: Spread) -> Option<bool> {
     }
 }
 
-/// Whether a ratio is as near to 1 as it shall be.
+/// Returns whether a ratio is as near to 1 as it should be.
 fn is_unchanged(ratio: f64) -> bool {
     (ratio - 1.0).abs() <= CHANGE_MAX
 }
 
-/// What a run says of the tier's part in the median; nothing if the tier had none.
+/// Describes the tier's part in the median; empty if it had none.
 fn verdict(samples: &[Sample], ratio: Spread) -> String {
     let busy = of(samples, Situation::FlashBusy);
     let idle = busy.iter().filter(|sample| !sample.is_worked()).count();
@@ -281,7 +282,7 @@ mod tests {
         let one = |ratio| Spread { median: ratio, min: ratio, max: ratio };
         assert_eq!(verdict(&with(busy(0, 6, 8)), one(1.0)), "yes");
         assert_eq!(verdict(&with(busy(0, 6, 8)), one(1.2)), "no");
-        // A median is "yes" or "no" by chance where the rounds are on both sides.
+        // A median is "yes" or "no" by chance where the rounds lie on both sides.
         for (min, max) in [(0.905, 1.402), (1.0, 1.06), (0.94, 1.0)] {
             let ratio = Spread { median: 1.0, min, max };
             assert_eq!(verdict(&with(busy(0, 6, 8)), ratio), "not told apart");

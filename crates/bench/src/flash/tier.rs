@@ -1,6 +1,6 @@
 //! Servers with a flash tier: Larder and memcached with extstore.
 //!
-//! extstore's defaults are for terabytes, so it gets what makes the most of a small tier:
+//! extstore's defaults are for terabytes, so it gets the best options for a small tier:
 //!
 //! | option | here | default | why |
 //! | --- | --- | --- | --- |
@@ -11,13 +11,13 @@
 //! | `slab_automove_window` | 3, the least | 30 | memory follows what it is needed for sooner |
 //! | `-f` | 1.5 | 1.25 | fewer size classes share out what values leave of the memory |
 //!
-//! What an item on flash leaves in memory needs slabs that held values before, and those move one
-//! in each window. With 64 MiB, 256 MiB of flash and 30,000 to 40,000 sets of `movie_json` a second
+//! The memory of items on flash needs slabs that held values before, and those move one in each
+//! window. With 64 MiB, 256 MiB of flash and 30,000 to 40,000 sets of `movie_json` a second
 //! memcached had 11,000 items on flash after the fill with the defaults of the last two options,
 //! 184,000 with the shorter window, and 315,000 with both; `-f 2` and `slab_automove_freeratio`
-//! gave no more, nor did collecting later (`ext_compact_under`, `ext_drop_under`). The others
-//! stay as they are: items go to flash when memory runs out (no `ext_item_age`), and the hash
-//! table grows by itself.
+//! gave no more, nor did collecting later (`ext_compact_under`, `ext_drop_under`). The other
+//! options keep their defaults: items go to flash when memory runs out (no `ext_item_age`), and the
+//! hash table grows by itself.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -27,17 +27,17 @@ use crate::server::Server;
 use crate::server::flash_file::FlashFile;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 
-/// Parts that the flash has as extstore's pages: a part is evicted at a time.
+/// The number of extstore's pages on the flash: a page is evicted at a time.
 const PAGES: u64 = 128;
 const PAGE_MB_MIN: u64 = 2;
 const PAGE_MB_MAX: u64 = 64;
 /// Write buffers of a page.
 const BUFFERS_PER_PAGE: u64 = 4;
-/// It takes no less, and pages of whole buffers.
+/// The smallest write buffer and page; pages hold whole buffers.
 const BUFFER_MB_MIN: u64 = 2;
 const BUFFER_MB_MAX: u64 = 4;
 
-/// How large the tiers are, and where.
+/// The sizes and the place of the tiers.
 #[derive(Debug, Clone, Args)]
 pub struct TierOptions {
     /// Memory limit in MiB.
@@ -47,19 +47,19 @@ pub struct TierOptions {
     #[arg(long, default_value_t = 1024,
         value_parser = clap::value_parser!(u64).range(16..=1 << 20))]
     pub flash_mb: u64,
-    /// Folder for the flash tier's file [default: that for temporary files].
+    /// Folder of the flash tier's file [default: the folder of temporary files].
     #[arg(long)]
     pub dir: Option<PathBuf>,
     #[command(flatten)]
     pub servers_options: ServerOptions,
 }
 
-/// A server with a flash tier of its own; both go with it.
+/// A server and its flash tier, which are removed together.
 #[derive(Debug)]
 pub struct Tiered {
     /// The server.
     pub server: Server,
-    /// What its tier is on. Behind the server, since it goes last.
+    /// The tier's file. Declared after the server, so that it is dropped last.
     pub file: FlashFile,
 }
 
@@ -74,18 +74,18 @@ impl TierOptions {
         let file = FlashFile::in_folder(self.dir.as_deref(), false)?;
         let (path, mb) = (file.path().display(), self.flash_mb);
         let arguments = match recipe.kind {
-            // The path comes last: memcached insists.
+            // The path comes last, as memcached requires.
             Kind::Memcached => format!("{},ext_path={path}:{mb}m", extstore(mb)),
             _ => format!("--flash {path}:{mb}m"),
         };
-        // What was said on the command line comes last.
+        // The command line's arguments come last.
         let recipe = recipe.clone().with_first([arguments]);
         let server = Server::start(&recipe, self.memory_mb, &self.servers_options.server_cores)?;
         Ok(Tiered { server, file })
     }
 }
 
-/// memcached's options for a tier of so many MiB, without its path.
+/// Returns memcached's options for a tier of `flash_mb` MiB, without its path.
 fn extstore(flash_mb: u64) -> String {
     let page_mb = (flash_mb / PAGES).next_power_of_two().clamp(PAGE_MB_MIN, PAGE_MB_MAX);
     let buffer_mb = (page_mb / BUFFERS_PER_PAGE).clamp(BUFFER_MB_MIN, BUFFER_MB_MAX);

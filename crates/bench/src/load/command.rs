@@ -23,25 +23,25 @@ use crate::workload::requests::Requests;
 /// The percentiles of the table.
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
-/// Each step of the latency curve halves the share of requests that waited longer, up to one in
-/// two to the power of this.
+/// Each step of the latency curve halves the share of slower requests, down to one in two to the
+/// power of this.
 const CURVE_STEPS: u32 = 20;
 
-/// What to send, where, and how fast.
+/// The requests, the server, and the pace.
 #[derive(Debug, Args)]
 pub struct LoadOptions {
     /// The trace file, or "make" and the options of a workload in one argument.
     trace: Requests,
-    /// Where the server listens.
+    /// The server's address.
     #[arg(long, default_value = "127.0.0.1:11211")]
     address: SocketAddr,
-    /// What to speak.
+    /// The protocol to speak.
     #[arg(long, value_enum, default_value_t = Protocol::Text)]
     protocol: Protocol,
-    /// Cores to send from, one thread pinned to each; none: one thread, pinned nowhere.
+    /// Cores to send from, one thread pinned to each; none: one unpinned thread.
     #[arg(long, value_delimiter = ',')]
     cores: Vec<usize>,
-    /// Leave what a get misses as it is, instead of storing it.
+    /// Do not store an object that a get misses.
     #[arg(long)]
     no_fill: bool,
     /// The server's process, to report its CPU time and memory.

@@ -1,9 +1,9 @@
-//! One connection of a load: what it still has to send, what it waits for, and what it makes of
-//! the replies.
+//! One connection of a load: the requests it still has to send, those in flight, and the handling
+//! of replies.
 //!
-//! A client that costs more than the server measures itself. So requests are made straight into the
-//! bytes that are written, many to a write; the clock is read once for all replies that one read
-//! brought; and those that were sent together and answered together are counted together.
+//! A client that costs more than the server measures itself. So requests are encoded straight into
+//! the write buffer, many to a write; the clock is read once for all replies of one read; and
+//! requests that were sent together and answered together are counted together.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -20,18 +20,18 @@ use crate::load::schedule::{Planned, Share, due};
 use crate::trace::Operation;
 use crate::values::write_key;
 
-/// Requests in flight on one connection of an open loop. Who falls further behind than this sends
-/// later, and is charged for it all the same, since latency counts from the time that was due.
+/// The most requests in flight on one connection of an open loop. A connection that falls further
+/// behind sends later, and is charged for it all the same, since latency counts from the due time.
 const FLIGHT_MAX: usize = 4096;
-/// Bytes of a reply that nobody asked for, as far as they are quoted.
+/// The most bytes quoted of an unexpected reply.
 const QUOTE_BYTES: usize = 60;
 
 /// A request that waits for its reply.
 #[derive(Debug, Clone, Copy)]
 struct Flight {
-    /// When it was sent, or should have been.
+    /// When it was sent, or was due.
     since: Instant,
-    /// Which of the connection's requests.
+    /// Its number among the connection's requests.
     number: u32,
     operation: Operation,
     is_fill: bool,
@@ -55,7 +55,7 @@ pub struct Connection<'t> {
 }
 
 impl<'t> Connection<'t> {
-    /// A connection that has sent nothing.
+    /// Returns a connection that has sent nothing.
     pub fn new(stream: TcpStream, share: &'t Share<'t>) -> Self {
         Self {
             stream,
@@ -76,17 +76,17 @@ impl<'t> Connection<'t> {
         self.end = self.share.before(position);
     }
 
-    /// Whether everything that it may send was sent and answered.
+    /// Returns whether everything that it may send was sent and answered.
     pub fn is_done(&self) -> bool {
         self.next >= self.end && self.flight.is_empty()
     }
 
-    /// Whether the server owes it a reply.
+    /// Returns whether the server owes it a reply.
     pub fn is_owed(&self) -> bool {
         !self.flight.is_empty()
     }
 
-    /// When its next request is due, if there is one and there is room for it.
+    /// Returns when its next request is due, if there is one and there is room for it.
     pub fn next_due(&self, job: &Job<'_>) -> Option<Duration> {
         if self.next >= self.end {
             return None;
@@ -98,10 +98,10 @@ impl<'t> Connection<'t> {
         }
     }
 
-    /// Sends whatever is due. A closed loop fills its flight up when half of it is answered: a
-    /// server that writes every reply by itself would otherwise get its requests one by one too,
+    /// Sends all due requests. A closed loop fills its flight up when half of it is answered:
+    /// otherwise a server that writes every reply separately would get its requests one by one too,
     /// and client and server would spend their time on system calls (memcached 1.6.18 with a depth
-    /// of 100: 3.4 microseconds of the client's CPU for each request instead of 1.1).
+    /// of 100: 3.4 microseconds of the client's CPU per request instead of 1.1).
     pub fn send(&mut self, job: &Job<'t>, started: Instant, now: Instant) -> Outcome<()> {
         if job.per_second.is_none() && self.flight.len() > job.depth / 2 {
             return self.flush();
@@ -138,7 +138,7 @@ impl<'t> Connection<'t> {
         self.flight.push_back(flight);
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket takes.
     fn flush(&mut self) -> Outcome<()> {
         while self.sent < self.outbox.len() {
             match self.stream.write(&self.outbox[self.sent..]) {
@@ -153,7 +153,7 @@ impl<'t> Connection<'t> {
         Ok(())
     }
 
-    /// Reads and counts what has come.
+    /// Reads and counts the replies that have come.
     pub fn receive(&mut self, job: &Job<'t>, found: &mut Found) -> Outcome<()> {
         while !self.flight.is_empty() {
             let received = self.inbox.receive(&mut self.stream)?;
@@ -212,7 +212,7 @@ struct Together {
 }
 
 impl Together {
-    /// Takes one more; counts those before it if it is not of them.
+    /// Adds one reply; first counts the earlier ones if it does not belong to them.
     fn add(&mut self, flight: Flight, now: Instant, found: &mut Found) {
         let is_get = flight.operation == Operation::Get;
         if (self.is_get, self.since) != (is_get, flight.since) {

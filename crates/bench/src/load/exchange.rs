@@ -1,6 +1,6 @@
 //! One request as bytes and its reply as an answer, in each of the three protocols.
 //!
-//! What a trace asks for is not always what a protocol can say; the nearest request is sent:
+//! A protocol does not have every operation of a trace; the nearest request is sent:
 //!
 //! | operation | text | meta | Redis |
 //! | --- | --- | --- | --- |
@@ -25,19 +25,19 @@ use crate::drive::encode::Dialect;
 use crate::failure::{Failure, Outcome};
 use crate::trace::Operation;
 
-/// The longest line of a reply that is waited for.
+/// The longest line of a reply, in bytes.
 const LINE_BYTES_MAX: usize = 2048;
-/// Lengths beyond any item's are no lengths.
+/// The most digits of a length: more are beyond any item.
 const LENGTH_DIGITS_MAX: usize = 10;
-/// The longest time to live of memcached's protocol: what is more is a date.
+/// The longest time to live of memcached's protocol; anything longer is a date.
 const TTL_S_MAX: u32 = 30 * 86_400;
-/// Redis's command for a value that becomes longer: it takes no time to live.
+/// Redis's command for lengthening a value: it takes no time to live.
 const APPEND: &str = "APPEND";
 
-/// What is spoken to others than memcached's kind.
+/// The protocol for servers of other kinds than memcached, in words.
 const OTHERS: &str = "Redis's, or text commands alone, to who speaks that";
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -50,11 +50,10 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// What a server of this dialect, with meta commands or without, is asked in, with so many
-    /// requests in flight on a connection: in meta commands where there are several, since
+    /// Returns the protocol for a server of this dialect, with meta commands or without, with
+    /// `depth` requests in flight on a connection: meta commands where there are several, since
     /// memcached 1.6.18 answers each get of the text protocol with a system call of its own, which
-    /// is no property of what is measured. With a rate a request is mostly alone, whatever the
-    /// depth.
+    /// is no property of the load. With a rate a request is mostly alone, whatever the depth.
     pub fn of(dialect: Dialect, has_meta: bool, depth: usize, per_second: Option<f64>) -> Protocol {
         match dialect {
             Dialect::Text if has_meta && depth > 1 && per_second.is_none() => Protocol::Meta,
@@ -63,7 +62,7 @@ impl Protocol {
         }
     }
 
-    /// What reports call it.
+    /// Returns its name in reports.
     pub fn in_words(self) -> &'static str {
         match self {
             Protocol::Text => "memcached's text commands",
@@ -72,13 +71,13 @@ impl Protocol {
         }
     }
 
-    /// What all servers are asked in, as a fact of a report.
+    /// Returns the servers' protocol as a fact of a report.
     pub fn fact(depth: usize, per_second: Option<f64>) -> (String, String) {
         let words = Protocol::of(Dialect::Text, true, depth, per_second).in_words();
         ("protocol".to_owned(), format!("{words}; {OTHERS}"))
     }
 
-    /// The same where sets come at a rate, and gets with so many in flight.
+    /// Returns that fact for sets at a rate, and gets with this many in flight.
     pub fn fact_of_paced_sets(gets_depth: usize) -> (String, String) {
         let sets = Protocol::of(Dialect::Text, true, gets_depth, Some(1.0)).in_words();
         let gets = Protocol::of(Dialect::Text, true, gets_depth, None).in_words();
@@ -86,38 +85,38 @@ impl Protocol {
     }
 }
 
-/// What is asked for.
+/// One request.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'k> {
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// Whose key.
+    /// The key.
     pub key: &'k [u8],
-    /// Bytes of the value, where there is one.
+    /// Bytes of the value, if there is one.
     pub value_bytes: u32,
-    /// Seconds that it stays valid; 0 for ever.
+    /// Seconds that it stays valid; 0: for ever.
     pub ttl_s: u32,
 }
 
-/// What a server said to one request.
+/// A server's answer to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// The object's value: this part of the reply.
     Hit(Range<usize>),
     /// There is no such object.
     Miss,
-    /// It was done.
+    /// The operation was done.
     Done,
-    /// It was not, because of what was there or was not.
+    /// The operation was not done, because the object was there or was not.
     NotDone,
-    /// The server refused the request, with these words.
+    /// The server refused the request, with this message.
     Refused(String),
 }
 
-/// A reply and how many bytes it took.
+/// A reply and its length in bytes.
 pub type Reply = (Answer, usize);
 
-/// Appends a request; `value` appends the value where the request has one.
+/// Appends a request; `value` appends the value if the request has one.
 pub fn request(
     protocol: Protocol,
     ask: Ask<'_>,
@@ -130,7 +129,7 @@ pub fn request(
     }
 }
 
-/// The reply at the front of `bytes`, if all of it is there.
+/// Parses the reply at the front of `bytes`, if all of it is there.
 pub fn reply(protocol: Protocol, operation: Operation, bytes: &[u8]) -> Outcome<Option<Reply>> {
     let Some(end) = memchr(b'\n', bytes) else {
         if bytes.len() > LINE_BYTES_MAX {
@@ -147,11 +146,11 @@ pub fn reply(protocol: Protocol, operation: Operation, bytes: &[u8]) -> Outcome<
     }
 }
 
-/// How the protocols say an operation.
+/// The words of an operation in each protocol.
 struct Words {
     /// Whether a value goes with it.
     stores: bool,
-    /// The classic verb, and what stands behind the key.
+    /// The classic verb, and the words after the key.
     text: (&'static str, &'static str),
     /// The meta command, and its last flags.
     meta: (&'static str, &'static str),
@@ -160,7 +159,7 @@ struct Words {
 }
 
 impl Words {
-    /// The one table of what is said.
+    /// The only table of these words.
     fn of(operation: Operation) -> Words {
         let (stores, text, meta, resp) = match operation {
             Operation::Get => (false, ("get ", ""), ("mg ", " v"), ("GET", "")),
@@ -242,7 +241,7 @@ fn push_length(out: &mut Vec<u8>, length: u32) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a number in decimal digits, which the formatting of the standard library makes slowly.
+/// Appends a number in decimal digits; the standard library's formatting is slow at that.
 fn push_number(out: &mut Vec<u8>, number: u32) {
     let mut digits = [b'0'; 10];
     let (mut rest, mut start) = (number, digits.len() - 1);
@@ -314,7 +313,7 @@ fn resp_reply(
     Ok(Some((answer, behind)))
 }
 
-/// A hit of `value_bytes` behind its header, if all of it and of the `tail` is there.
+/// Returns a hit of `value_bytes` after its header, if all of it and of the `tail` is there.
 fn value(bytes: &[u8], behind: usize, value_bytes: usize, tail: &[u8]) -> Option<Reply> {
     let value_end = behind + value_bytes;
     let end = value_end + tail.len();
@@ -332,7 +331,7 @@ fn refused(line: &[u8]) -> Answer {
     Answer::Refused(line.escape_ascii().to_string())
 }
 
-/// The number that ends a header of a hit, or stands behind its first word.
+/// Parses the number that ends a header of a hit, or follows its first word.
 fn last_number(line: &[u8]) -> Outcome<usize> {
     let last = line.rsplit(|byte| *byte == b' ').next();
     number(last.unwrap_or_default())
@@ -376,9 +375,10 @@ mod tests {
         out.escape_ascii().to_string()
     }
 
-    /// With 16 in flight memcached was charged a system call for each get of the text protocol.
+    /// Regression: with 16 in flight memcached was charged a system call for each get of the text
+    /// protocol.
     #[test]
-    fn where_several_are_in_flight_meta_commands_are_spoken() {
+    fn several_requests_in_flight_use_meta_commands() {
         assert_eq!(Protocol::of(Dialect::Text, true, 1, None), Protocol::Text);
         assert_eq!(Protocol::of(Dialect::Text, true, 16, None), Protocol::Meta);
         assert_eq!(Protocol::of(Dialect::Text, true, 16, Some(1000.0)), Protocol::Text);
@@ -401,8 +401,8 @@ mod tests {
         assert_eq!(encoded(Protocol::Resp, Operation::Add), set);
     }
 
-    /// 40 days were a date of 1970 for memcached and Larder, which stored what had expired,
-    /// and 40 days for Redis.
+    /// Regression: 40 days were a date of 1970 for memcached and Larder, which stored expired
+    /// items, and 40 days for Redis.
     #[test]
     fn a_time_to_live_of_more_than_thirty_days_is_no_date() {
         let days_30 = 2_592_000;

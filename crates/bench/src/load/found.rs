@@ -1,9 +1,9 @@
-//! What a run found, seen from the client.
+//! The results of a run, as the client sees them.
 //!
-//! Everything that is answered counts as found or not. Times are only those of the part in which
-//! all connections had something to send: a closed loop of fifty connections ends with one, the one
-//! that has the most popular key, and a server with one request in flight shows its round trip and
-//! not what it can do.
+//! Every answered request counts as found or not. Times cover only the part in which all
+//! connections had something to send: a closed loop of fifty connections ends with one, that of the
+//! most popular key, and a server with one request in flight shows its round trip and not its
+//! throughput.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use hdrhistogram::Histogram;
 
 use crate::failure::{Failure, Outcome};
 
-/// Latencies are kept in nanoseconds to three digits; beyond the limit they count as the limit.
+/// Latencies are kept in nanoseconds to three digits; greater ones count as the greatest.
 const LATENCY_DIGITS: u8 = 3;
 const LATENCY_NS_MAX: u64 = 100_000_000_000;
-/// The least share of what counts that was timed, unless it is said that there was less.
+/// The least share of the counted requests that must be timed; a report mentions a smaller one.
 const TIMED_SHARE_MIN: f64 = 1.0 / 3.0;
 
 /// Counts of a run, without its warm-up.
@@ -22,11 +22,11 @@ const TIMED_SHARE_MIN: f64 = 1.0 / 3.0;
 pub struct Counts {
     /// Gets answered.
     pub gets: u64,
-    /// Of these, with a value.
+    /// Those with a value.
     pub hits: u64,
     /// Hits whose value was compared byte by byte.
     pub checked: u64,
-    /// Objects stored because a get had missed them.
+    /// Objects stored after a get had missed them.
     pub fills: u64,
     /// All other requests that were answered.
     pub others: u64,
@@ -35,9 +35,9 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Requests of the trace. What is divided by them, or counts them for each second, is of the
-    /// same work for every server, whatever it misses: a server that keeps less makes its client
-    /// store more, which is its cost and no achievement.
+    /// Returns the requests of the trace. Figures divided by them, or counted per second, are of
+    /// the same work for every server, whatever it misses: a server that keeps less makes its
+    /// client store more, which is its cost and no achievement.
     pub fn asked(&self) -> u64 {
         self.gets + self.others
     }
@@ -52,10 +52,10 @@ impl Counts {
     }
 }
 
-/// Everything that one thread, or all together, found.
+/// All results of one thread, or of all together.
 #[derive(Debug)]
 pub struct Found {
-    /// What came back.
+    /// The replies.
     pub counts: Counts,
     /// Nanoseconds until the reply to a get, while the clock ran.
     pub get_ns: Histogram<u64>,
@@ -63,16 +63,16 @@ pub struct Found {
     pub other_ns: Histogram<u64>,
     /// CPU time of the threads that sent while the clock ran, without the warm-up.
     pub cpu_ns: u64,
-    /// The words of the first refusal.
+    /// The message of the first refusal.
     pub refusal: Option<String>,
-    /// When the first request that counts was sent and the last reply came, while the clock ran.
+    /// When the first counted request was sent and when the last reply came, while the clock ran.
     span: Option<(Instant, Instant)>,
-    /// What had come back when the clock stopped, if it has.
+    /// The counts when the clock stopped, if it has.
     stopped: Option<Counts>,
 }
 
 impl Found {
-    /// Nothing yet.
+    /// Returns empty results.
     pub fn new() -> Found {
         Found {
             counts: Counts::default(),
@@ -85,43 +85,44 @@ impl Found {
         }
     }
 
-    /// What came back while the clock ran.
+    /// Returns the counts while the clock ran.
     pub fn timed(&self) -> Counts {
         self.stopped.unwrap_or(self.counts)
     }
 
-    /// The share of the requests that count which came back while the clock ran.
+    /// Returns the share of counted requests that were answered while the clock ran.
     pub fn timed_share(&self) -> f64 {
         self.timed().asked() as f64 / self.counts.asked().max(1) as f64
     }
 
-    /// Whether so little was timed that times, CPU time and requests a second are of a small part
-    /// of what counts, and of its beginning: one connection had much less to send than the others.
+    /// Returns whether so little was timed that times, CPU time and requests per second cover only
+    /// a small part of the counted requests, their beginning: one connection had much less to send
+    /// than the others.
     pub fn is_briefly_timed(&self) -> bool {
         self.counts.asked() > 0 && self.timed_share() < TIMED_SHARE_MIN
     }
 
-    /// Stops the clock: what comes back from now on counts, and takes no time.
+    /// Stops the clock: later replies are counted without a time.
     pub fn stop(&mut self) {
         self.stopped.get_or_insert(self.counts);
     }
 
-    /// How many of something that came back while the clock ran came in each second.
+    /// Returns a count per second, of something counted while the clock ran.
     pub fn per_second(&self, count: u64) -> f64 {
         count as f64 / self.elapsed().as_secs_f64().max(1e-9)
     }
 
-    /// From the first request that counts to the last reply while the clock ran.
+    /// Returns the time from the first counted request to the last reply while the clock ran.
     pub fn elapsed(&self) -> Duration {
         self.span.map_or(Duration::ZERO, |(first, last)| last - first)
     }
 
-    /// Hits for each get.
+    /// Returns hits per get.
     pub fn hit_ratio(&self) -> f64 {
         self.counts.hits as f64 / self.counts.gets.max(1) as f64
     }
 
-    /// Counts so many replies to requests that were sent at one time, all at another.
+    /// Counts `replies` replies to requests that were sent at one time and answered at another.
     pub fn answered(&mut self, is_get: bool, sent: Instant, answered: Instant, replies: u64) {
         if self.stopped.is_some() {
             return;
@@ -132,15 +133,15 @@ impl Found {
         self.note(sent, answered);
     }
 
-    /// Notes that something that counts was sent at one time and answered at another.
+    /// Notes that a counted request was sent at one time and answered at another.
     fn note(&mut self, sent: Instant, answered: Instant) {
         let (first, last) = self.span.get_or_insert((sent, answered));
         *first = sent.min(*first);
         *last = answered.max(*last);
     }
 
-    /// An error if a server of this name refused anything: what was refused was not done, and
-    /// figures of it would flatter.
+    /// Fails if a server of this name refused anything: a refused request was not done, and its
+    /// figures would flatter.
     pub fn all_done(&self, server: &str) -> Outcome<()> {
         match &self.refusal {
             None => Ok(()),
@@ -151,7 +152,7 @@ impl Found {
         }
     }
 
-    /// Adds what another thread found.
+    /// Adds the results of another thread.
     pub fn add(&mut self, other: Found) -> Outcome<()> {
         if self.stopped.is_some() || other.stopped.is_some() {
             let (mut timed, its) = (self.timed(), other.timed());

@@ -1,4 +1,4 @@
-//! What is sent, and what is made of the replies: the same for all connections of a run.
+//! The requests of a run and the handling of replies, the same for all connections.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::trace::Operation;
 use crate::trace::copies::Copies;
 use crate::values::Values;
 
-/// A server that says nothing for this long while it owes replies is given up.
+/// A server that is silent for this long while it owes replies is given up.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// What all connections of a run have in common.
+/// The common data of all connections of a run.
 #[derive(Debug)]
 pub struct Job<'t> {
     /// The protocol.
@@ -25,26 +25,26 @@ pub struct Job<'t> {
     pub fills_misses: bool,
     /// Requests in flight on each connection of a closed loop; at times only half as many.
     pub depth: usize,
-    /// Requests per second over all connections; none: a closed loop.
+    /// Requests per second over all connections; `None`: a closed loop.
     pub per_second: Option<f64>,
-    /// Requests at the front of the trace that are sent and not counted.
+    /// Requests at the front of the trace that are not counted.
     pub warm_up: u32,
-    /// What is known of the value that a get finds.
+    /// How the value of a hit is checked.
     pub check: Check,
-    /// How long a server that owes replies may say nothing.
+    /// How long a server that owes replies may be silent.
     pub silence_max: Duration,
 }
 
-/// What the values of hits are compared with, for each object by itself.
+/// How the values of hits are checked, for each object by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
     /// The bytes of every object, and its one length.
     Whole,
-    /// What is known of each object of the trace, of which there are so many copies.
+    /// By what is known of each object of the trace, which has this many copies.
     Each(Vec<Known>, u32),
 }
 
-/// What the value of a hit is compared with.
+/// The part of a hit's value that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
     /// Nothing: something in the trace changes the value in place.
@@ -56,8 +56,8 @@ pub enum Known {
 }
 
 impl Check {
-    /// The strictest that holds for a trace. What neither stores nor reads a value says nothing of
-    /// its length: a delete has none.
+    /// Returns the strictest check that holds for a trace. An operation that neither stores nor
+    /// reads a value does not count for its length: a delete has none.
     pub fn of(trace: &Copies) -> Check {
         use Operation::{Append, Decrement, Delete, Increment, Prepend};
         let objects = trace.trace().objects as usize;
@@ -68,7 +68,7 @@ impl Check {
                 Append | Prepend | Increment | Decrement => known[object] = Known::Nothing,
                 Delete => {}
                 _ => {
-                    // Another copy has another length only where records give each its one.
+                    // Other copies can have other lengths only where each record has its own.
                     let copy = trace.rule().number(request.object, 0);
                     let bytes = trace.rule().value_bytes(copy, request.value_bytes);
                     let lasts = *lengths[object].get_or_insert(bytes) == bytes;
@@ -84,7 +84,7 @@ impl Check {
         }
     }
 
-    /// What is known of an object.
+    /// Returns what is known of an object.
     pub fn known(&self, object: u32) -> Known {
         match self {
             Check::Whole => Known::Whole,
@@ -94,10 +94,9 @@ impl Check {
 }
 
 impl Job<'_> {
-    /// How to deal the requests out: in turn where nothing hangs on the order of an object's
-    /// requests, so that all connections have something to send until the end. That is so where
-    /// nothing but gets is sent, or nothing but sets, and an object has one value. A schedule has
-    /// no such end.
+    /// Returns how to deal the requests out: in turn where the order of an object's requests does
+    /// not matter, so that all connections have something to send until the end. That is so where
+    /// only gets are sent, or only sets, and an object has one value. An open loop has no such end.
     pub fn deal(&self) -> Deal {
         let mut operations = self.trace.trace().requests.iter().map(|it| it.operation);
         let first = operations.next().filter(|it| matches!(it, Operation::Get | Operation::Set));
@@ -106,7 +105,7 @@ impl Job<'_> {
         if is_free { Deal::InTurn } else { Deal::ByObject }
     }
 
-    /// Compares a hit with what was stored. `scratch` may hold anything before and after.
+    /// Compares a hit with the stored value. `scratch` may hold anything before and after.
     pub fn check(&self, planned: &Planned, value: &[u8], scratch: &mut Vec<u8>) -> Outcome<()> {
         let Planned { object, value_bytes, .. } = *planned;
         let known = self.check.known(object);
@@ -146,8 +145,8 @@ mod tests {
         assert_eq!(Check::of(&trace), of_two(Known::Nothing), "and no other object is spared");
     }
 
-    /// The line of a delete has a size of 0, and because of one a server passed that cut the values
-    /// of all objects.
+    /// Regression: the line of a delete has a size of 0; because of one, a server passed that
+    /// truncated the values of all objects.
     #[test]
     fn a_delete_says_nothing_of_lengths() {
         let trace = Trace { name: "t".into(), requests: reads(&[0, 1, 0, 1]), objects: 2 };

@@ -7,19 +7,19 @@
 //!                open loop:   every request at its time, latency counted from that time
 //! ```
 //!
-//! Objects that a get misses are stored at once if the workload fills misses, as a client does that
-//! keeps a database's results in the cache.
+//! Objects that a get misses are stored at once if the workload fills misses, like a client that
+//! caches a database's results.
 //!
-//! What warms up is sent and answered, on every connection, before the first request that counts is
-//! sent. So there is a moment when neither side has anything to do, and CPU time that is read then
-//! is that of the warm-up and of nothing else, however many threads send.
+//! The warm-up is sent and answered, on every connection, before the first counted request is sent.
+//! So there is a moment when neither side has anything to do, and CPU time read at that moment is
+//! the warm-up's alone, however many threads send.
 //!
-//! The clock of a closed loop stops when the first connection is done. Where objects are split,
-//! the connection of the most popular one has several times the mean to send, and goes on alone: of
-//! 50 connections and a zipfian choice the last three send 7 % of the requests in up to 15 % of the
-//! time. That is a server's round trip and not its throughput, and would be more of the time the
-//! faster the server is beside its round trip. What is answered behind that moment is a hit or a
-//! miss like all else, and has no time.
+//! The clock of a closed loop stops when the first connection is done. Where objects are split, the
+//! connection of the most popular one has several times the mean to send, and goes on alone: of 50
+//! connections and a zipfian choice the last three send 7 % of the requests in up to 15 % of the
+//! time. That would measure a server's round trip instead of its throughput, and the faster the
+//! server is compared with its round trip the larger that part would be. A request answered after
+//! that moment counts as a hit or a miss like all others, but has no time.
 
 pub mod command;
 pub mod connection;
@@ -46,26 +46,26 @@ use found::Found;
 use job::Job;
 use schedule::{Deal, Share, due, split};
 
-/// Connections of one load: a limit far above what saturates a server.
+/// The most connections of one load, far above what saturates a server.
 pub const CONNECTIONS_MAX: usize = 16_384;
-/// Nearer to the next request than this a thread looks for replies without sleeping: the kernel's
+/// Nearer to the next request than this, a thread looks for replies without sleeping: the kernel's
 /// timer would oversleep.
 const SPIN: Duration = Duration::from_millis(2);
 const EVENTS_MAX: usize = 1024;
 
-/// Who sends a load: over how many connections, and from where.
+/// The senders of a load: their connections and cores.
 #[derive(Debug, Clone)]
 pub struct Senders {
     /// Connections over all threads.
     pub connections: usize,
-    /// The core of each thread; empty: one thread, wherever it runs.
+    /// The core of each thread; empty: one thread, on any core.
     pub cores: Vec<usize>,
-    /// What each connection sends.
+    /// How requests are dealt out to connections.
     pub deal: Deal,
 }
 
 impl Senders {
-    /// So many connections, all of them of the thread that asks for it.
+    /// Senders with `connections` connections, all on the calling thread.
     pub fn here(connections: usize) -> Senders {
         Senders { connections, cores: Vec::new(), deal: Deal::ByObject }
     }
@@ -76,8 +76,9 @@ pub fn run(job: &Job<'_>, address: SocketAddr, senders: &Senders) -> Outcome<Fou
     Ok(run_noting(job, address, senders, || Ok(()))?.0)
 }
 
-/// The same; returns also what `note` returns when the warm-up is answered and nothing else is
-/// sent, and again when the clock stops: such as the CPU time of the server so far.
+/// Sends the whole job like `run`. Also returns the results of `note`, such as the CPU time of the
+/// server so far, called once when the warm-up is answered and nothing else is sent, and again when
+/// the clock stops.
 pub fn run_noting<N: Send>(
     job: &Job<'_>,
     address: SocketAddr,
@@ -100,8 +101,8 @@ pub fn run_noting<N: Send>(
     let clock = Clock { stopped: OnceLock::new(), note: &note_stop };
     // Paced connections are done when their last request was due, all at about one time.
     let clock = job.per_second.is_none().then_some(&clock);
-    // The pace of an open loop goes on with the next request: what passed until all was answered
-    // is no delay of the requests that count.
+    // The pace of an open loop continues with the next request: the time until the warm-up was
+    // answered is no delay of the counted requests.
     let sent = job.per_second.map(|per_second| due(job.warm_up, per_second));
     let started = Instant::now() - sent.unwrap_or_default();
     send_all(&mut workers, &senders.cores, u32::MAX, started, clock)?;
@@ -113,7 +114,7 @@ pub fn run_noting<N: Send>(
     Ok((all, [begun, stopped.unwrap_or_else(note)?]))
 }
 
-/// What stops for all threads when the first connection is done.
+/// Stops for all threads when the first connection is done.
 struct Clock<'n> {
     stopped: OnceLock<()>,
     note: &'n (dyn Fn() + Sync),
@@ -130,7 +131,7 @@ impl Clock<'_> {
 }
 
 /// Sends all requests before the one at this place in the trace, and waits for their replies: on
-/// these cores, or else on the thread that asks for it.
+/// these cores, or on the calling thread if there are none.
 fn send_all<'j, 't: 'j>(
     workers: &mut [Worker<'j, 't>],
     cores: &[usize],
@@ -157,8 +158,8 @@ fn send_all<'j, 't: 'j>(
     sent.into_iter().collect()
 }
 
-/// Sends several jobs at once from this thread, each over so many connections of its own; returns
-/// what each found. The thread's CPU time is with the first. None of them warms up.
+/// Sends several jobs at once from this thread, each over its own number of connections; returns
+/// the results of each. The thread's CPU time is in the first. None of them warms up.
 pub fn run_together(jobs: &[(&Job<'_>, usize)], address: SocketAddr) -> Outcome<Vec<Found>> {
     assert!(jobs.iter().all(|(job, _)| job.warm_up == 0), "there is no moment that ends them all");
     let shares: Vec<Vec<Share<'_>>> = jobs
@@ -172,7 +173,7 @@ pub fn run_together(jobs: &[(&Job<'_>, usize)], address: SocketAddr) -> Outcome<
     Ok(worker.parts.into_iter().map(|part| part.found).collect())
 }
 
-/// What the only part found.
+/// Returns the results of the only part.
 fn one(worker: Worker<'_, '_>) -> Found {
     let part = worker.parts.into_iter().next().expect("a worker has at least one part");
     part.found
@@ -181,12 +182,12 @@ fn one(worker: Worker<'_, '_>) -> Found {
 /// One thread's connections.
 struct Worker<'j, 't> {
     poll: Poll,
-    /// With the number of the part that each is of.
+    /// Each with the number of its part.
     connections: Vec<(usize, Connection<'j>)>,
     parts: Vec<Part<'j, 't>>,
 }
 
-/// A job, and what came back of it.
+/// A job, and its results.
 struct Part<'j, 't> {
     job: &'j Job<'t>,
     found: Found,
@@ -266,7 +267,7 @@ impl<'j, 't: 'j> Worker<'j, 't> {
         Ok(())
     }
 
-    /// What comes back from now on takes no time.
+    /// Stops the clock: later replies have no time.
     fn stop(&mut self, cpu_before_ns: u64) {
         self.parts[0].found.cpu_ns = thread_cpu_ns() - cpu_before_ns;
         self.parts.iter_mut().for_each(|part| part.found.stop());
@@ -280,7 +281,7 @@ impl<'j, 't: 'j> Worker<'j, 't> {
         Ok(())
     }
 
-    /// How long nothing but replies can happen.
+    /// Returns how long nothing but replies can happen.
     fn timeout(&self, started: Instant, silence_max: Duration) -> Duration {
         let jobs = self.connections.iter().map(|(part, it)| (self.parts[*part].job, it));
         let paced = jobs.filter(|(job, _)| job.per_second.is_some());
@@ -290,7 +291,7 @@ impl<'j, 't: 'j> Worker<'j, 't> {
     }
 }
 
-/// How long this thread has run on a CPU.
+/// Returns the time that this thread has run on a CPU.
 fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32).as_nanos() as u64
@@ -315,12 +316,12 @@ mod tests {
     use crate::trace::{Operation, Request, Trace};
     use crate::values::Values;
 
-    /// How long the silent server is waited for: it never says anything, however long.
+    /// How long the silent server is waited for; it never answers anyway.
     const SILENCE: Duration = Duration::from_millis(20);
 
     type Items = Arc<Mutex<HashMap<String, Vec<u8>>>>;
 
-    /// A server for `get` and `set` that is too simple to be wrong, unless it is asked to damage
+    /// A server for `get` and `set` that is too simple to be wrong, unless it is told to damage
     /// values or to refuse sets.
     fn serve(connections: usize, fault: Fault, items: Items) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -341,7 +342,7 @@ mod tests {
         Refuse,
         /// Answers nothing.
         Silence,
-        /// Closes every connection after so many requests.
+        /// Closes every connection after this many requests.
         Death(u32),
         /// Stores, and returns one byte less.
         Cut,
@@ -453,10 +454,10 @@ mod tests {
         assert_eq!((found.counts.gets, found.counts.hits, found.counts.fills), (2000, 2000, 0));
     }
 
-    /// What counts began on one connection while others still warmed up, and CPU time was that of
-    /// both.
+    /// Regression: counted requests began on one connection while others still warmed up, and CPU
+    /// time included both.
     #[test]
-    fn a_warm_up_is_over_everywhere_before_anything_counts() {
+    fn every_connection_ends_its_warm_up_before_anything_counts() {
         let (trace, values) = (trace(), Values::random());
         for (depth, per_second, cores, deal) in [
             (1, None, vec![], Deal::ByObject),
@@ -478,13 +479,13 @@ mod tests {
             assert!(stopped.0 > 500 && stopped.1 > noted.1, "{} were stored", stopped.0);
             // With many in flight an object may be asked for again before it is stored.
             assert!(found.counts.gets == 2500 && found.counts.fills >= 500, "{:?}", found.counts);
-            // No thread can have run for longer than has passed.
+            // No thread can have run for longer than the elapsed time.
             assert!(Duration::from_nanos(found.cpu_ns) <= threads * noted.1.elapsed());
         }
     }
 
-    /// What the connection of a popular object sent when all others were done was in the time of
-    /// what counts.
+    /// Regression: the popular object's connection, which goes on alone at the end, was counted in
+    /// the time.
     #[test]
     fn the_clock_stops_when_the_first_connection_is_done() {
         let values = Values::random();

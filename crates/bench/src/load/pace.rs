@@ -1,5 +1,4 @@
-//! How fast and over how many connections a load is sent: the options that `load` and
-//! `compare trace` share.
+//! The pace and the connections of a load: the options that `load` and `compare trace` share.
 
 use clap::Args;
 
@@ -9,31 +8,32 @@ use super::job::{Check, Job, SILENCE_MAX};
 use crate::trace::copies::Copies;
 use crate::values::Values;
 
-/// How a load is sent.
+/// The pace and the connections of a load.
 #[derive(Debug, Clone, Args)]
 pub struct PaceOptions {
     /// Connections; all requests for an object go over the same one.
     #[arg(long, default_value_t = 50,
         value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX as u64))]
     pub connections: u64,
-    /// Requests in flight on each connection, filled up when half are answered, unless there is a
-    /// rate.
+    /// Requests in flight on each connection, filled up when half are answered; ignored with
+    /// --rate.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub depth: u64,
-    /// Requests per second, each at its time whatever the server does; latency counts from then.
+    /// Requests per second, each at its time whatever the server does; latency counts from that
+    /// time.
     #[arg(long, value_parser = rate)]
     pub rate: Option<f64>,
-    /// Requests at the front that are sent and not counted, as a share of all [default: 0 to a
-    /// running server, 0.2 to those that begin empty].
+    /// Requests at the front that are sent but not counted, as a share of all [default: 0 to a
+    /// running server, 0.2 to servers that begin empty].
     #[arg(long, value_parser = warm_up)]
     pub warm_up: Option<f64>,
-    /// Send only so many requests, of all copies together.
+    /// Send only this many requests, of all copies together.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
 }
 
-/// The lowest rate: the last of the most requests is due in some hundred thousand years, which a
-/// clock can still say.
+/// The lowest rate: at this rate the last request of the longest trace is due in some hundred
+/// thousand years, which a clock can still represent.
 const RATE_MIN: f64 = 1e-3;
 
 /// Reads a number of requests per second.
@@ -52,7 +52,7 @@ fn warm_up(text: &str) -> Result<f64, String> {
 }
 
 impl PaceOptions {
-    /// A trace as something to send that fills misses, with a warm-up if none was asked for.
+    /// Turns a trace into a job that fills misses, with this warm-up if none was given.
     pub fn job<'t>(
         &self,
         protocol: Protocol,
@@ -74,7 +74,7 @@ impl PaceOptions {
         }
     }
 
-    /// The same in words.
+    /// Describes the pace in words.
     pub fn in_words(&self) -> String {
         match self.rate {
             Some(rate) => format!("open loop, {rate} requests/s; latency from when each was due"),
@@ -98,7 +98,7 @@ mod tests {
         assert!(["0", "-1", "inf", "nan", "x", "1e-17"].iter().all(|text| rate(text).is_err()));
         assert!(["1", "-0.1", "nan", "x"].iter().all(|text| warm_up(text).is_err()));
         assert_eq!((rate("2.5"), warm_up("0.5")), (Ok(2.5), Ok(0.5)));
-        // The last request of all can be waited for.
+        // The due time of the last possible request can be represented.
         let rate = rate("0.001").expect("the lowest");
         assert!(Instant::now().checked_add(due(u32::MAX, rate)).is_some());
     }

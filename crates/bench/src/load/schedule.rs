@@ -1,16 +1,16 @@
-//! Who sends which request, and when.
+//! The connection and the due time of each request.
 //!
-//! What a connection sends is copied out of the trace before anything is sent, so that it reads its
-//! requests one behind the other: 20 bytes for each, beside the trace's 28. Copies of a trace are
-//! made while they are sent and cost no memory.
+//! A connection's requests are copied out of the trace before anything is sent, so that it reads
+//! them sequentially: 20 bytes for each, besides the trace's 28. Copies of a trace are made while
+//! they are sent and cost no memory.
 //!
 //! All requests for one object and its copies go over one connection, so that they arrive in the
 //! order of the trace. Then the connection of a popular key has more to send than the others, and
 //! no two threads of a server meet at one key. Where that matters and order does not, requests are
-//! dealt out in turn. Without a rate each connection sends as soon as replies come (a closed
-//! loop). With a rate, every request has a time at which it should be sent, whatever the server
-//! does (an open loop), and its latency counts from then: a server that stalls is charged for all
-//! that had to wait, not only for the one request that met the stall (coordinated omission).
+//! dealt out in turn. Without a rate each connection sends as soon as replies come (a closed loop).
+//! With a rate, every request has a time at which it should be sent, whatever the server does (an
+//! open loop), and its latency counts from then: a server that stalls is charged for all waiting
+//! requests, not only for the one that met the stall (coordinated omission).
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use crate::trace::{Operation, Request};
 /// Spreads objects over connections; any odd number with well-mixed upper bits.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Which connection sends which request.
+/// How requests are assigned to connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deal {
     /// All requests for one object are sent by one.
     ByObject,
-    /// Each request is sent by the next, so that all send equally many.
+    /// Each request goes to the next connection, so that all send equally many.
     InTurn,
 }
 
-/// What one connection sends.
+/// The requests of one connection.
 #[derive(Debug, Clone)]
 pub struct Share<'t> {
     /// In the order of the trace, and without copies.
@@ -38,12 +38,13 @@ pub struct Share<'t> {
 }
 
 impl Share<'_> {
-    /// How many requests there are, of all copies together.
+    /// Returns the number of requests, of all copies together.
     pub fn len(&self) -> usize {
         self.originals.len() * self.rule.count()
     }
 
-    /// The request with this number, from 0, in the order of the trace; nothing behind the last.
+    /// Returns the request with this number, from 0, in the order of the trace; `None` after the
+    /// last.
     pub fn request(&self, number: usize) -> Option<Planned> {
         let copies = self.rule.count();
         // Most loads have one copy: no division while the clock runs.
@@ -56,12 +57,12 @@ impl Share<'_> {
         Some(Planned { position, object, value_bytes, ..original })
     }
 
-    /// How many of the requests stand before this place in the trace.
+    /// Returns how many of the requests are before this place in the trace.
     pub fn before(&self, position: u32) -> usize {
         let (copies, place) = (self.rule.count(), position as usize);
         let last = |it: &Planned| self.rule.number(it.position, copies as u32 - 1) as usize;
         let whole = self.originals.partition_point(|it| last(it) < place);
-        // Of the next original some copies may stand before it.
+        // Some copies of the next original may be before it.
         let rest = self
             .originals
             .get(whole)
@@ -73,17 +74,17 @@ impl Share<'_> {
 /// A request of a trace that one connection sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planned {
-    /// Where it stands in the trace.
+    /// Its place in the trace.
     pub position: u32,
-    /// Which object.
+    /// The object.
     pub object: u32,
     /// Bytes of its value.
     pub value_bytes: u32,
-    /// Seconds that what is stored stays valid; 0 for ever.
+    /// Seconds that a stored object stays valid; 0: for ever.
     pub ttl_s: u32,
     /// Bytes of its key.
     pub key_bytes: u16,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
 }
 
@@ -108,7 +109,7 @@ pub fn split(trace: &Copies, connections: usize, deal: Deal) -> Vec<Share<'_>> {
     shares
 }
 
-/// When request `position` of an open loop should be sent, from the start of the run.
+/// Returns when request `position` of an open loop is due, from the start of the run.
 pub fn due(position: u32, per_second: f64) -> Duration {
     Duration::from_secs_f64(f64::from(position) / per_second)
 }
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_of_every_copy_is_sent_once_and_an_object_stays_on_its_connection() {
+    fn copies_are_sent_once_and_objects_stay_on_their_connection() {
         for copies in [1, 3] {
             let requests = (0..30_000).map(|number| request(number % 10_000)).collect();
             let trace = Trace { name: "t".into(), requests, objects: 10_000 };

@@ -1,5 +1,5 @@
-//! The report of `mrc`: a table of misses and one of hits, costs where they are known, what the
-//! sample is off by, and the plot.
+//! The report of `mrc`: a table of misses and one of hits, costs where they are known, the error of
+//! the sample, and the plot.
 
 use super::sweep::Measure;
 use crate::machine::Machine;
@@ -17,44 +17,44 @@ const MIB: f64 = (1u64 << 20) as f64;
 pub struct Curve {
     /// The policy's name.
     pub name: String,
-    /// What it keeps for each item, in words; nothing where sizes are objects.
+    /// The policy's overhead per item, in words; `None` where sizes are objects.
     pub overhead: Option<String>,
-    /// What each size counted.
+    /// The counts at each size.
     pub tallies: Vec<Tally>,
 }
 
 impl Curve {
-    /// A policy's.
+    /// Returns the curve of a policy.
     pub fn of(kind: Kind, measure: Measure, tallies: Vec<Tally>) -> Curve {
         let overhead = (measure == Measure::Memory).then(|| kind.overhead());
         Curve { name: kind.to_string(), overhead, tallies }
     }
 
-    /// What no policy passes.
+    /// Returns the bound on all policies.
     pub fn bound(tallies: Vec<Tally>) -> Curve {
         Curve { name: "(bound)".into(), overhead: None, tallies }
     }
 }
 
-/// Everything there is to report.
+/// The results to report.
 pub struct Findings<'a> {
-    /// What was replayed.
+    /// The replayed trace.
     pub trace: &'a Copies,
-    /// What sizes count.
+    /// The unit of sizes.
     pub measure: Measure,
     /// The bytes of the data, where sizes count memory.
     pub data_bytes: Option<u64>,
     /// The sizes.
     pub sizes: &'a [u64],
-    /// Of all objects.
+    /// The curves of all objects.
     pub full: Option<Vec<Curve>>,
-    /// The rate, and what the sample says of all objects.
+    /// The rate, and the sample's estimates for all objects.
     pub sampled: Option<(f64, Vec<Curve>)>,
     /// LRU at many sizes.
     pub exact: Option<Vec<(u64, Tally)>>,
 }
 
-/// `points` sizes up to `last`, at equal ratios from a thousandth of it.
+/// Returns `points` sizes up to `last`, at equal ratios from a thousandth of it.
 pub fn spaced(last: u64, points: u16) -> Vec<u64> {
     let size = |point: u16| {
         let exponent = f64::from(point) / f64::from(points - 1) - 1.0;
@@ -114,7 +114,7 @@ fn words(measure: Measure) -> Vec<String> {
     text
 }
 
-/// Adds the tables and the plot, called by these names.
+/// Adds the tables and the plot, with these names.
 fn fill(
     mut section: Section,
     names: [&str; 4],
@@ -135,7 +135,7 @@ fn fill(
     section
 }
 
-/// A size as a heading says it.
+/// Formats a size for a heading.
 fn size_words(measure: Measure, size: u64) -> String {
     match measure {
         Measure::Objects => format!("{size} objects"),
@@ -176,7 +176,7 @@ fn exact_table(measure: Measure, points: &[(u64, Tally)]) -> Table {
     }
 }
 
-/// How far the sample is off, in percentage points of misses.
+/// Returns the error of the sample, in percentage points of misses.
 fn errors(full: &[Curve], sampled: &[Curve]) -> Table {
     let row = |(full, sampled): (&Curve, &Curve)| {
         let pairs = full.tallies.iter().zip(&sampled.tallies);

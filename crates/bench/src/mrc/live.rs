@@ -1,5 +1,5 @@
-//! `larder-bench mrc-live`: the curve that a server's admin port shows, from a sample of the keys
-//! in under a hundredth of the cache's memory, beside what it stands for.
+//! `larder-bench mrc-live`: the curve on a server's admin port, estimated from a sample of the keys
+//! in under a hundredth of the cache's memory, beside the exact one.
 //!
 //! ```text
 //!   trace --sampled requests--> insight::Watcher, as in the server      predicted
@@ -7,8 +7,8 @@
 //!        `--all requests------> the engine itself, with --engine        what Larder's policy does
 //! ```
 //!
-//! A get that misses is followed by a store, as everywhere here. Nothing fades: the whole of the
-//! trace counts alike. Which keys are in the sample is chosen by seeds, one row of errors for each.
+//! A get that misses is followed by a store, as everywhere here. Nothing fades: the whole trace
+//! counts alike. The sampled keys are chosen by seeds, with one row of errors for each.
 
 use clap::Args;
 use insight::{After, Event, Watcher};
@@ -33,7 +33,7 @@ use crate::workload::requests::Requests;
 
 const MIB: f64 = (1_u64 << 20) as f64;
 
-/// What to compare.
+/// The trace, the cache, and the sizes to compare.
 #[derive(Debug, Args)]
 pub struct LiveOptions {
     /// The trace file, or "make" and the options of a workload in one argument.
@@ -45,10 +45,10 @@ pub struct LiveOptions {
     /// Sizes to compare at, in MiB or percent of all keys and values.
     #[arg(long, value_name = "SIZES", default_value = "2%,5%,10%,15%,20%,30%,40%,50%,70%,100%")]
     memory: Amounts,
-    /// How many samples to take, one after the other, with other keys in each.
+    /// Number of samples, one after the other, each with other keys.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     seeds: u8,
-    /// Fail if any point is further off than so many percentage points.
+    /// Fail if the error of any point exceeds this many percentage points.
     #[arg(long, value_name = "POINTS", value_parser = points)]
     within: Option<f64>,
     /// Also replay the trace in the engine at each size.
@@ -70,7 +70,7 @@ fn points(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What one sample says.
+/// The results of one sample.
 struct Found {
     seed: u8,
     miss_ratios: Vec<f64>,
@@ -157,7 +157,7 @@ fn estimate(trace: &Copies, scale: Scale, present: u64, sizes: &[u64], seed: u8)
     }
 }
 
-/// How far off a sample is: in the mean and at most, in points.
+/// Returns the mean and the greatest error of a sample, in points.
 fn off_by(exact: &[Tally], found: &Found) -> (f64, f64) {
     let pairs = exact.iter().zip(&found.miss_ratios);
     let errors: Vec<f64> =
@@ -220,7 +220,7 @@ mod tests {
     use crate::trace::Trace;
     use crate::trace::copies::Copies;
 
-    /// No point is further off than what is no number.
+    /// An error is never greater than a limit that is not a number.
     #[test]
     fn points_are_a_number() {
         assert!(["nan", "-1", "inf", "x"].iter().all(|text| points(text).is_err()));

@@ -1,13 +1,13 @@
-//! `larder-bench mrc`: how many requests miss, for every policy, at a range of sizes.
+//! `larder-bench mrc`: the misses of every policy, at a range of sizes.
 //!
 //! ```text
 //!   trace -> lengths (`values`) -> every policy at every size (`sweep`) -> tables and plot
 //!        \-> a sample of its objects (`shards`) -> the same, and how far off it is
 //! ```
 //!
-//! Sizes are numbers of objects, or bytes of memory with everything that an item needs: what that
-//! is for each policy stands in the report. The trace is held once, at 28 bytes for each request
-//! and its next use; each running simulation adds less than 100 bytes for each object.
+//! Sizes are numbers of objects, or bytes of memory with all of an item's overhead; the report
+//! states the overhead of each policy. The trace is held once, at 28 bytes for each request and its
+//! next use; each running simulation adds less than 100 bytes for each object.
 
 mod document;
 pub mod live;
@@ -33,15 +33,15 @@ use crate::workload::requests::Requests;
 use document::{Curve, Findings};
 use sweep::{Measure, Sweep};
 
-/// Sizes if none are asked for.
+/// The default sizes.
 const OBJECTS: &str = "1%,5%,10%,20%";
 
-/// What to simulate.
+/// The policies and sizes to simulate.
 #[derive(Debug, Args)]
 pub struct MrcOptions {
     /// The trace file, or "make" and the options of a workload in one argument.
     trace: Requests,
-    /// The policies; all of them if none is named.
+    /// The policies [default: all of them].
     #[arg(long, value_enum, value_delimiter = ',')]
     policies: Vec<Kind>,
     /// Memory in MiB or percent of all keys and values: `16,64` or `1..64` (doubling) or `5%`.
@@ -50,16 +50,16 @@ pub struct MrcOptions {
     /// Sizes in objects or percent of the distinct objects [default: 1%,5%,10%,20%].
     #[arg(long, value_name = "SIZES")]
     objects: Option<Amounts>,
-    /// Also the exact curve of LRU at so many sizes, in one pass.
+    /// Also compute the exact curve of LRU at this many sizes, in one pass.
     #[arg(long, value_name = "POINTS", value_parser = clap::value_parser!(u16).range(2..=1000))]
     curve: Option<u16>,
     /// Simulate only this share of the objects, and scale the sizes (SHARDS).
     #[arg(long, value_name = "RATE", value_parser = share)]
     shards: Option<f64>,
-    /// With --shards: simulate all objects too, and say how far off the sample is.
+    /// With --shards: simulate all objects too, and report the error of the sample.
     #[arg(long, requires = "shards")]
     full: bool,
-    /// Simulations at a time [default: the cores].
+    /// Simulations that run at a time [default: the cores].
     #[arg(long)]
     threads: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -105,7 +105,7 @@ pub fn run(options: &MrcOptions) -> Outcome<()> {
     options.report.write(&document)
 }
 
-/// How caches are measured, the sizes to simulate, and the bytes of the data if they count.
+/// Returns how caches are measured, the sizes to simulate, and the bytes of the data if they count.
 fn sizes(options: &MrcOptions, trace: &mut Copies) -> Outcome<(Measure, Vec<u64>, Option<u64>)> {
     let Some(memory) = &options.memory else {
         let default = || OBJECTS.parse().expect("the default is a list of sizes");

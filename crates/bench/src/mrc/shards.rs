@@ -2,7 +2,7 @@
 //! hash is below a threshold are simulated, in caches that are smaller in proportion. For policies
 //! other than LRU this is miniature simulation (ATC 2017, some of the same authors).
 //!
-//! Which objects are sampled by chance decides how many requests there are, which popular objects
+//! The chance choice of objects determines the number of sampled requests, which popular objects
 //! distort. SHARDS-adj counts the difference to the expected number as hits; that is, misses are
 //! divided by the expected number of requests instead of that of the sample.
 
@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::trace::copies::Copies;
 use crate::trace::{Operation, Trace};
 
-/// The requests of the sampled objects, which are numbered anew.
+/// Returns the requests of the sampled objects, which are numbered anew.
 pub fn sample(trace: &Copies, rate: f64) -> Outcome<Copies> {
     let threshold = (rate * u64::MAX as f64) as u64;
     let mut numbers = vec![None; trace.objects() as usize];
@@ -35,12 +35,12 @@ pub fn sample(trace: &Copies, rate: f64) -> Outcome<Copies> {
     Ok(Trace { name: trace.name(), requests, objects }.into())
 }
 
-/// Sizes of caches for the sample.
+/// Returns the sizes of caches for the sample.
 pub fn scale(sizes: &[u64], rate: f64) -> Vec<u64> {
     sizes.iter().map(|size| ((*size as f64 * rate).round() as u64).max(1)).collect()
 }
 
-/// What the sample's curves say of the whole trace: counts as they would be expected there.
+/// Converts the sample's curves into the counts expected for the whole trace.
 pub fn adjust(mut curves: Vec<Curve>, trace: &Copies, rate: f64) -> Vec<Curve> {
     let reads = trace.iter().filter(|request| request.operation == Operation::Get);
     let (mut gets, mut cost_us) = (0, 0);

@@ -16,7 +16,7 @@ use crate::report;
 use crate::trace::Operation;
 use crate::trace::copies::Copies;
 
-/// What a size counts.
+/// The unit of a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// Objects.
@@ -26,7 +26,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// What an item of this policy weighs.
+    /// Returns the scale for items of this policy.
     pub fn scale(self, kind: Kind) -> Scale {
         match self {
             Measure::Objects => Scale::Objects,
@@ -41,16 +41,17 @@ pub struct Sweep<'a> {
     pub trace: &'a Copies,
     /// The policies.
     pub kinds: &'a [Kind],
-    /// What sizes count.
+    /// The unit of sizes.
     pub measure: Measure,
     /// The sizes, rising.
     pub sizes: &'a [u64],
-    /// Simulations at a time.
+    /// Simulations that run at a time.
     pub threads: usize,
 }
 
 impl Sweep<'_> {
-    /// Runs everything: a curve for each policy, and what no policy passes if Belady is among them.
+    /// Runs everything: a curve for each policy, and the bound on all policies if Belady is among
+    /// them.
     pub fn run(&self) -> Vec<Curve> {
         let next_uses = next_uses(self.trace.iter(), self.trace.objects());
         let jobs = self.kinds.len() * self.sizes.len();
@@ -90,7 +91,7 @@ impl Sweep<'_> {
     }
 }
 
-/// What no policy can pass at these sizes. Its costs are not known.
+/// Returns the bound on all policies at these sizes. Its costs are not known.
 pub fn bound(trace: &Copies, next_uses: &[u32], measure: Measure, sizes: &[u64]) -> Vec<Tally> {
     let scale = measure.scale(Kind::Belady);
     let bound = Bound::new(trace.iter(), next_uses, |request| scale.weigh(request));
@@ -102,7 +103,7 @@ pub fn bound(trace: &Copies, next_uses: &[u32], measure: Measure, sizes: &[u64])
     sizes.iter().map(at).collect()
 }
 
-/// An empty cache for this trace.
+/// Returns an empty cache for this trace.
 pub fn simulation(
     kind: Kind,
     scale: Scale,

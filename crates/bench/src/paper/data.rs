@@ -1,9 +1,9 @@
-//! What zExpander's and SlimCache's experiments store: keys of one length, and values that are
-//! made, or the records of a file.
+//! The data of zExpander's and SlimCache's experiments: keys of one length, and made values, or the
+//! records of a file.
 //!
-//! Values that are made ([`RATIO`]) compress about as far, with a trained dictionary, as real sets
-//! of records do on average: twelve of them made 3.21 times as much fit. They all have one length,
-//! so that what is measured is the zones and not how slabs move between size classes.
+//! Made values ([`RATIO`]) compress about as far, with a trained dictionary, as real sets of
+//! records do on average: twelve of them made 3.21 times as much fit. They all have one length, so
+//! that the experiment measures the zones and not how slabs move between size classes.
 
 use crate::failure::Outcome;
 use crate::paper::Scale;
@@ -16,29 +16,29 @@ use crate::workload::popularity::Choice;
 const KEYS: u64 = 5_000_000;
 const KEYS_MIN: usize = 32_000;
 const KEY_BYTES: u16 = 16;
-/// Bytes of a value that is made.
+/// Bytes of a made value.
 const VALUE_BYTES: u32 = 600;
-/// How far values that are made compress.
+/// The compression ratio of made values.
 const RATIO: f64 = 3.0;
-/// Less memory does not give both zones what they need.
+/// The least memory that gives both zones enough.
 const MEMORY_MIN: u64 = 10 << 20;
 
 /// Objects by number.
 pub struct Data {
-    /// How many there are.
+    /// Number of objects.
     pub keys: u32,
     choice: ValueChoice,
     values: Values,
 }
 
 impl Data {
-    /// As many objects as the scale says, with the values that it says.
+    /// Returns as many objects, with such values, as the scale says.
     pub fn load(scale: &Scale) -> Outcome<Data> {
         let keys = scale.items(KEYS).max(KEYS_MIN) as u32;
         Data::of(keys, scale.values.clone(), scale.seed)
     }
 
-    /// So many objects.
+    /// Returns this many objects.
     pub fn of(keys: u32, choice: Option<ValueChoice>, seed: u64) -> Outcome<Data> {
         let choice = choice.unwrap_or(ValueChoice::Made(RATIO));
         let values = choice.load(seed)?;
@@ -56,12 +56,13 @@ impl Data {
         self.values.append(object, self.value_bytes(object), value);
     }
 
-    /// Key and value of all objects.
+    /// Returns the bytes of keys and values of all objects.
     pub fn bytes(&self) -> u64 {
         (0..self.keys).map(|object| u64::from(self.value_bytes(object) + KEY_BYTES as u32)).sum()
     }
 
-    /// Objects after which values come again, if they do: a file has so many records.
+    /// Returns the number of objects after which values repeat, if they do: a file's number of
+    /// records.
     pub fn distinct(&self) -> Option<u32> {
         match &self.values {
             Values::Records(records) => Some(records.lengths().count() as u32),
@@ -69,23 +70,24 @@ impl Data {
         }
     }
 
-    /// A share of all bytes as a memory limit, or the least limit if that is more.
+    /// Returns a share of all bytes as a memory limit, or the least limit if that is more.
     pub fn memory(&self, percent: u64) -> u64 {
         (self.bytes() * percent / 100).max(MEMORY_MIN)
     }
 
-    /// Every object once. The most popular one is the first, and those after it lie anywhere.
+    /// Returns every object once. The most popular one is the first; the order of the others says
+    /// nothing about popularity.
     pub fn all(&self) -> std::ops::Range<u32> {
         0..self.keys
     }
 
-    /// A read of an object, for models that weigh items.
+    /// Returns a read of an object, for models that weigh items.
     pub fn read(&self, object: u32) -> Request {
         let value_bytes = self.value_bytes(object);
         Request { object, value_bytes, key_bytes: KEY_BYTES, ..Request::default() }
     }
 
-    /// What it is, for a report.
+    /// Describes the data for a report.
     pub fn in_words(&self) -> String {
         let (keys, bytes) = (self.keys, self.bytes());
         let mean = bytes as f64 / f64::from(keys) - f64::from(KEY_BYTES);
@@ -104,7 +106,7 @@ impl Data {
     }
 }
 
-/// Draws objects; a skew has no meaning where each is as likely as the next.
+/// Draws objects; a skew has no meaning where each is equally likely.
 pub fn draw(choice: &Choice, skew: f64, keys: u32, count: usize, seed: u64) -> Outcome<Vec<u32>> {
     let mut chooser = choice.load(u64::from(keys), skew)?;
     let mut random = Random::new(seed);

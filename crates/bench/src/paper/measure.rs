@@ -1,8 +1,8 @@
 //! Time: of one thread in CPU seconds, which other work on the machine hardly changes, and of
 //! several threads by the wall, each pinned to a core of its own as far as there are cores.
 //!
-//! Cores are those that this process may use, the one that was asked for first: somebody who
-//! bounds it with `taskset` has something else to measure on the others.
+//! Cores are those that this process may use, the requested one first: a user who bounds it with
+//! `taskset` uses the others for something else.
 
 use std::sync::Barrier;
 use std::thread;
@@ -16,27 +16,27 @@ use crate::failure::Outcome;
 use crate::machine;
 use crate::report::Spread;
 
-/// CPU seconds of this thread so far.
+/// Returns the CPU seconds of this thread so far.
 pub fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// How often this thread has given up its core to wait for something so far. The kernel counts it.
+/// Returns how often this thread has yielded its core to wait so far, by the kernel's count.
 pub fn waits() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let count = |line: &str| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse().ok();
     status.lines().find_map(count).unwrap_or(0)
 }
 
-/// Runs something that does `count` of something; returns how many a CPU second, in millions.
+/// Runs something that does `count` operations; returns millions of them per CPU second.
 pub fn millions_per_cpu_second(count: usize, run: impl FnOnce()) -> f64 {
     let before = cpu_seconds();
     run();
     count as f64 / (cpu_seconds() - before).max(1e-9) / 1e6
 }
 
-/// Measures each of `count` things once in each round, in an order that rotates.
+/// Measures each of `count` subjects once in each round, in an order that rotates.
 pub fn in_rounds<T>(
     rounds: u64,
     count: usize,
@@ -52,12 +52,12 @@ pub fn in_rounds<T>(
     Ok(found)
 }
 
-/// The spread of the ratios of two measurements of the same rounds.
+/// Returns the spread of the ratios of two measurements of the same rounds.
 pub fn ratio(over: &[f64], under: &[f64]) -> Spread {
     Spread::of(over.iter().zip(under).map(|(over, under)| over / under))
 }
 
-/// What several threads did together.
+/// The results of several threads together.
 #[derive(Debug, Clone, Copy)]
 pub struct Together {
     /// Millions of operations a second, by the wall.
@@ -66,7 +66,7 @@ pub struct Together {
     pub millions_per_cpu_second: f64,
 }
 
-/// Runs `work` in so many threads at once, each on the next of these cores. It is given the
+/// Runs `work` in this many threads at once, each on the next of these cores. It receives the
 /// thread's number and returns how many operations it did.
 pub fn together(
     cores: &[usize],
@@ -79,7 +79,7 @@ pub fn together(
             let barrier = &barrier;
             move || {
                 let pinned = machine::pin(cores[number % cores.len()]);
-                // The others wait for this one, whatever came of it.
+                // The others wait for this one, whatever the outcome.
                 barrier.wait();
                 pinned?;
                 let (begun, cpu) = (Instant::now(), cpu_seconds());
@@ -101,8 +101,8 @@ pub fn together(
     })
 }
 
-/// Runs something while a thread on the last of these cores does the background's work; returns the
-/// CPU seconds that took. Otherwise it would have to share the core that the experiment is kept on.
+/// Runs something while a thread on the last of these cores does the background's work; returns its
+/// CPU seconds. Otherwise it would have to share the experiment's core.
 pub fn maintained<R>(
     cores: &[usize],
     cache: &Cache,
@@ -118,7 +118,7 @@ pub fn maintained<R>(
     Ok((done, seconds?))
 }
 
-/// The cores that this process may use, `first` before the others.
+/// Returns the cores that this process may use, `first` before the others.
 pub fn cores_from(first: usize) -> Outcome<Vec<usize>> {
     let others = machine::cores()?.into_iter().filter(|core| *core != first);
     Ok([first].into_iter().chain(others).collect())
@@ -155,9 +155,9 @@ mod tests {
         assert_eq!((spread.min, spread.median, spread.max), (2.0, 3.0, 4.0));
     }
 
-    /// One thread ran on core 0, whatever core was asked for.
+    /// Regression: one thread ran on core 0, whatever core was requested.
     #[test]
-    fn threads_run_on_the_cores_that_they_are_given_in_order() {
+    fn threads_run_on_their_given_cores_in_order() {
         let cores = machine::cores().expect("readable");
         let last = *cores.last().expect("there is a core");
         let given = cores_from(last).expect("readable");

@@ -1,16 +1,16 @@
-//! `larder-bench paper`: a published system's experiments, the paper's figures beside ours.
+//! `larder-bench paper`: a published system's experiments, with the paper's figures beside ours.
 //!
-//! A paper is a list of [`Experiment`]s: a name as in the paper, what the paper found as
+//! A paper is a list of [`Experiment`]s: a name as in the paper, the paper's findings as
 //! [`Claim`]s, and a function that measures. To add one, write that definition and enter it; to add
 //! a paper, enter its list in [`PAPERS`].
 //!
-//! A claim may have a [`Goal`], which the figure found here meets or does not. Nothing is tuned for
-//! it: what is not met is printed as such.
+//! A claim may have a [`Goal`], which the figure measured here meets or does not. Nothing is tuned
+//! for it: a missed goal is printed as such.
 //!
-//! What a paper found is quoted with its source. Where no source was at hand, the report says "not
+//! A paper's finding is quoted with its source. Where no source was at hand, the report says "not
 //! available here": such a figure is never filled in from memory. Counts (bytes, moves, cache
 //! lines) are the same on every machine. Times and runs of the engine are medians of rounds with
-//! their range where an experiment hears `--rounds`, and of one run where it does not.
+//! their range where an experiment takes `--rounds`, and of one run where it does not.
 
 pub mod cavast;
 mod data;
@@ -41,13 +41,13 @@ const ALL: &str = "all";
 const QUICK_SCALE: f64 = 0.002;
 /// The largest scale: at a scale of 1 some experiments take all memory of a large machine.
 const SCALE_MAX: f64 = 10.0;
-/// Rounds where nobody says how many.
+/// The default number of rounds.
 const ROUNDS: u64 = 5;
 /// Rounds with `--quick`.
 const QUICK_ROUNDS: u64 = 2;
-/// What a figure reads as that no source at hand gives.
+/// Stands for a figure that no source at hand gives.
 const NOT_AVAILABLE: &str = "not available here";
-/// The source of a figure that nobody gave.
+/// The source of a figure that is not available.
 const NO_SOURCE: &str = "no source at hand";
 
 /// A published system.
@@ -59,18 +59,18 @@ pub struct Paper {
 
 /// One of a paper's experiments.
 pub struct Experiment {
-    /// As the paper calls it, in the form `figure-5`, or what it measures.
+    /// Its name in the paper, in the form `figure-5`, or the quantity that it measures.
     name: &'static str,
-    /// What is measured here.
+    /// The quantity measured here.
     title: &'static str,
-    /// What the paper found.
+    /// The paper's findings.
     claims: &'static [Claim],
-    /// Options that change what it measures, beside those that all hear.
+    /// Options that change its measurement, besides those that all experiments take.
     hears: &'static [Hears],
     run: fn(&Scale) -> Outcome<Findings>,
 }
 
-/// An option that not every experiment hears.
+/// An option that not every experiment takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hears {
     /// `--rounds`.
@@ -94,26 +94,26 @@ impl Hears {
     }
 }
 
-/// Something the paper found.
+/// One finding of a paper.
 pub struct Claim {
-    /// What the figure is about.
+    /// The quantity of the figure.
     about: &'static str,
     /// The paper's figure, if a source gave it.
     figure: Option<&'static str>,
     /// Where the figure was read, or why there is none.
     source: &'static str,
-    /// What is to be reached here.
+    /// The goal for the figure measured here.
     goal: Option<Goal>,
 }
 
-/// What a figure is to be.
+/// A condition for a figure.
 #[derive(Debug, Clone, Copy)]
 pub enum Goal {
     /// This or more.
     AtLeast(f64),
     /// This or less.
     AtMost(f64),
-    /// No less than the first and no more than the second.
+    /// At least the first and at most the second.
     Within(f64, f64),
 }
 
@@ -126,7 +126,7 @@ impl Goal {
         }
     }
 
-    /// As a report says it, which may be less than what the paper found.
+    /// The goal in the words of a report; it may be lower than the paper's finding.
     fn in_words(self) -> String {
         match self {
             Goal::AtLeast(least) => format!("at least {least}"),
@@ -136,24 +136,24 @@ impl Goal {
     }
 }
 
-/// A figure that a source gave.
+/// A finding with a source.
 const fn claim(about: &'static str, figure: &'static str, source: &'static str) -> Claim {
     Claim { about, figure: Some(figure), source, goal: None }
 }
 
-/// A figure that nobody gave.
+/// A finding without a source.
 const fn unknown(about: &'static str) -> Claim {
     Claim { about, figure: None, source: NO_SOURCE, goal: None }
 }
 
 impl Claim {
-    /// The same with a goal.
+    /// Adds a goal.
     const fn goal(self, goal: Goal) -> Claim {
         Claim { goal: Some(goal), ..self }
     }
 
-    /// Whether a figure found here is what it is to be. What is no number neither meets a goal nor
-    /// misses it.
+    /// Returns whether a figure measured here meets the goal. A cell without a number neither meets
+    /// nor misses a goal.
     fn met(&self, here: &Cell) -> Outcome<Cell> {
         let figure = match here {
             Cell::Number { value, .. } => *value,
@@ -168,12 +168,12 @@ impl Claim {
     }
 }
 
-/// What an experiment found here.
+/// The results of an experiment.
 #[derive(Default)]
 pub struct Findings {
     /// One figure beside each claim.
     pub beside: Vec<Cell>,
-    /// How it was measured, and what to see.
+    /// How it was measured, and what to look at.
     pub text: Vec<String>,
     /// Figures in rows.
     pub tables: Vec<Table>,
@@ -181,13 +181,13 @@ pub struct Findings {
     pub plots: Vec<Plot>,
 }
 
-/// How large and how long.
+/// The size and length of an experiment.
 #[derive(Debug, Clone)]
 pub struct Scale {
     share: f64,
     rounds: u64,
     threads: usize,
-    /// Of a thread each, in this order; the background's is the last.
+    /// One for each thread, in this order; the background's is the last.
     cores: Vec<usize>,
     seed: u64,
     trace: Option<Requests>,
@@ -195,13 +195,13 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// So many items of an experiment that has `full` of them at a scale of 1.
+    /// Scales an experiment of `full` items at a scale of 1.
     fn items(&self, full: u64) -> usize {
         ((full as f64 * self.share) as usize).max(10_000)
     }
 }
 
-/// What to run, and how large.
+/// The paper and experiments to run, and their scale.
 #[derive(Debug, Clone, Args)]
 pub struct PaperOptions {
     /// The paper.
@@ -214,30 +214,29 @@ pub struct PaperOptions {
     /// most 10).
     #[arg(long, default_value_t = 0.05, value_parser = share)]
     scale: f64,
-    /// Times that what differs from run to run is measured, in the experiments that say so
-    /// [default: 5].
+    /// Repetitions of each measurement that varies from run to run, in the experiments that take
+    /// this option [default: 5].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: Option<u64>,
-    /// The most threads, in the experiments that have several; by default as many as there are
-    /// cores.
+    /// The most threads, in the experiments with several [default: the cores].
     #[arg(long)]
     threads: Option<usize>,
-    /// The core of the first thread. Further ones have the next of those that this process may use,
-    /// and the background has the last.
+    /// The core of the first thread. Further threads take the next of this process' cores, and the
+    /// background takes the last.
     #[arg(long, default_value_t = 0)]
     core: usize,
     /// The seed of every choice.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A trace for the experiments that are about one: a file, or "make" and the options of a
-    /// workload in one argument.
+    /// A trace for the experiments that use one: a file, or "make" and the options of a workload in
+    /// one argument.
     #[arg(long)]
     trace: Option<Requests>,
-    /// What values hold in the experiments that compress: made:RATIO, or the records of a FILE
+    /// The content of values in the experiments that compress: made:RATIO, or the records of a FILE
     /// with their lengths [default: made:3].
     #[arg(long, value_name = "CHOICE")]
     values: Option<ValueChoice>,
-    /// Two rounds at a scale of 0.002, to see whether everything works.
+    /// Two rounds at a scale of 0.002, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -253,7 +252,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 impl PaperOptions {
-    /// What was given of the options that not every experiment hears.
+    /// Returns the given options that not every experiment takes.
     fn given(&self) -> Vec<Hears> {
         let given = [
             (Hears::Rounds, self.rounds.is_some()),
@@ -335,7 +334,7 @@ fn facts(scale: &Scale) -> Vec<(String, String)> {
 }
 
 impl Paper {
-    /// Refuses an experiment that is another paper's.
+    /// Refuses an experiment of another paper.
     fn check(&self, wanted: &[String]) -> Outcome<()> {
         let is_ours = |name: &&String| {
             *name == ALL || self.experiments.iter().any(|experiment| experiment.name == **name)
@@ -346,8 +345,7 @@ impl Paper {
         }
     }
 
-    /// Refuses an option that none of the wanted experiments hears: whoever gives it believes that
-    /// it changed something.
+    /// Refuses an option that none of the wanted experiments takes: it would change nothing.
     fn check_heard(&self, wanted: &[&Experiment], given: &[Hears]) -> Outcome<()> {
         let is_deaf = |option: &&Hears| !wanted.iter().any(|one| one.hears.contains(option));
         let Some(option) = given.iter().find(is_deaf) else { return Ok(()) };
@@ -363,7 +361,7 @@ impl Paper {
 }
 
 impl Experiment {
-    /// What it heard of the options that not every experiment hears.
+    /// Describes the options that the experiment took, of those that not every one takes.
     fn heard(&self, scale: &Scale) -> String {
         let said = |option: &Hears| match option {
             Hears::Rounds => format!("{} rounds, medians with (min..max)", scale.rounds),
@@ -380,7 +378,7 @@ impl Experiment {
         format!("Of --rounds, --threads, --trace and --values it hears: {said}.{once}")
     }
 
-    /// What was found, under the paper's figures.
+    /// Returns the section with the findings, under the paper's figures.
     fn section(&self, paper: &Paper, found: Findings) -> Outcome<Section> {
         assert_eq!(self.claims.len(), found.beside.len(), "{}: a figure a claim", self.name);
         let mut section = Section::new(format!("{}: {}", self.name, self.title), found.text);
@@ -405,7 +403,7 @@ impl Experiment {
     }
 }
 
-/// A table with a name that no other paper's table has.
+/// Returns a table with a name that no other paper's table has.
 fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
     Table::new(name, columns, rows)
 }
@@ -415,7 +413,7 @@ mod tests {
     use super::{Cell, Experiment, Findings, Goal, Hears, PAPERS, Paper, share, unknown};
 
     #[test]
-    fn an_option_that_no_wanted_experiment_hears_is_refused_with_those_that_do() {
+    fn an_option_that_no_experiment_takes_is_refused() {
         let paper = PAPERS[0];
         let one = |name: &str| -> &Experiment {
             paper.experiments.iter().find(|one| one.name == name).expect("it is the paper's")

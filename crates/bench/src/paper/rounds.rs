@@ -1,4 +1,4 @@
-//! Several subjects under several conditions, measured by turns: the table and the plot of
+//! Several subjects under several conditions, measured in turn: the table and the plot of
 //! operations a second that experiments with threads share.
 
 use crate::paper::measure::{Together, ratio};
@@ -6,30 +6,30 @@ use crate::paper::table;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Plot, Point, Series, Table};
 
-/// What the rounds found.
+/// The results of the rounds.
 pub struct Rounds<'a> {
-    /// What the table and the plot are called.
+    /// The name of the table and the plot.
     pub name: &'a str,
     /// The subjects.
     pub subjects: &'a [&'a str],
-    /// What was measured: a subject, and its condition, a number.
+    /// The measured pairs of a subject and its condition, a number.
     pub kinds: &'a [(usize, usize)],
-    /// Of each kind, each round.
+    /// The rounds of each kind.
     pub found: &'a [Vec<Together>],
 }
 
-/// By the wall.
+/// Returns the rate by the wall.
 pub fn wall(together: &Together) -> f64 {
     together.millions_per_second
 }
 
-/// By the CPU time of all threads.
+/// Returns the rate by the CPU time of all threads.
 pub fn cpu(together: &Together) -> f64 {
     together.millions_per_cpu_second
 }
 
 impl Rounds<'_> {
-    /// A row for each kind: subject, condition, and both rates.
+    /// Returns a row for each kind: subject, condition, and both rates.
     pub fn table(&self, columns: &[&str; 4]) -> Table {
         let rows = self.kinds.iter().enumerate().map(|(which, (subject, condition))| {
             vec![
@@ -42,7 +42,7 @@ impl Rounds<'_> {
         table(self.name, columns, rows.collect())
     }
 
-    /// A curve for each subject; `place` says where on the axis a condition is.
+    /// Returns a curve for each subject; `place` returns the place of a condition on the axis.
     pub fn plot(
         &self,
         title: &str,
@@ -60,7 +60,7 @@ impl Rounds<'_> {
         Plot { name, title, x, y, series }
     }
 
-    /// How many times as many operations one kind makes as another, within the rounds.
+    /// Returns the ratio of two kinds' rates, within the rounds.
     pub fn over(&self, which: usize, other: usize, rate: fn(&Together) -> f64) -> Spread {
         ratio(&self.rates(which, rate), &self.rates(other, rate))
     }

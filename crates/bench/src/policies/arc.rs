@@ -1,6 +1,6 @@
 //! ARC, adaptive replacement cache (Megiddo and Modha, FAST 2003): two LRU lists of items, those
-//! used once lately (T1) and those used more often (T2), each with a list of ghosts of what it
-//! evicted (B1, B2). A ghost that is asked for moves the border between T1 and T2 its way.
+//! used once lately (T1) and those used more often (T2), each with a list of ghosts of its evicted
+//! items (B1, B2). A request for a ghost moves the border between T1 and T2 in its favour.
 //!
 //! Follows the paper's figure 4, in which the paper's numbers of pages become weights: with items
 //! of weight 1 it decides the same. The border moves by the paper's step times the item's weight.
@@ -22,7 +22,7 @@ const B2: usize = 3;
 /// A cache that adapts between recency and frequency.
 pub struct Arc {
     capacity: u64,
-    /// What T1 aims to weigh; the paper's `p`.
+    /// The target weight of T1; the paper's `p`.
     target: f64,
     lists: Lists<4>,
 }
@@ -57,7 +57,7 @@ impl Arc {
         }
     }
 
-    /// What all four lists weigh.
+    /// Returns the weight of all four lists.
     fn known(&self) -> u64 {
         [T1, T2, B1, B2].map(|list| self.lists.weight(list)).iter().sum()
     }

@@ -1,11 +1,11 @@
-//! MIN (Belady, 1966): evicts what is needed furthest in the future, and does not even store what
-//! is needed later than everything there. It knows the future, so no cache can be it.
+//! MIN (Belady, 1966): evicts the object needed furthest in the future, and does not even store an
+//! object needed later than all others. It knows the future, so no real cache can do this.
 //!
 //! With items of equal weight no policy has fewer misses. With weights this is a heuristic: a cache
-//! that could do it exists, so the best possible is at least as good, but finding that is NP-hard;
-//! `bound` says what no policy can pass.
+//! could do it, so the optimum is at least as good, but finding that is NP-hard; `bound` is a bound
+//! on all policies.
 //!
-//! Memory per item: none is counted but the item's own.
+//! Memory per item: none is counted beyond the item's own.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -20,16 +20,16 @@ pub const OVERHEAD_BYTES: u32 = 0;
 /// Never needed again.
 pub const NEVER: u32 = u32::MAX;
 
-/// For each request, the position of the next read of the same object that would find what this
-/// request leaves behind; `NEVER` if the object is stored anew or deleted before, or not read
+/// Returns, for each request, the position of the next read of the same object that would find the
+/// item left by this request; `NEVER` if the object is stored anew or deleted before, or not read
 /// again.
 pub fn next_uses<R>(requests: R, objects: u32) -> Arc<[u32]>
 where
     R: IntoIterator<Item: Borrow<Request>, IntoIter: DoubleEndedIterator>,
 {
     let mut upcoming = vec![NEVER; objects as usize];
-    // From the last request to the first, and counted from the last as long as nobody knows how
-    // many there are.
+    // From the last request to the first, and counted from the last as long as their number is
+    // unknown.
     let mut next = Vec::new();
     for (back, request) in requests.into_iter().rev().enumerate() {
         let Request { object, operation, .. } = *request.borrow();
@@ -50,9 +50,9 @@ pub struct Belady {
     capacity: u64,
     used: u64,
     next_uses: Arc<[u32]>,
-    /// Weight and next use of what is resident; a weight of 0 is not.
+    /// Weight and next use of resident objects; a weight of 0 means not resident.
     entries: Vec<(u32, u32)>,
-    /// What is resident, by the next use.
+    /// Resident objects, by the next use.
     order: BTreeSet<(u32, u32)>,
 }
 
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn the_textbook_string_has_nine_faults() {
         // The reference string of Silberschatz's Operating System Concepts with three frames; it
-        // faults nine times. Leaving out what is needed latest saves no fault here.
+        // faults nine times. Not storing the object needed latest saves no fault here.
         let objects = [0, 1, 2, 3, 1, 4, 1, 5, 3, 4, 1, 4, 1, 3, 2, 3, 1, 2, 0, 1];
         let mut cache = Belady::new(3, 6, next_uses(reads(&objects), 6));
         assert!(hits(&mut cache, &objects).matches('.').count() <= 9);

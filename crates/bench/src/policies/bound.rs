@@ -1,19 +1,20 @@
-//! What no policy can pass, also with items of different sizes: the lower bound on misses by
+//! A bound on all policies, also with items of different sizes: the lower bound on misses by
 //! Berger, Beckmann and Harchol-Balter ("Practical bounds on optimal caching with variable object
 //! sizes", SIGMETRICS 2018), which they call PFOO-L.
 //!
-//! A hit needs its object in memory from one use to the next: its weight, for so many requests. All
-//! hits together cannot need more than the capacity for as long as the trace is. The bound lets the
-//! cheapest hits have it, as if what is free at one time could be used at another.
+//! A hit needs its object in memory from one use to the next: its weight, for that number of
+//! requests. All hits together cannot need more than the capacity over the length of the trace. The
+//! bound gives it to the cheapest hits, as if memory that is free at one time could be used at
+//! another.
 //!
-//! What hits need is sorted once and answers for every capacity, at 8 bytes for each request.
+//! The needs of hits are sorted once and answer for every capacity, at 8 bytes for each request.
 
 use std::borrow::Borrow;
 
 use super::belady::NEVER;
 use crate::trace::Request;
 
-/// What every hit needs.
+/// The needs of all hits.
 pub struct Bound {
     /// Weight times requests, rising.
     needs: Vec<u64>,
@@ -21,7 +22,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// The bound for requests whose next uses are known and whose weights `weigh` tells.
+    /// Returns the bound for requests whose next uses are known and whose weights `weigh` returns.
     pub fn new(
         requests: impl IntoIterator<Item: Borrow<Request>>,
         next: &[u32],
@@ -38,7 +39,7 @@ impl Bound {
         Bound { needs, requests: next.len() as u64 }
     }
 
-    /// The most hits that a cache of this capacity can have.
+    /// Returns the most hits that a cache of this capacity can have.
     pub fn hits(&self, capacity: u64) -> u64 {
         let mut available = u128::from(capacity) * u128::from(self.requests);
         let is_paid = |need: &&u64| {

@@ -1,5 +1,5 @@
-//! What every policy's tests need, and the tests that every policy has to pass: capacity, hits only
-//! of what was stored, no policy better than Belady's, and what is known of them on made-up traces.
+//! Helpers for every policy's tests, and the tests that every policy has to pass: capacity, hits
+//! only of stored objects, no policy better than Belady's, and known properties on made-up traces.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use super::{Policy, Visit};
 use crate::random::Random;
 use crate::trace::{Operation, Request};
 
-/// Reads of these objects.
+/// Returns reads of these objects.
 pub fn reads(objects: &[u32]) -> Vec<Request> {
     let read = |object: &u32| Request {
         time_s: 0,
@@ -29,7 +29,7 @@ pub fn reads(objects: &[u32]) -> Vec<Request> {
     objects.iter().map(read).collect()
 }
 
-/// A setting for a small test.
+/// Returns a setting for a small test.
 pub fn setting(capacity: u64, objects: u32, requests: &[Request]) -> Setting {
     Setting { capacity, objects, items: capacity, next_uses: next_uses(requests, objects) }
 }
@@ -79,7 +79,7 @@ proptest! {
                 prop_assert!(items <= stored.len() as u64 && items <= used, "{}", kind);
                 prop_assert_eq!(items == 0, used == 0, "{}", kind);
             }
-            // Nothing is left behind by removing all.
+            // Removing all objects leaves nothing behind.
             (0..16).for_each(|object| policy.remove(object));
             prop_assert_eq!((policy.items(), policy.used()), (0, 0), "{}", kind);
         }
@@ -109,7 +109,7 @@ proptest! {
         prop_assert!(requests.len() as u64 - bound.hits(capacity) <= best);
     }
 
-    /// Every choice of what to keep is tried.
+    /// Every choice of objects to keep is tried.
     #[test]
     fn belady_is_the_best_of_all_choices(
         objects in prop::collection::vec(0u32..5, 1..14), capacity in 1usize..4,
@@ -154,8 +154,8 @@ proptest! {
         prop_assert_eq!(misses(Kind::CostClock, capacity, &objects), clock);
     }
 
-    /// Reads in the end, which evict nothing, find what is there: had the victims differed, it
-    /// would be something else.
+    /// Reads at the end, which evict nothing, show the contents: other victims would have left
+    /// other contents.
     #[test]
     fn cost_wheels_evict_what_a_priority_queue_does(
         steps in prop::collection::vec((0u32..40, 0u8..12, 0u32..70_000), 1..400),
@@ -181,7 +181,7 @@ proptest! {
     }
 }
 
-/// Objects of which low numbers are more popular: ranks by a power law with exponent near 1.
+/// Draws an object; low numbers are more popular: ranks by a power law with exponent near 1.
 pub fn skewed(random: &mut Random, objects: u32) -> u32 {
     (f64::from(objects).powf(random.unit()) - 1.0) as u32
 }

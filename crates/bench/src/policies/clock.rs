@@ -1,5 +1,5 @@
 //! CLOCK (Corbató, 1968): a ring of items with a bit each. A use sets the bit; the hand passes over
-//! what has it set, clearing it, and evicts the first item that has not.
+//! items with their bit set, clearing it, and evicts the first item without.
 //!
 //! The ring is a list whose back is under the hand: passing over an item moves it to the front,
 //! which is the same as leaving it in its place and moving the hand.
@@ -14,7 +14,7 @@ pub const OVERHEAD_BYTES: u32 = 1;
 
 const RING: usize = 0;
 
-/// A cache that gives what was used since the hand last came by a second chance.
+/// A cache that gives a second chance to items used since the hand last came by.
 pub struct Clock {
     capacity: u64,
     ring: Lists<1>,

@@ -1,9 +1,9 @@
-//! What the policies that know costs save, in every configuration of costs.
+//! The savings of cost-aware policies, in every configuration of costs.
 //!
-//! `cargo test -p larder-bench cost_check -- --nocapture` prints a table: what LRU misses, the
-//! share of what LRU pays that GreedyDual saves, and of that the share that each other policy
-//! saves. Where all costs are the same there is nothing to save, and what is printed is what LRU
-//! pays as a share of what the policy pays.
+//! `cargo test -p larder-bench cost_check -- --nocapture` prints a table: LRU's misses, the share
+//! of LRU's cost that GreedyDual saves, and the share of that saving that each other policy
+//! reaches. Where all costs are the same there is nothing to save, and the table shows LRU's cost
+//! as a share of the policy's.
 //!
 //! Items of one size count as objects. In the three configurations of several sizes they count in
 //! bytes, with the same overhead for all policies.
@@ -34,9 +34,9 @@ const CONFIGURATIONS: [&str; 13] = [
 ];
 const OTHERS: [Kind; 4] = [Kind::GdWheel, Kind::GdWheelLazy, Kind::CostClock, Kind::Clock];
 const SEEDS: u64 = 2;
-/// Of all objects, so many fit: LRU hits 95 %.
+/// The share of all objects that fits: LRU hits 95 %.
 const ROOM: f64 = 0.73;
-/// What a policy without lists has to save of what GreedyDual saves.
+/// The least share of GreedyDual's saving that a policy without lists has to reach.
 const SHARE_MIN: f64 = 0.95;
 
 fn trace(costs: &str, seed: u64) -> Trace {
@@ -50,7 +50,7 @@ fn trace(costs: &str, seed: u64) -> Trace {
     spec.expect("they are").generate().expect("no file is needed")
 }
 
-/// The second half of the requests.
+/// Counts the second half of the requests.
 fn tally(kind: Kind, trace: &Trace, scale: Scale) -> Tally {
     let mut weights = vec![0; trace.objects as usize];
     for request in &trace.requests {

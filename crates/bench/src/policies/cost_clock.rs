@@ -17,7 +17,7 @@ pub const OVERHEAD_BYTES: u32 = 3;
 
 const RING: usize = 0;
 
-/// A cache that gives second chances, and to what is costly more of them.
+/// A cache that gives second chances, and more of them to costly items.
 pub struct CostClock {
     capacity: u64,
     ring: Lists<1>,

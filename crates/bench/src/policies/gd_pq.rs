@@ -1,12 +1,12 @@
 //! GreedyDual with a priority queue (Young, 1994), which GD-Wheel (Li and Cox, EuroSys 2015) calls
 //! GD-PQ and approximates: an item's priority is its cost plus an inflation that rises to the
-//! priority of whatever was evicted last. A use renews the priority; the lowest leaves, of equals
-//! the one renewed longest ago. With equal costs this is exactly LRU.
+//! priority of the last evicted item. A use renews the priority; the lowest leaves, of equals the
+//! one renewed longest ago. With equal costs this is exactly LRU.
 //!
 //! Like GD-Wheel it looks at costs and not at sizes. An unknown cost counts as 1.
 //!
 //! With `COUNTED` the comparisons of the queue are counted, in whatever thread they are made: the
-//! steps whose number grows with the items, whatever a machine makes of them.
+//! steps whose number grows with the items, independent of the machine.
 //!
 //! Memory per item: a priority of 8 bytes, a cost of 4 and a place of 4 in the heap.
 
@@ -20,7 +20,7 @@ use super::{Policy, Visit};
 pub const OVERHEAD_BYTES: u32 = 16;
 
 thread_local! {
-    /// Comparisons of all queues that count theirs.
+    /// Comparisons of all counting queues.
     static COMPARISONS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -34,11 +34,11 @@ struct Rank {
 struct Entry {
     rank: Rank,
     cost_us: u32,
-    /// 0 for what is not resident.
+    /// 0: not resident.
     weight: u32,
 }
 
-/// Where an object stands in the queue.
+/// The place of an object in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place<const COUNTED: bool>(Rank, u32);
 
@@ -57,16 +57,16 @@ impl<const COUNTED: bool> PartialOrd for Place<COUNTED> {
     }
 }
 
-/// A cache that evicts what costs least to make again, in the light of recency.
+/// A cache that evicts the item that is cheapest to make again, weighed against recency.
 pub struct GdPq<const COUNTED: bool> {
     capacity: u64,
     used: u64,
     inflation: u64,
     now: u64,
     entries: Vec<Entry>,
-    /// What is resident; the first leaves next.
+    /// The resident objects; the first leaves next.
     order: BTreeSet<Place<COUNTED>>,
-    /// The count of comparisons before the first of its own.
+    /// The count of comparisons before this queue's first.
     counted_before: u64,
 }
 

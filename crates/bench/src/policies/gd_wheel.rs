@@ -1,5 +1,5 @@
 //! GD-Wheel (Li and Cox, EuroSys 2015) with Larder's own wheels (`larder-policy`): the victims of
-//! GD-PQ in constant time. What differs from the paper stands there.
+//! GD-PQ in constant time. That crate lists the differences from the paper.
 //!
 //! It can also note hits as CLOCK does (`gd-wheel-lazy`): a hit sets a bit and leaves the queues
 //! alone, and a victim that has its bit set is renewed instead. Then hits need no lock, and with
@@ -13,24 +13,24 @@ use super::{Policy, Visit};
 
 /// Bytes per item that the policy itself needs.
 pub const OVERHEAD_BYTES: u32 = size_of::<Link>() as u32;
-/// The same where hits set a bit.
+/// Bytes per item where hits set a bit.
 pub const LAZY_OVERHEAD_BYTES: u32 = OVERHEAD_BYTES + 1;
 
-/// A cache that evicts what costs least to make again, in the light of recency.
+/// A cache that evicts the item that is cheapest to make again, weighed against recency.
 pub struct GdWheel {
     capacity: u64,
     used: u64,
     wheels: Wheels,
     links: Vec<Link>,
-    /// 0 for what is not resident.
+    /// Weights of objects; 0: not resident.
     weights: Vec<u32>,
-    /// Whether each object was hit since it was last renewed; nothing if hits renew.
+    /// Whether each object was hit since it was last renewed; `None` if hits renew.
     recent: Option<Vec<bool>>,
     pops: u64,
 }
 
 impl GdWheel {
-    /// An empty cache, whose hits only set a bit if it is lazy.
+    /// Returns an empty cache, whose hits only set a bit if it is lazy.
     pub fn new(capacity: u64, objects: u32, is_lazy: bool) -> GdWheel {
         let objects = objects as usize;
         GdWheel {
@@ -44,7 +44,7 @@ impl GdWheel {
         }
     }
 
-    /// Takes out the victim, once no lower one has its bit set.
+    /// Removes the victim, once no lower one has its bit set.
     fn evict(&mut self) {
         loop {
             self.pops += 1;

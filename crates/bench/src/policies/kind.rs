@@ -27,7 +27,7 @@ use super::{s3_fifo, segments, sieve, w_tiny_lfu, weight};
 pub enum Kind {
     /// First in, first out.
     Fifo,
-    /// A second chance for what was used.
+    /// A second chance for used items.
     Clock,
     /// Least recently used.
     Lru,
@@ -64,21 +64,21 @@ pub enum Kind {
     Belady,
 }
 
-/// What a policy is made for.
+/// The setting of a simulation.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// The most that all items may weigh: at least 1.
     pub capacity: u64,
-    /// How many objects the trace has.
+    /// Number of objects in the trace.
     pub objects: u32,
-    /// About how many items will fit.
+    /// The approximate number of items that fit.
     pub items: u64,
-    /// When each request's object is read next.
+    /// The next read of each request's object.
     pub next_uses: Shared<[u32]>,
 }
 
 impl Kind {
-    /// An empty cache.
+    /// Returns an empty cache.
     pub fn build(self, setting: &Setting) -> Box<dyn Policy> {
         let Setting { capacity, objects, items, next_uses } = setting;
         let (capacity, objects) = (*capacity, *objects);
@@ -102,7 +102,7 @@ impl Kind {
         }
     }
 
-    /// What items weigh where memory is measured.
+    /// Returns the scale of items where memory is measured.
     pub fn memory_scale(self) -> Scale {
         let own = match self {
             Kind::Memcached => return Scale::Memcached,
@@ -125,7 +125,7 @@ impl Kind {
         Scale::Bytes(BASE_BYTES + own)
     }
 
-    /// What the policy keeps for each item beside key and value, in words.
+    /// Describes the policy's overhead per item, beside key and value.
     pub fn overhead(self) -> String {
         match self.memory_scale() {
             Scale::Bytes(bytes) => format!("{bytes} bytes"),

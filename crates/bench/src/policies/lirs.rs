@@ -1,6 +1,6 @@
 //! LIRS, low inter-reference recency set (Jiang and Zhang, SIGMETRICS 2002): items that come back
 //! after few others (LIR) hold nearly all of the cache; the others (HIR) pass through a short
-//! queue, and become LIR if they come back while the stack still knows them.
+//! queue, and become LIR if they come back while the stack still has them.
 //!
 //! ```text
 //!   stack S   newest  ... LIR, HIR, ghost ...  oldest, always LIR (pruned until it is)
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The paper sets no bound for the ghosts in the stack. Here they weigh at most twice the cache, as
-//! real implementations have it, and the one that was evicted first is forgotten first. Numbers of
-//! blocks are weights; the HIR part is 1 %, as in the paper.
+//! in real implementations, and the one that was evicted first is dropped first. Numbers of blocks
+//! are weights; the HIR part is 1 %, as in the paper.
 //!
 //! Memory per item: four pointers and a byte, and up to two ghosts for each item: four pointers and
 //! an 8-byte slot of a table.
@@ -24,9 +24,9 @@ const STACK: usize = 0;
 const QUEUE: usize = 0;
 const GHOSTS: usize = 1;
 
-/// One part in so many of the cache is for HIR items.
+/// One part in this many of the cache is for HIR items.
 const HIR_PART: u64 = 100;
-/// What the ghosts may weigh, in caches.
+/// The most that the ghosts may weigh, in caches.
 const GHOSTS_MAX: u64 = 2;
 
 /// A cache that favours items with a low inter-reference recency.
@@ -60,7 +60,7 @@ impl Lirs {
         self.stack.push_front(STACK, object, weight);
     }
 
-    /// Makes an item LIR that is in neither the queue nor the ghosts.
+    /// Makes an item LIR that is neither in the queue nor among the ghosts.
     fn promote(&mut self, object: u32, weight: u32) {
         self.is_lir[object as usize] = true;
         self.lir_items += 1;
@@ -82,7 +82,7 @@ impl Lirs {
         self.prune();
     }
 
-    /// Drops what lies below the oldest LIR item: it cannot become LIR before that leaves.
+    /// Drops everything below the oldest LIR item: it cannot become LIR before that leaves.
     fn prune(&mut self) {
         while let Some(object) = self.stack.back(STACK) {
             if self.is_lir[object as usize] {

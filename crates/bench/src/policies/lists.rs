@@ -1,11 +1,11 @@
-//! Doubly linked lists of objects, as most policies are made of: each object is in one of `N` lists
-//! or in none, and every operation takes constant time. A list knows how much its objects weigh.
+//! Doubly linked lists of objects, the parts of most policies: each object is in one of `N` lists
+//! or in none, and every operation takes constant time. A list knows the weight of its objects.
 //!
 //! ```text
 //!   front (newest)  a <-> b <-> c  back (oldest, the next to leave)
 //! ```
 //!
-//! Objects are numbered from 0 without gaps, so the links lie in one array instead of a hash table:
+//! Objects are numbered from 0 without gaps, so the links are in one array instead of a hash table:
 //! 16 bytes for each object of the trace.
 
 /// No neighbour.
@@ -37,41 +37,41 @@ pub struct Lists<const N: usize> {
 }
 
 impl<const N: usize> Lists<N> {
-    /// Empty lists, for objects below `objects`.
+    /// Returns empty lists, for objects less than `objects`.
     pub fn new(objects: u32) -> Lists<N> {
         let node = Node { newer: NONE, older: NONE, weight: 0, list: NOWHERE };
         let ends = Ends { front: NONE, back: NONE, items: 0, weight: 0 };
         Lists { nodes: vec![node; objects as usize], ends: [ends; N] }
     }
 
-    /// The list that holds the object.
+    /// Returns the list that holds the object.
     pub fn home(&self, object: u32) -> Option<usize> {
         let list = self.nodes[object as usize].list;
         (list != NOWHERE).then_some(list as usize)
     }
 
-    /// The total weight of a list.
+    /// Returns the total weight of a list.
     pub fn weight(&self, list: usize) -> u64 {
         self.ends[list].weight
     }
 
-    /// How many objects a list has.
+    /// Returns the number of objects in a list.
     pub fn items(&self, list: usize) -> u64 {
         self.ends[list].items
     }
 
-    /// The weight of an object, which must be in a list.
+    /// Returns the weight of an object, which must be in a list.
     pub fn weight_of(&self, object: u32) -> u32 {
         debug_assert!(self.home(object).is_some());
         self.nodes[object as usize].weight
     }
 
-    /// The oldest object of a list.
+    /// Returns the oldest object of a list.
     pub fn back(&self, list: usize) -> Option<u32> {
         (self.ends[list].back != NONE).then_some(self.ends[list].back)
     }
 
-    /// The neighbour towards the front.
+    /// Returns the neighbour towards the front.
     pub fn newer(&self, object: u32) -> Option<u32> {
         let newer = self.nodes[object as usize].newer;
         (newer != NONE).then_some(newer)
@@ -92,7 +92,7 @@ impl<const N: usize> Lists<N> {
         ends.weight += u64::from(weight);
     }
 
-    /// Takes an object out of the list that it is in; returns its weight.
+    /// Removes an object from the list that it is in; returns its weight.
     pub fn remove(&mut self, object: u32) -> Option<u32> {
         let list = self.home(object)?;
         let Node { newer, older, weight, .. } = self.nodes[object as usize];
@@ -110,7 +110,7 @@ impl<const N: usize> Lists<N> {
         Some(weight)
     }
 
-    /// Takes out the oldest object of a list; returns it with its weight.
+    /// Removes the oldest object of a list; returns it with its weight.
     pub fn pop_back(&mut self, list: usize) -> Option<(u32, u32)> {
         let object = self.back(list)?;
         let weight = self.remove(object).expect("the back of a list is in it");

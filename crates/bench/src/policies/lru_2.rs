@@ -1,11 +1,11 @@
-//! LRU-2 (O'Neil, O'Neil and Weikum, SIGMOD 1993: LRU-K with K = 2): the item leaves whose last use
-//! but one is furthest in the past. Items used only once count as infinitely far and leave first,
-//! the least recently used of them before the others.
+//! LRU-2 (O'Neil, O'Neil and Weikum, SIGMOD 1993: LRU-K with K = 2): the victim is the item whose
+//! last use but one is furthest in the past. Items used only once count as infinitely far and leave
+//! first, the least recently used of them before the others.
 //!
-//! The zExpander paper compares with an "LRU-X" whose definition could not be established; this
-//! stands in its place under its own name. The paper's correlated reference period is 0 here, and
-//! what it retains of evicted items is bounded by weight: as much as the cache holds, the oldest
-//! forgotten first.
+//! The zExpander paper compares with an "LRU-X" whose definition could not be established; this is
+//! used in its place under its own name. The paper's correlated reference period is 0 here, and the
+//! history of evicted items is bounded by weight: as much as the cache holds, the oldest dropped
+//! first.
 //!
 //! Memory per item: two times of 4 bytes and a place of 4 in a heap, and a ghost for each item: two
 //! times, an 8-byte slot of a table and two pointers.
@@ -35,7 +35,7 @@ pub struct Lru2 {
     now: u64,
     lists: Lists<2>,
     uses: Vec<Uses>,
-    /// What is resident; the first leaves next.
+    /// The resident objects; the first leaves next.
     order: BTreeSet<(Uses, u32)>,
 }
 
@@ -108,7 +108,7 @@ mod tests {
     use crate::policies::check::hits;
 
     #[test]
-    fn what_was_used_once_leaves_before_what_was_used_twice() {
+    fn items_used_once_leave_before_items_used_twice() {
         // 0 is the least recently used but was used twice, so 1, 2 and 3 leave before it.
         let mut cache = Lru2::new(2, 5);
         assert_eq!(hits(&mut cache, &[0, 0, 1, 2, 3, 0]), ".h...h");
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_past_of_an_evicted_item_counts() {
-        // 1 comes back with a past, so that 0, whose last use but one is older, leaves for 3.
+        // 1 comes back with its history, so that 0, whose last use but one is older, leaves for 3.
         let mut cache = Lru2::new(2, 5);
         assert_eq!(hits(&mut cache, &[0, 0, 1, 2, 1, 3, 1, 0]), ".h....h.");
     }

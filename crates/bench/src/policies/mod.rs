@@ -4,13 +4,13 @@
 //!   request --Scale--> Visit (object, weight) --> Policy: read, and insert on a miss
 //! ```
 //!
-//! A policy is told of objects by number and of what they weigh; whether a weight is 1 or an item's
-//! bytes (`weight`) it does not know. `kind` names the policies, `simulate` runs one over a trace
-//! as an application would: a get that misses is followed by a set. `bound` is no policy but what
-//! none can pass, and `stack` the misses of LRU at every size at once.
+//! A policy knows objects by number and by weight; whether a weight is 1 or an item's bytes
+//! (`weight`) it does not know. `kind` names the policies; `simulate` runs one over a trace as an
+//! application would: a get that misses is followed by a set. `bound` is no policy but a bound on
+//! all of them, and `stack` computes the misses of LRU at every size at once.
 //!
-//! These are baselines for judging Larder, so they follow their papers where speed or memory might
-//! suggest something else; each file says where it does not.
+//! These are baselines for judging Larder, so they follow their papers even where speed or memory
+//! would suggest otherwise; each file states its deviations.
 
 mod arc;
 pub mod belady;
@@ -42,40 +42,40 @@ pub mod weight;
 /// A request as a policy sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Visit {
-    /// Which request of the trace it is.
+    /// Its place in the trace.
     pub position: u32,
     /// The object.
     pub object: u32,
-    /// What it weighs: at least 1, and no more than the cache's capacity.
+    /// Its weight: at least 1, and at most the cache's capacity.
     pub weight: u32,
-    /// Microseconds that it takes to make the value again; 0 unknown.
+    /// Microseconds to make the value again; 0: unknown.
     pub cost_us: u32,
 }
 
-/// A cache without values. Whatever was done, what is in it never weighs more than its capacity.
+/// A cache without values. The weight of its objects never exceeds its capacity.
 pub trait Policy: Send {
-    /// Whether the object is there. If it is, this is a use of it.
+    /// Returns whether the object is there. If it is, this is a use of it.
     fn read(&mut self, visit: Visit) -> bool;
 
-    /// Stores an object that is not there. It need not stay.
+    /// Stores an object that is not there. The policy need not keep it.
     fn insert(&mut self, visit: Visit);
 
-    /// Takes an object out, if it is there, and forgets its past.
+    /// Removes an object, if it is there, and its history.
     fn remove(&mut self, object: u32);
 
-    /// What all that is there weighs.
+    /// Returns the weight of all objects in it.
     fn used(&self) -> u64;
 
-    /// How many objects are there.
+    /// Returns the number of objects in it.
     fn items(&self) -> u64;
 
-    /// Entries that it has looked at, compared or moved so far, to know who leaves next; nothing
-    /// where a policy does not count them.
+    /// Returns the entries looked at, compared or moved so far to choose victims; `None` where a
+    /// policy does not count them.
     fn steps(&self) -> Option<u64> {
         None
     }
 
-    /// Reads, and stores what is not there. Returns whether it was.
+    /// Reads an object, and stores it if it is not there. Returns whether it was.
     fn access(&mut self, visit: Visit) -> bool {
         let hit = self.read(visit);
         if !hit {

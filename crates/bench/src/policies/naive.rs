@@ -1,12 +1,12 @@
 //! The policies once more, for objects of weight 1, with nothing but vectors that are searched from
-//! end to end: written from the papers' figures, and what the real ones are compared with.
+//! end to end: written from the papers' figures, as references for the real ones.
 
 use proptest::prelude::*;
 
 use super::check::{hits, reads, setting};
 use super::kind::Kind;
 
-/// Takes a value out of a vector, if it is there.
+/// Removes a value from a vector, if it is there.
 fn take(list: &mut Vec<u32>, object: u32) -> bool {
     let place = list.iter().position(|other| *other == object);
     place.map(|place| list.remove(place)).is_some()
@@ -41,7 +41,7 @@ impl Naive for Marked {
             }
         }
         if self.is_sieve {
-            // The hand wraps to the oldest rather than to what was stored after it passed the end.
+            // The hand wraps to the oldest object, not to one stored after it passed the end.
             if self.hand == self.list.len() {
                 self.hand = 0;
             }

@@ -1,5 +1,5 @@
-//! FIFO and LRU: a list whose end leaves. Under FIFO, first in, first out, it is in the order of
-//! storing; under LRU, least recently used, a use brings an item to the front.
+//! FIFO and LRU: a list evicted from its end. Under FIFO, first in, first out, it is in the order
+//! of storing; under LRU, least recently used, a use brings an item to the front.
 //!
 //! Memory per item: under FIFO its number in a ring, 8 bytes; under LRU two pointers of 8 bytes.
 
@@ -13,21 +13,21 @@ pub const LRU_OVERHEAD_BYTES: u32 = 16;
 
 const LIST: usize = 0;
 
-/// A cache that evicts what was stored first, or what was not used for the longest time.
+/// A cache that evicts the oldest or the least recently used item.
 pub struct Queue {
     capacity: u64,
     lists: Lists<1>,
-    /// A use counts as being stored again.
+    /// Whether a use counts as being stored again.
     renews: bool,
 }
 
 impl Queue {
-    /// An empty cache that evicts what was stored first.
+    /// Returns an empty cache that evicts the item stored first.
     pub fn fifo(capacity: u64, objects: u32) -> Queue {
         Queue { capacity, lists: Lists::new(objects), renews: false }
     }
 
-    /// An empty cache that evicts what was not used for the longest time.
+    /// Returns an empty cache that evicts the least recently used item.
     pub fn lru(capacity: u64, objects: u32) -> Queue {
         Queue { renews: true, ..Queue::fifo(capacity, objects) }
     }

@@ -1,14 +1,14 @@
-//! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi, SOSP 2023): three queues. New items enter a small one,
-//! a tenth of the cache. What leaves it goes to the main queue if it was used more than once
-//! meanwhile, and otherwise leaves the cache, while its name stays in a ghost queue; a ghost that
-//! is asked for again enters the main queue at once. The main queue evicts like CLOCK with a
-//! counter of up to 3.
+//! S3-FIFO (Yang, Zhang, Qiu, Yue, Rashmi, SOSP 2023): three queues. New items enter a small one, a
+//! tenth of the cache. At its end, an item goes to the main queue if it was used more than once
+//! meanwhile, and otherwise leaves the cache, while its name stays in a ghost queue; a request for
+//! a ghost enters the main queue at once. The main queue evicts like CLOCK with a counter of up to
+//! 3.
 //!
 //! Follows the paper's algorithm 1. Its queues are counted in objects; here they are counted in
-//! weight, and the ghosts weigh at most what the main queue may.
+//! weight, and the ghosts may weigh as much as the main queue.
 //!
 //! Memory per item: a place in a ring of 8 bytes, a byte for the counter, and for its share of the
-//! ghosts, at most nine tenths of a ghost for an item, a fingerprint with its time of 8 bytes.
+//! ghosts, at most nine tenths of a ghost per item, a fingerprint with its time of 8 bytes.
 
 use super::lists::Lists;
 use super::{Policy, Visit};
@@ -20,11 +20,11 @@ const SMALL: usize = 0;
 const MAIN: usize = 1;
 const GHOST: usize = 2;
 
-/// One part in so many of the cache is the small queue.
+/// One part in this many of the cache is the small queue.
 const SMALL_PART: u64 = 10;
 /// Uses at which an item of the small queue earns a place in the main queue.
 const USES_FOR_MAIN: u8 = 2;
-/// The counter of uses stops here.
+/// The maximum of the counter of uses.
 const USES_MAX: u8 = 3;
 
 /// A cache of a small and a main queue, and ghosts.
@@ -47,7 +47,7 @@ impl S3Fifo {
         self.capacity - self.small_capacity
     }
 
-    /// Makes some room, unless all of the small queue earned a place in the main queue.
+    /// Makes some room, unless every item of the small queue earned a place in the main queue.
     fn evict(&mut self) {
         let is_small_full = self.queues.weight(SMALL) >= self.small_capacity;
         if is_small_full || self.queues.items(MAIN) == 0 {

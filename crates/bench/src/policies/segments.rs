@@ -1,13 +1,13 @@
-//! FIFO of segments, as Segcache has it (Yang, Yue, Vinayak, NSDI 2021): items are appended to an
-//! open segment, and memory is made free a whole segment at a time.
+//! FIFO of segments, as in Segcache (Yang, Yue, Vinayak, NSDI 2021): items are appended to an open
+//! segment, and memory is freed a whole segment at a time.
 //!
-//! Plain, the oldest segment goes with everything in it. With merging, the oldest four become one
-//! that keeps the most used of their items, per byte, and stays in the place of the oldest; items
-//! that were not used since the last merge go.
+//! Plain, the oldest segment is evicted with everything in it. With merging, the oldest four become
+//! one that keeps the most used of their items, per byte, and stays in the place of the oldest;
+//! items that were not used since the last merge are evicted.
 //!
-//! Segcache groups segments by time to live and merges within a group; here there is one group.
-//! Its counter rises by chance beyond 16 and is reset by a merge; this one counts up to 127 and is
-//! halved. A removed item's room stays lost until its segment goes, as in Segcache.
+//! Segcache groups segments by time to live and merges within a group; here there is one group. Its
+//! counter rises by chance beyond 16 and is reset by a merge; this one counts up to 127 and is
+//! halved. A removed item's room stays lost until its segment is freed, as in Segcache.
 //!
 //! Memory per item: a byte for the counter; a segment's header is shared by thousands.
 
@@ -18,29 +18,29 @@ use super::{Policy, Visit};
 /// Bytes per item that the policy itself needs.
 pub const OVERHEAD_BYTES: u32 = 1;
 
-/// One part in so many of the cache is a segment.
+/// One part in this many of the cache is a segment.
 const SEGMENTS: u64 = 64;
-/// Segments that a merge makes into one.
+/// Segments merged into one.
 const MERGED: usize = 4;
-/// The counter of uses stops here.
+/// The maximum of the counter of uses.
 const USES_MAX: u8 = 127;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// The segment that holds the item, and which of the segment's objects it is.
+    /// The segment that holds the item, and the item's place among its objects.
     segment: u64,
     place: usize,
-    /// 0 for what is not resident.
+    /// 0: not resident.
     weight: u32,
     uses: u8,
 }
 
 #[derive(Debug, Default)]
 struct Segment {
-    /// Counted from 1: what is not resident is in segment 0.
+    /// Counted from 1: absent objects are in segment 0.
     number: u64,
     objects: Vec<u32>,
-    /// What was written into it, dead or alive.
+    /// Weight written into it, dead or alive.
     filled: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct Segments {
     is_merging: bool,
     used: u64,
     items: u64,
-    /// What all segments have taken in, dead or alive.
+    /// Weight written into all segments, dead or alive.
     filled: u64,
     last_number: u64,
     entries: Vec<Entry>,
@@ -95,7 +95,7 @@ impl Segments {
         segment.objects.iter().enumerate().filter(is_there).map(|(_, object)| *object).collect()
     }
 
-    /// Makes the oldest segments into one.
+    /// Merges the oldest segments into one.
     fn merge(&mut self) {
         let mut candidates = Vec::new();
         for segment in self.segments.drain(..MERGED).collect::<Vec<_>>() {

@@ -1,7 +1,7 @@
 //! SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi, NSDI 2024): a queue in order of storing and a hand
-//! that moves from the oldest to the newest, clearing the bit of what was used and evicting the
-//! first item without one. Unlike CLOCK it leaves survivors where they are, so that new items,
-//! which are all ahead of the hand, are sieved sooner.
+//! that moves from the oldest to the newest, clearing the bits of used items and evicting the first
+//! item without one. Unlike CLOCK it leaves survivors where they are, so that new items, which are
+//! all ahead of the hand, are sieved sooner.
 //!
 //! Memory per item: two pointers of 8 bytes and a bit.
 
@@ -18,7 +18,7 @@ pub struct Sieve {
     capacity: u64,
     queue: Lists<1>,
     is_used: Vec<bool>,
-    /// Where the hand looks next; the queue's back if nowhere.
+    /// Where the hand looks next; `None`: the queue's back.
     hand: Option<u32>,
 }
 

@@ -1,9 +1,9 @@
 //! Runs a policy over a trace the way an application uses a cache: a get that misses is followed by
-//! a set of what was made anew, other writes store or remove.
+//! a set of the newly made value, other writes store or remove.
 //!
-//! An expired item is found out when it is asked for; until then it keeps its room, as it would in
-//! a cache without a background's help. A store of another size takes the old item out first, so
-//! that the policy treats it as new. An item that is larger than the cache is not stored.
+//! An expired item is noticed when it is requested; until then it keeps its room, as in a cache
+//! without a background's help. A store of another size removes the old item first, so that the
+//! policy treats it as new. An item larger than the cache is not stored.
 
 use std::borrow::Borrow;
 use std::ops::AddAssign;
@@ -12,16 +12,16 @@ use super::weight::Scale;
 use super::{Policy, Visit};
 use crate::trace::{Operation, Request};
 
-/// What a run of a trace counted.
+/// The counts of a run of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Reads.
     pub gets: u64,
     /// Reads that found nothing.
     pub misses: u64,
-    /// Microseconds that it would take to make everything that was read.
+    /// Microseconds to make everything that was read.
     pub cost_us: u64,
-    /// Microseconds that it took to make what was missed.
+    /// Microseconds to make everything that was missed.
     pub missed_cost_us: u64,
 }
 
@@ -36,17 +36,17 @@ impl Tally {
         }
     }
 
-    /// Misses for each read.
+    /// Returns misses per read.
     pub fn miss_ratio(&self) -> f64 {
         self.misses as f64 / self.gets.max(1) as f64
     }
 
-    /// Seconds of the backend that hits saved; nothing if no cost is known.
+    /// Returns the seconds of the backend that hits saved; `None` if no cost is known.
     pub fn saved_s(&self) -> Option<f64> {
         (self.cost_us > 0).then(|| (self.cost_us - self.missed_cost_us) as f64 / 1e6)
     }
 
-    /// The share of the cost that was paid; nothing if no cost is known.
+    /// Returns the share of the cost that was paid; `None` if no cost is known.
     pub fn cost_miss_ratio(&self) -> Option<f64> {
         (self.cost_us > 0).then(|| self.missed_cost_us as f64 / self.cost_us as f64)
     }
@@ -61,26 +61,26 @@ impl AddAssign for Tally {
     }
 }
 
-/// A policy with what it does not know: sizes, and when items expire.
+/// A policy with the parts unknown to it: sizes and expiry.
 pub struct Simulation {
     policy: Box<dyn Policy>,
     scale: Scale,
     capacity: u64,
-    /// When each object's item expires, in seconds of the trace; 0 never.
+    /// When each object's item expires, in seconds of the trace; 0: never.
     expiries_s: Vec<u32>,
-    /// What each object's item weighed when it was last stored.
+    /// The weight of each object's item when it was last stored.
     weights: Vec<u32>,
 }
 
 impl Simulation {
-    /// An empty cache that holds at most `capacity` on this scale.
+    /// Returns an empty cache that holds at most `capacity` on this scale.
     pub fn new(policy: Box<dyn Policy>, scale: Scale, capacity: u64, objects: u32) -> Simulation {
         let objects = objects as usize;
         let (expiries_s, weights) = (vec![0; objects], vec![0; objects]);
         Simulation { policy, scale, capacity, expiries_s, weights }
     }
 
-    /// Whether a read finds its object. A miss stores nothing yet.
+    /// Returns whether a read finds its object. A miss stores nothing yet.
     pub fn get(&mut self, position: u32, request: &Request) -> bool {
         let object = request.object as usize;
         if self.expiries_s[object] != 0 && self.expiries_s[object] <= request.time_s {
@@ -105,23 +105,23 @@ impl Simulation {
         self.policy.access(visit);
     }
 
-    /// Takes an object out.
+    /// Removes an object.
     pub fn remove(&mut self, object: u32) {
         self.expiries_s[object as usize] = 0;
         self.policy.remove(object);
     }
 
-    /// What its policy has looked at so far, where that is counted.
+    /// Returns the policy's steps so far, where they are counted.
     pub fn steps(&self) -> Option<u64> {
         self.policy.steps()
     }
 
-    /// What is in the cache.
+    /// Returns the number of items in the cache.
     pub fn items(&self) -> u64 {
         self.policy.items()
     }
 
-    /// What it weighs.
+    /// Returns their weight.
     pub fn used(&self) -> u64 {
         self.policy.used()
     }
@@ -131,7 +131,7 @@ impl Simulation {
         Visit { position, object: request.object, weight, cost_us: request.cost_us }
     }
 
-    /// Runs a trace; calls `pause` now and then, so that it may show progress.
+    /// Runs a trace; calls `pause` now and then, to show progress.
     pub fn run(
         &mut self,
         requests: impl IntoIterator<Item: Borrow<Request>>,

@@ -1,4 +1,4 @@
-//! A count-min sketch (Cormode and Muthukrishnan, 2005) of counters up to 15 that forget: after ten
+//! A count-min sketch (Cormode and Muthukrishnan, 2005) of counters up to 15 that fade: after ten
 //! times as many uses as the cache has items, every counter is halved. W-TinyLFU asks it how often
 //! an object was used lately, whether the cache has the object or not.
 //!
@@ -8,11 +8,11 @@
 const ROWS: usize = 4;
 /// Counters of a row for each item of the cache.
 const WIDTH_PER_ITEM: u64 = 4;
-/// A counter stops here.
+/// The maximum of a counter.
 const COUNT_MAX: u8 = 15;
-/// Uses for each item of the cache, after which counters are halved.
+/// Uses per item of the cache, after which counters are halved.
 const PERIOD_PER_ITEM: u64 = 10;
-/// The sketch is no larger than this, in items.
+/// The greatest size of the sketch, in items.
 const ITEMS_MAX: u64 = 1 << 26;
 
 /// Approximate counts of recent uses.
@@ -24,7 +24,7 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// A sketch for a cache of about so many items.
+    /// Returns a sketch for a cache of about this many items.
     pub fn new(items: u64) -> Sketch {
         let items = items.clamp(1, ITEMS_MAX).next_power_of_two();
         let width = items * WIDTH_PER_ITEM;
@@ -32,7 +32,7 @@ impl Sketch {
         Sketch { mask: width - 1, counters, period: items * PERIOD_PER_ITEM, uses: 0 }
     }
 
-    /// How often an object was used lately: never too low, except for what was forgotten.
+    /// Returns how often an object was used lately: never too low, except for halving.
     pub fn count(&self, object: u32) -> u8 {
         let counts = self.slots(object).map(|slot| self.counters[slot]);
         counts.into_iter().min().unwrap_or(0)

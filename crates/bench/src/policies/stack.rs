@@ -1,14 +1,14 @@
 //! LRU at every size in one pass, by stack distances (Mattson and others, 1970): a read hits in
-//! every LRU cache that is at least as large as its distance, which is what the object itself and
-//! all other objects that were used since its last use weigh.
+//! every LRU cache that is at least as large as its distance, the weight of the object itself and
+//! of all other objects that were used since its last use.
 //!
-//! Times of last use lie in a Fenwick tree (Fenwick, 1994), in which sums over a stretch of time
-//! take logarithmic time. It has twice as many places as there are objects: when they are used up,
-//! the living ones are numbered anew, so memory depends on the objects and not on the requests.
+//! Times of last use are in a Fenwick tree (Fenwick, 1994), where sums over a stretch of time take
+//! logarithmic time. It has twice as many places as there are objects: when they are used up, the
+//! live ones are numbered anew, so memory depends on the objects and not on the requests.
 //!
 //! Exact for objects of equal weight. With different weights a real LRU evicts a little more than
-//! it needs, and so may have a few more misses. Times to live are not looked at: when an item is
-//! stored anew depends on the size.
+//! it needs, and so may have a few more misses. Times to live are ignored: when an item is stored
+//! anew depends on the size.
 
 use std::borrow::Borrow;
 
@@ -21,12 +21,12 @@ const ABSENT: u32 = u32::MAX;
 
 /// The objects in order of their last use.
 struct Stack {
-    /// Sums of weights over stretches of time, as Fenwick arranges them; place 0 is not used.
+    /// Sums of weights over stretches of time, in Fenwick's arrangement; place 0 is not used.
     sums: Vec<u64>,
     /// Each object's time of last use.
     times: Vec<u32>,
     weights: Vec<u32>,
-    /// The object that was used at each time, which it may have left since.
+    /// The object that was used at each time; it may have been used again since.
     used_at: Vec<u32>,
     now: u32,
     total: u64,
@@ -45,7 +45,7 @@ impl Stack {
         }
     }
 
-    /// What the object and those above it weigh; nothing if it is not in the stack.
+    /// Returns the weight of the object and those above it; `None` if it is not in the stack.
     fn distance(&self, object: u32) -> Option<u64> {
         let time = self.times[object as usize];
         if time == ABSENT {
@@ -107,7 +107,7 @@ impl Stack {
     }
 }
 
-/// What LRU caches of these capacities, which must rise, count over a trace.
+/// Returns the counts of LRU caches of these capacities, which must rise, over a trace.
 pub fn lru_at(
     requests: impl IntoIterator<Item: Borrow<Request>>,
     objects: u32,
@@ -115,7 +115,7 @@ pub fn lru_at(
     capacities: &[u64],
 ) -> Vec<Tally> {
     let mut stack = Stack::new(objects);
-    // What changes from each capacity to the next larger one, and last what never hits.
+    // The change from each capacity to the next larger one, and last the reads that never hit.
     let mut reads = vec![Tally::default(); capacities.len() + 1];
     for request in requests {
         let request: &Request = request.borrow();

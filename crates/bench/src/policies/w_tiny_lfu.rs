@@ -1,7 +1,7 @@
-//! W-TinyLFU (Einziger, Friedman and Manes, ACM Transactions on Storage 2017), as Caffeine has it:
-//! new items enter a small LRU window; what leaves the window is admitted to the main cache only if
-//! a sketch has counted more uses of it lately than of the item it would push out. The main cache
-//! is a segmented LRU: probation, and after another use a protected part.
+//! W-TinyLFU (Einziger, Friedman and Manes, ACM Transactions on Storage 2017), as in Caffeine: new
+//! items enter a small LRU window; an item leaving the window is admitted to the main cache only if
+//! a sketch has counted more uses of it lately than of the item it would evict. The main cache is a
+//! segmented LRU: probation, and after another use a protected part.
 //!
 //! Shares as in the paper: the window is 1 % of the cache, and four fifths of the rest are
 //! protected. Left out are Caffeine's adaptation of the window, its few random admissions against
@@ -21,7 +21,7 @@ const WINDOW: usize = 0;
 const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
 
-/// One part in so many of the cache is the window.
+/// One part in this many of the cache is the window.
 const WINDOW_PART: u64 = 100;
 /// The protected part of the main cache, in percent.
 const PROTECTED_PERCENT: u64 = 80;
@@ -36,7 +36,7 @@ pub struct WTinyLfu {
 }
 
 impl WTinyLfu {
-    /// An empty cache, which will hold about so many items.
+    /// Returns an empty cache, which will hold about `items` items.
     pub fn new(capacity: u64, objects: u32, items: u64) -> WTinyLfu {
         let window_capacity = (capacity / WINDOW_PART).max(1);
         let main_capacity = capacity - window_capacity;
@@ -53,7 +53,7 @@ impl WTinyLfu {
         self.lists.weight(PROBATION) + self.lists.weight(PROTECTED)
     }
 
-    /// Lets what leaves the window win its place in the main cache, or leave.
+    /// Decides whether an item leaving the window wins a place in the main cache, or leaves.
     fn settle(&mut self, candidate: u32) {
         let weight = u64::from(self.lists.weight_of(candidate));
         if weight > self.main_capacity {
@@ -120,17 +120,17 @@ mod tests {
     use crate::policies::check::hits;
 
     #[test]
-    fn what_was_used_often_is_not_pushed_out_by_what_comes_once() {
-        // Window 1, main 3. 0, 1 and 2 are used twice; 3 to 6 come once and do not get in.
+    fn items_used_once_do_not_evict_a_popular_one() {
+        // Window 1, main 3. 0, 1 and 2 are used twice; 3 to 6 come once and are not admitted.
         let mut cache = WTinyLfu::new(4, 9, 64);
         let objects = [0, 1, 2, 3, 0, 1, 2, 4, 5, 6, 0, 1, 2];
         assert_eq!(hits(&mut cache, &objects), "....hhh...hhh");
     }
 
     #[test]
-    fn what_comes_again_often_enough_gets_in() {
-        // Capacity 2: window 1, main 1. 1 gets in when it leaves the window after its third use,
-        // one more than 0 has.
+    fn an_item_that_becomes_popular_is_admitted() {
+        // Capacity 2: window 1, main 1. 1 is admitted when it leaves the window after its third
+        // use, one more than 0 has.
         let mut cache = WTinyLfu::new(2, 9, 64);
         assert_eq!(hits(&mut cache, &[0, 1, 0, 2, 1, 2, 1, 2, 1, 2, 1]), "..h.....hhh");
     }

@@ -1,15 +1,15 @@
-//! What an item weighs: 1 where the cache is measured in objects, and where it is measured in
-//! memory everything that a real cache would keep for it.
+//! The weight of an item: 1 where the cache is measured in objects; where it is measured in memory,
+//! all bytes that a real cache would keep for it.
 //!
 //! Memory is charged in two parts. Every cache has to find an item and to know its lengths, expiry
-//! and flags: `BASE_BYTES`. What the policy adds for itself stands in the policy's own file. Both
-//! are what a careful implementation would need, not what some implementation has, so that the
-//! curves compare decisions. Two exceptions model a whole system: memcached, below, and a cache
-//! whose bytes for each item were measured.
+//! and flags: `BASE_BYTES`. The policy's own part is in the policy's file. Both are the needs of a
+//! careful implementation, not those of an existing one, so that the curves compare decisions. Two
+//! exceptions model a whole system: memcached, below, and a cache whose bytes per item were
+//! measured.
 
 use crate::trace::Request;
 
-/// Bytes of every cache for an item, beside key, value and the policy's part: a slot of 8 in a
+/// Bytes of every cache for an item, besides key, value and the policy's part: a slot of 8 in a
 /// table that is nearly full, lengths of 1 and 3, an expiry of 4.
 pub const BASE_BYTES: u32 = 16;
 
@@ -22,26 +22,26 @@ const MEMCACHED_SLOT_BYTES: u32 = 8;
 /// memcached's smallest chunk, and the factor to the next class.
 const MEMCACHED_CHUNK_BYTES_MIN: u32 = 96;
 const MEMCACHED_FACTOR: f64 = 1.25;
-/// Larger items lie in several chunks of this size.
+/// Larger items are stored in several chunks of this size.
 const MEMCACHED_CHUNK_BYTES_MAX: u32 = 512 << 10;
 const MEMCACHED_ALIGN_BYTES: u32 = 8;
 
-/// What an item costs memcached beside key and value.
+/// memcached's overhead of an item, besides key and value.
 pub const MEMCACHED_IN_WORDS: &str = "59 bytes, rounded up to a chunk, and 8 in the table";
 
-/// How a cache is measured.
+/// The measure of a cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
     /// Every item weighs 1.
     Objects,
-    /// Key and value, and so many bytes for each item.
+    /// Key and value, and this many bytes per item.
     Bytes(u32),
-    /// The chunk that memcached takes for the item, and its slot in the table.
+    /// memcached's chunk for the item, and its slot in the table.
     Memcached,
 }
 
 impl Scale {
-    /// What an item weighs as a request has it.
+    /// Returns the weight of the item in a request.
     pub fn weigh(self, request: &Request) -> u32 {
         let data_bytes = u32::from(request.key_bytes).saturating_add(request.value_bytes);
         match self {
@@ -55,7 +55,7 @@ impl Scale {
     }
 }
 
-/// The chunk that memcached takes for so many bytes.
+/// Returns the chunk that memcached takes for this many bytes.
 fn memcached_chunk_bytes(bytes: u32) -> u32 {
     let mut chunk = MEMCACHED_CHUNK_BYTES_MIN;
     while chunk < bytes {

@@ -1,4 +1,4 @@
-//! What is replayed into: a cache that can be asked and told, the real engine or a model of one.
+//! The target of a replay: a cache that can be read and written, the real engine or a model of one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,15 +10,15 @@ use crate::values::Values;
 /// One object of a request, with its bytes.
 #[derive(Clone, Copy)]
 pub struct Item<'a> {
-    /// Which request of the trace it is.
+    /// The request's place in the trace.
     pub position: u32,
     /// The request.
     pub request: &'a Request,
     /// The object's key.
     pub key: &'a [u8],
-    /// The object's value, as this request has or finds it.
+    /// The value that this request stores or finds.
     pub value: &'a [u8],
-    /// What of it a hit can be held to.
+    /// How a hit is checked.
     pub compared: Compared<'a>,
 }
 
@@ -34,7 +34,7 @@ pub enum Compared<'a> {
 }
 
 impl<'a> Compared<'a> {
-    /// As far as a trace tells what a hit has to be.
+    /// Returns how a hit can be checked, by what the trace tells.
     pub fn of(known: Known, values: &'a Values) -> Self {
         match known {
             Known::Nothing => Compared::Nothing,
@@ -45,9 +45,9 @@ impl<'a> Compared<'a> {
 }
 
 impl Item<'_> {
-    /// Whether what was found is the object's value, as far as that is known: a trace may have a
-    /// set of 100 bytes and a get that finds 40, since its server was told something in between
-    /// that a replay is not.
+    /// Returns whether a found value is the object's, as far as that is known: a trace may have a
+    /// set of 100 bytes and a get that finds 40, because of a request in between that the trace
+    /// does not have.
     pub fn is_answered_by<'b>(&self, found: impl Iterator<Item = &'b u8>) -> bool {
         match self.compared {
             Compared::Nothing => true,
@@ -60,7 +60,7 @@ impl Item<'_> {
     }
 }
 
-/// What a read found.
+/// The outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// The value that was stored.
@@ -71,37 +71,37 @@ pub enum Found {
     Wrong,
 }
 
-/// What a cache holds at the end.
+/// The contents of a cache at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contents {
-    /// How many items.
+    /// Number of items.
     pub items: u64,
-    /// The memory that they take, with everything that belongs to them.
+    /// Their memory, with all overhead.
     pub used_bytes: u64,
-    /// Keys and values alone; nothing where the cache does not know.
+    /// Bytes of keys and values alone; `None` where the cache does not know.
     pub data_bytes: Option<u64>,
 }
 
-/// Something to replay into.
+/// A target of a replay.
 pub trait Cache: Sync {
-    /// Asks for an object.
+    /// Reads an object.
     fn get(&self, item: Item) -> Found;
 
-    /// Stores an object. Returns whether it was taken; it need not stay.
+    /// Stores an object. Returns whether it was taken; the cache need not keep it.
     fn set(&self, item: Item) -> bool;
 
     /// Removes an object.
     fn remove(&self, item: Item);
 
-    /// What is there now.
+    /// Returns the present contents.
     fn contents(&self) -> Contents;
 }
 
-/// A policy in the place of a cache. It keeps no values, so it cannot return wrong ones.
+/// A policy in place of a cache. It keeps no values, so it cannot return wrong ones.
 pub struct Model(Mutex<Simulation>);
 
 impl Model {
-    /// A model that begins with what the simulation holds.
+    /// Returns a model that begins with the contents of the simulation.
     pub fn new(simulation: Simulation) -> Model {
         Model(Mutex::new(simulation))
     }

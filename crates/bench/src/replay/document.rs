@@ -19,24 +19,24 @@ pub struct Row {
     pub name: String,
     /// Its memory limit.
     pub limit_bytes: u64,
-    /// Threads that asked.
+    /// Threads that sent requests.
     pub threads: u8,
-    /// Reads and what they cost.
+    /// Reads and their costs.
     pub tally: Tally,
-    /// What was there at the end, if anything.
+    /// Items at the end, if any.
     pub items: Option<u64>,
-    /// Memory in use for each item at the end.
+    /// Memory in use per item at the end.
     pub item_bytes: Option<f64>,
-    /// Memory for each item beyond its key and value, where that is known.
+    /// Memory per item beyond its key and value, where that is known.
     pub overhead_bytes: Option<f64>,
     /// Stores that were refused.
     pub refused: u64,
-    /// Requests in a second, all threads together.
+    /// Requests per second, all threads together.
     pub requests_per_s: Option<f64>,
 }
 
 impl Row {
-    /// What a replay found.
+    /// Returns the results of a replay.
     pub fn of(name: &str, limit_bytes: u64, threads: u8, done: &Done, cache: &dyn Cache) -> Row {
         let Contents { items, used_bytes, data_bytes } = cache.contents();
         let each = |bytes: u64| bytes as f64 / items.max(1) as f64;
@@ -45,7 +45,7 @@ impl Row {
             limit_bytes,
             threads,
             tally: done.tally,
-            // What knows the future has let go of everything by the end.
+            // A cache that knows the future has evicted everything by the end.
             items: (items > 0).then_some(items),
             item_bytes: (items > 0).then(|| each(used_bytes)),
             overhead_bytes: data_bytes.map(|data| each(used_bytes) - each(data)),
@@ -54,7 +54,7 @@ impl Row {
         }
     }
 
-    /// What no cache passes.
+    /// Returns the bound on all caches.
     pub fn bound(limit_bytes: u64, tally: Tally) -> Row {
         Row {
             name: "(bound)".into(),
@@ -69,7 +69,7 @@ impl Row {
         }
     }
 
-    /// The cache's name, with its threads if there are several.
+    /// Returns the cache's name, with its threads if there are several.
     fn title(&self) -> String {
         match self.threads {
             1 => self.name.clone(),
@@ -156,7 +156,7 @@ fn table(rows: &[Row], data_bytes: u64) -> Table {
     Table::new("replay", &columns, rows.iter().map(row))
 }
 
-/// What each model keeps for an item.
+/// Returns the overhead of an item in each model.
 fn overheads(models: &[Kind]) -> Table {
     let row = |kind: &Kind| vec![Cell::text(kind.to_string()), Cell::text(kind.overhead())];
     Table {

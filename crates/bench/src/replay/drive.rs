@@ -1,8 +1,8 @@
 //! Drives a cache through a trace as an application would: a get that misses is followed by a set
 //! of the value, which the application made anew; other writes store or remove.
 //!
-//! With several threads each has the objects whose number leaves its own remainder, so that the
-//! requests for one object stay in order, and threads meet in the cache only.
+//! With several threads, each has the objects of its own remainder, so that the requests for one
+//! object stay in order, and threads meet in the cache only.
 
 use std::thread;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::trace::copies::Copies;
 use crate::trace::{Operation, Request};
 use crate::values::{self, Values};
 
-/// Told how many requests were done since it was told last.
+/// Receives the number of requests done since the last call.
 pub type Step<'a> = dyn Fn(u64) + Sync + 'a;
 
 /// Requests between two calls of a step.
@@ -27,14 +27,14 @@ pub struct Replay<'a> {
     pub trace: &'a Copies,
     /// Their values.
     pub values: &'a Values,
-    /// Threads that ask.
+    /// Threads that send requests.
     pub threads: u8,
 }
 
-/// What a replay counted.
+/// The counts of a replay.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Done {
-    /// Reads and what they cost.
+    /// Reads and their costs.
     pub tally: Tally,
     /// Reads that returned another value than was stored.
     pub wrong: u64,
@@ -42,13 +42,13 @@ pub struct Done {
     pub refused: u64,
     /// All requests.
     pub requests: u64,
-    /// How long it took.
+    /// Its duration in seconds.
     pub seconds: f64,
 }
 
 impl Done {
-    /// The same, or an error if any read returned another value than was stored: nobody may take it
-    /// for a hit.
+    /// Returns the counts, or an error if any read returned another value than was stored, so that
+    /// nobody takes it for a hit.
     pub fn all_right(self) -> Outcome<Done> {
         let Done { wrong, tally, .. } = self;
         let hits = tally.gets - tally.misses;
@@ -62,7 +62,7 @@ impl Done {
 }
 
 impl Replay<'_> {
-    /// Replays everything.
+    /// Replays the whole trace.
     pub fn run(&self, cache: &dyn Cache, step: &Step) -> Done {
         let check = &Check::of(self.trace);
         let started = Instant::now();
@@ -144,7 +144,7 @@ mod tests {
         Trace { name: "t".into(), requests, objects: objects.iter().max().map_or(0, |o| o + 1) }
     }
 
-    /// Keeps everything, and confuses values if told so.
+    /// Keeps everything, and confuses values if told to.
     #[derive(Default)]
     struct Everything {
         items: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
@@ -193,8 +193,8 @@ mod tests {
         }
     }
 
-    /// A trace of CacheBench's has a size of 0 where a get missed, and one of Twitter's an `add`
-    /// that stored nothing: hits of what was stored before were called corrupt.
+    /// Regression: hits after contradictions in a trace were called corrupt: a CacheBench trace has
+    /// a size of 0 where a get missed, and one of Twitter's an `add` that stored nothing.
     #[test]
     fn a_trace_that_contradicts_itself_is_no_corruption() {
         let mut trace = trace(&[0, 1, 0, 0, 1]);

@@ -1,5 +1,5 @@
-//! The real engine as something to replay into: crate `larder`, with the background's work done by
-//! a thread as in the server, and with the trace's clock instead of the machine's.
+//! The real engine as a target of a replay: crate `larder`, with the background's work done by a
+//! thread as in the server, and with the trace's clock instead of the machine's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,13 +11,13 @@ use super::compressed::Compressed;
 use crate::background;
 use crate::failure::{Failure, Outcome};
 
-/// When the trace begins, in Unix seconds. Any time will do that is not 0, which is never.
+/// When the trace begins, in Unix seconds: any time but 0, which means never.
 const STARTED_S: u32 = 1_000_000_000;
 
-/// Chunks that are looked at in one session when the contents are counted.
+/// Chunks looked at in one session when the contents are counted.
 const DUMP_CHUNKS: usize = 16 << 10;
 
-/// The second of the trace that was reached.
+/// The present second of the trace.
 #[derive(Debug)]
 struct TraceClock(AtomicU32);
 
@@ -31,17 +31,18 @@ impl io::Clock for TraceClock {
 pub struct Engine {
     cache: larder::Cache,
     clock: Arc<TraceClock>,
-    /// Stores so far, where the background has to keep step with them.
+    /// Stores so far, if the background works in step with them.
     stores: Option<AtomicU32>,
 }
 
 impl Engine {
-    /// An empty cache with this memory limit and policy, as the engine is without further wishes.
+    /// Returns an empty cache with this memory limit and policy, and the engine's defaults
+    /// otherwise.
     pub fn new(memory_bytes: u64, policy: Policy) -> Outcome<Engine> {
         Engine::with(memory_bytes, policy, None)
     }
 
-    /// The same with a wish about the second zone, if there is one.
+    /// Returns an empty cache with a wish about the compressed zone, if there is one.
     pub fn with(
         memory_bytes: u64,
         policy: Policy,
@@ -58,7 +59,7 @@ impl Engine {
         let cache = builder.clock(Arc::clone(&clock) as Arc<dyn io::Clock>).build();
         let doing = || format!("building a cache of {memory_bytes} bytes");
         let cache = cache.map_err(|error| Failure::Usage(format!("{}: {error}", doing())))?;
-        // A small limit is rounded up, and then it would not be compared at equal memory.
+        // A small limit is rounded up, and memory would then not be equal in the comparison.
         let limit_bytes = cache.stats().limit_bytes;
         if limit_bytes > memory_bytes {
             let least = format!("the engine needs {limit_bytes} at least");
@@ -68,28 +69,28 @@ impl Engine {
         Ok(Engine { cache, clock, stores: compresses.then(AtomicU32::default) })
     }
 
-    /// The same with the background's work done after every few stores, rather than by a thread.
+    /// Makes the background work after every few stores, rather than in a thread.
     pub fn in_step(self) -> Engine {
         Engine { stores: Some(AtomicU32::default()), ..self }
     }
 
-    /// The engine itself, for whoever does without the checks of replaying.
+    /// Returns the engine itself, for use without the checks of replaying.
     pub fn cache(&self) -> &larder::Cache {
         &self.cache
     }
 
-    /// Runs something while a thread does the background's work, unless that is done in step.
+    /// Runs `work` while a thread does the background's work, unless that is done in step.
     pub fn maintained<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.stores.is_some() {
-            // A thread would only keep those that are in step from having their turn.
+            // A thread would only contend with the work done in step.
             return work();
         }
         background::beside(&self.cache, |maintain| maintain(), work).0
     }
 
     /// Does the background's work after every few stores. A trace is replayed a thousand times as
-    /// fast as it was recorded, and by the clock of the trace there was time to move everything
-    /// that left the hot zone.
+    /// fast as it was recorded; by the trace's clock there was time to demote everything that left
+    /// the hot zone.
     fn keep_step(&self) {
         let Some(stores) = &self.stores else {
             return;
@@ -99,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Moves the clock to this second of the trace, unless another thread is ahead.
+    /// Moves the clock to the item's second of the trace, unless another thread is ahead.
     fn reach(&self, item: Item) {
         let now = STARTED_S.saturating_add(item.request.time_s);
         if self.clock.0.load(Ordering::Relaxed) < now {
@@ -108,7 +109,7 @@ impl Engine {
     }
 }
 
-/// Stores after which the background has its turn, where it has to keep step.
+/// Stores between two turns of the background, where it works in step.
 const STORES_PER_TURN: u32 = 16;
 
 impl Cache for Engine {
@@ -140,7 +141,7 @@ impl Cache for Engine {
     }
 
     fn contents(&self) -> Contents {
-        // Items and their bytes in one go: some may leave meanwhile.
+        // Items and their bytes in one pass: some may leave meanwhile.
         let (mut items, mut data_bytes, mut cursor) = (0, 0, DumpCursor::default());
         let mut count = |item: &larder::Item| {
             items += 1;
@@ -179,10 +180,10 @@ mod tests {
         assert_eq!(engine.get(item), Found::Miss);
     }
 
-    /// What a thread has done by then hangs on when it ran, and so does what was evicted where it
-    /// had not: counts of such a run are the scheduler's.
+    /// The work of a thread depends on when it ran, and so do evictions where it had not: the
+    /// scheduler would determine the counts of such a run.
     #[test]
-    fn a_background_in_step_has_done_its_work_after_its_turn() {
+    fn a_background_in_step_has_no_work_left_after_its_turn() {
         let engine = Engine::new(8 << 20, larder::Policy::CostClock).expect("a small cache");
         let engine = engine.in_step();
         let (request, value) = (reads(&[0])[0], [7; 256]);

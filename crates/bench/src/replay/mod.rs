@@ -1,5 +1,5 @@
-//! `larder-bench replay`: a trace in the real engine, in this process, beside what memcached's LRU
-//! and a cache that knows the future would make of the same memory.
+//! `larder-bench replay`: a trace in the real engine, in this process, beside memcached's LRU and a
+//! cache that knows the future with the same memory.
 //!
 //! ```text
 //!   trace -> threads (`drive`) --get, on a miss set--> `cache::Cache`
@@ -7,9 +7,9 @@
 //!                                                       `- Model: a policy, without values
 //! ```
 //!
-//! The engine runs as in the server: a thread of its own does the background's work. Every value
-//! that it returns is compared with what was stored, as far as the trace tells what that is. Time
-//! to live follows the trace's clock.
+//! The engine runs as in the server: a separate thread does the background's work. Every returned
+//! value is compared with the stored one, as far as the trace determines it. Time to live follows
+//! the trace's clock.
 //!
 //! `clock, same items` is no rival but a check of the engine: CLOCK with exactly the bytes for each
 //! item of an engine that does not compress. Larder decides by CLOCK within each size class, so the
@@ -45,7 +45,7 @@ pub use drive::Done;
 use drive::Replay;
 use engine::Engine;
 
-/// What to replay.
+/// The trace, and the engines and models to replay it in.
 #[derive(Debug, Args)]
 pub struct ReplayOptions {
     /// The trace file, or "make" and the options of a workload in one argument.
@@ -53,15 +53,16 @@ pub struct ReplayOptions {
     /// Memory limits in MiB or percent of all keys and values: `16,64`, `1..64` (doubling), `5%`.
     #[arg(long, value_name = "SIZES", default_value = "5%,10%,20%,50%")]
     memory: Amounts,
-    /// Threads that ask at the same time; each has objects of its own. Several: each in turn.
+    /// Threads that send requests at the same time; each has objects of its own. Several numbers:
+    /// each in turn.
     #[arg(long, value_delimiter = ',', default_value = "1",
         value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Vec<u8>,
     /// The engine's policies; each in turn.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [EnginePolicy::Clock])]
     engine_policies: Vec<EnginePolicy>,
-    /// Whether the engine may compress what is used seldom; several: each in turn [default: as the
-    /// engine is by default].
+    /// Whether the engine may compress seldom used items; several: each in turn [default: the
+    /// engine's own default].
     #[arg(long, value_enum, value_delimiter = ',')]
     engine_compressed: Vec<Compressed>,
     /// Models to replay beside the engine.
@@ -90,7 +91,7 @@ pub enum EnginePolicy {
 }
 
 impl EnginePolicy {
-    /// As the engine calls it.
+    /// Returns the engine's own value for it.
     pub fn policy(self) -> larder::Policy {
         match self {
             EnginePolicy::Clock => larder::Policy::Clock,
@@ -100,7 +101,7 @@ impl EnginePolicy {
         }
     }
 
-    /// What the report calls an engine with this policy.
+    /// Returns the report's name of an engine with this policy.
     pub fn title(self) -> &'static str {
         match self {
             EnginePolicy::Clock => "larder",
@@ -111,7 +112,8 @@ impl EnginePolicy {
     }
 }
 
-/// Every policy of the engine with every wish about compression, which is none without the option.
+/// Returns every policy of the engine with every wish about compression, which is none without the
+/// option.
 fn contenders(options: &ReplayOptions) -> Vec<(EnginePolicy, Option<Compressed>)> {
     let wishes: Vec<Option<Compressed>> = match options.engine_compressed.as_slice() {
         [] => vec![None],
@@ -121,8 +123,8 @@ fn contenders(options: &ReplayOptions) -> Vec<(EnginePolicy, Option<Compressed>)
     policies.flat_map(|policy| wishes.iter().map(|wish| (*policy, *wish))).collect()
 }
 
-/// What the engine counts over a trace in so much memory, by recency alone and without its
-/// compressed zone, as `replay` runs it by default.
+/// Returns the engine's counts over a trace with `limit` bytes of memory, by recency alone and
+/// without its compressed zone, as `replay` runs it by default.
 pub fn engine_done(trace: &Copies, values: &Values, limit: u64) -> Outcome<Done> {
     let engine = Engine::new(limit, larder::Policy::Clock)?;
     let replay = Replay { trace, values, threads: 1 };
@@ -206,12 +208,12 @@ impl Subject {
         let replay = Replay { trace: &self.trace, values: &self.values, threads: 1 };
         let done = replay.run(&model, step);
         let mut row = Row::of(&name, limit, 1, &done, &model);
-        // How fast a model decides says nothing of a cache.
+        // The speed of a model's decisions says nothing about a cache.
         row.requests_per_s = None;
         row
     }
 
-    /// CLOCK with the overhead that the engine was found to have at this limit.
+    /// Replays CLOCK with the overhead that the engine was found to have at this limit.
     fn twin(&self, engine: &Row, limit: u64, step: &drive::Step) -> Row {
         let overhead = engine.overhead_bytes.unwrap_or(0.0).max(0.0).round() as u32;
         self.model("clock, same items".into(), Kind::Clock, Scale::Bytes(overhead), limit, step)

@@ -1,4 +1,4 @@
-//! One axis of a plot: where a value lies on it, and the ticks that are labelled.
+//! One axis of a plot: the place of a value on it, and its labelled ticks.
 //!
 //! Plotters asks a [`Scale`] for both. A logarithmic axis has ticks at the powers of ten, or at 1,
 //! 2 and 5 where there are few of them. A value of zero or less has no logarithm: it lies on the
@@ -11,12 +11,12 @@ use plotters::coord::types::RangedCoordf64;
 
 use super::model::Axis;
 
-/// About how many ticks an axis has.
+/// The approximate number of ticks of an axis.
 const TICKS: usize = 7;
-/// When an axis of differences begins at zero although no value lies there.
+/// When a linear axis begins at zero although no value lies there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zero {
-    /// Always: what is drawn begins there, as bars do.
+    /// Always: the drawing begins there, as bars do.
     Always,
     /// Unless the values differ by little, which would then be hard to see.
     UnlessNear,
@@ -24,7 +24,7 @@ pub enum Zero {
     Never,
 }
 
-/// Values differ by little if by less than this share of the largest.
+/// The share of the largest value below which the values' difference counts as little.
 const SHARE_NEAR: f64 = 0.2;
 /// A logarithmic axis with fewer decades has ticks at 1, 2 and 5.
 const DECADES_FEW: f64 = 2.5;
@@ -76,7 +76,7 @@ impl Scale {
         }
     }
 
-    /// Where a value lies, between `low` and `high`.
+    /// Returns the place of a value, between `low` and `high`.
     fn place(&self, value: f64) -> f64 {
         match self.logarithmic {
             true if value > 0.0 => value.log10().max(self.low),
@@ -85,12 +85,12 @@ impl Scale {
         }
     }
 
-    /// The value at the lower end.
+    /// Returns the value at the lower end.
     pub fn bottom(&self) -> f64 {
         self.range().start
     }
 
-    /// What stands at a tick.
+    /// Returns the label of a tick.
     pub fn label(&self, value: f64) -> String {
         let step = match self.ticks[..] {
             [first, second, ..] if !self.logarithmic => second - first,
@@ -116,7 +116,7 @@ impl Scale {
         let (min, max) = if min > max { (1.0, 10.0) } else { (min, max) };
         let is_clamped = values.iter().any(|value| *value <= 0.0);
         let few = max.log10() - min.log10() < DECADES_FEW;
-        // A hair's breadth, so that a power of ten is its own bound.
+        // A tiny margin, so that a power of ten is its own bound.
         let (first, last) =
             ((min.log10() + 1e-9).floor() as i32, (max.log10() - 1e-9).ceil() as i32);
         let factors: &[f64] = if few { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -127,7 +127,7 @@ impl Scale {
         let below = marks.iter().rposition(|mark| *mark <= min.log10() + 1e-9).unwrap_or(0);
         let above = marks.iter().position(|mark| *mark >= max.log10() - 1e-9);
         let above = above.unwrap_or(marks.len() - 1).max(below + 1).min(marks.len() - 1);
-        // Room below the smallest value for those that have no logarithm.
+        // Room under the smallest value for those that have no logarithm.
         let low = marks[below] - if is_clamped { 0.3 * (marks[above] - marks[below]) } else { 0.0 };
         let every = (above - below).div_ceil(2 * TICKS).max(1);
         Scale {
@@ -172,7 +172,7 @@ impl Scale {
     }
 }
 
-/// A number in few characters, exact to a fraction of `step`.
+/// Formats a number in few characters, exact to a fraction of `step`.
 fn short(value: f64, step: f64) -> String {
     let (unit, name) = match value.abs() {
         size if size >= 1e9 => (1e9, "G"),

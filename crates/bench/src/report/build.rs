@@ -1,4 +1,4 @@
-//! Short ways to make the parts of a report, and how a figure reads as text.
+//! Short ways to make the parts of a report, and the text of a figure.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ impl Cell {
         Cell::Number { value: count as f64, digits: 0 }
     }
 
-    /// A number with so many digits behind the point.
+    /// A number with this many decimal places.
     pub fn number(value: f64, digits: usize) -> Cell {
         Cell::Number { value, digits }
     }
 
-    /// A median with its range, with so many digits behind the point.
+    /// A median with its range, with this many decimal places.
     pub fn spread(spread: Spread, digits: usize) -> Cell {
         Cell::Spread { spread, digits }
     }
@@ -91,7 +91,7 @@ impl Section {
         Section { is_detail: true, ..Section::new(title, Vec::<String>::new()) }
     }
 
-    /// A heading with what to see under it; tables and plots are added.
+    /// A section with a heading and a text; tables and plots are added.
     pub fn new<T: Into<String>>(
         title: impl Into<String>,
         text: impl IntoIterator<Item = T>,

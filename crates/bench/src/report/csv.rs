@@ -13,13 +13,14 @@ use csv::Writer;
 use super::model::{Cell, Document, Plot, Table};
 use crate::failure::{Failure, Outcome};
 
-/// Whether this is to be a file, and no folder.
+/// Returns whether this names a file rather than a folder.
 pub fn is_file(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "csv")
 }
 
 /// Writes everything into a folder, which is made if it is missing; or the only table into a file,
-/// if `path` ends in `.csv`. Several go beside that file, and their names behind its own.
+/// if `path` ends in `.csv`. Several tables go beside that file, with their names appended to its
+/// own.
 pub fn write(document: &Document, path: &Path) -> Outcome<()> {
     let doing = format!("writing {}", path.display());
     write_to(document, path).map_err(Failure::io(doing))
@@ -52,13 +53,13 @@ fn write_to(document: &Document, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// File names that are used already.
+/// File names that are already used.
 #[derive(Default)]
 struct Names(Vec<String>);
 
 impl Names {
-    /// A file name for a table: what is no letter or digit in it becomes a hyphen, and a name that
-    /// is used already gets a number.
+    /// Returns a file name for a table: characters other than letters and digits become hyphens,
+    /// and a used name gets a number.
     fn file(&mut self, name: &str) -> String {
         let letter = |c: char| if c.is_alphanumeric() || c == '_' { c } else { '-' };
         let plain: String = name.chars().map(letter).collect();
@@ -86,7 +87,7 @@ fn table(table: &Table) -> io::Result<Vec<u8>> {
     out.into_inner().map_err(|error| error.into_error())
 }
 
-/// What a figure fills its column with, or its three columns.
+/// Returns the fields of a figure in its column, or in its three columns.
 fn fields(cell: &Cell, wide: bool) -> Vec<String> {
     let mut fields = match cell {
         Cell::Text(text) => vec![text.clone()],
@@ -147,9 +148,9 @@ mod tests {
         assert!(text.contains(",10,0,,\n"), "{text}");
     }
 
-    /// It was an error, after everything had been measured.
+    /// Regression: it was an error, after everything had been measured.
     #[test]
-    fn several_tables_go_beside_the_file_that_was_named() {
+    fn several_tables_go_beside_the_named_file() {
         let folder = Folder::new();
         let mut document = samples::document();
         write(&document, &folder.path("all.csv")).expect("a table");

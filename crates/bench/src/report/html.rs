@@ -1,5 +1,5 @@
-//! A report as one page of HTML that can be sent to a colleague: nothing beside itself is loaded,
-//! no script runs, and it follows the reader's choice of a light or a dark page.
+//! A report as one self-contained page of HTML: it loads nothing else, runs no script, and follows
+//! the reader's choice of a light or a dark page.
 //!
 //! Everything that comes from outside this file goes through [`Escaped`].
 
@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 use super::model::{Cell, Document, Plot, Section, Table};
 use super::plot::{COLOURS, draw};
 
-/// Columns of words that are no longer than this are not broken.
+/// Columns of words up to this length are not broken.
 const SHORT_MAX: usize = 34;
 
 /// Text that may hold characters with a meaning in HTML.
@@ -154,7 +154,7 @@ fn table(page: &mut String, table: &Table) -> fmt::Result {
     writeln!(page, "</tbody></table></div>")
 }
 
-/// One figure; the range of a median stands back.
+/// Formats one figure; the range of a median is less prominent.
 fn figures(page: &mut String, cell: &Cell) -> fmt::Result {
     if let Cell::Spread { spread, digits } = cell {
         let (median, min, max) = (spread.median, spread.min, spread.max);

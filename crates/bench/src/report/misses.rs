@@ -1,4 +1,4 @@
-//! How one cache's misses stand beside memcached's, as tables say it.
+//! One cache's misses beside memcached's, in tables.
 
 use super::model::Cell;
 
@@ -7,8 +7,8 @@ pub const BESIDE_COLUMN: &str = "misses beside memcached's, percent";
 /// The column of a memory limit as a share of the data's bytes.
 pub const SHARE_COLUMN: &str = "memory, percent of the data";
 
-/// How much more or less is missed than memcached misses, in percent of what it misses: -35 is a
-/// third less. Nothing without memcached, or where memcached misses nothing.
+/// Returns how many more or fewer misses there are than memcached has, in percent of memcached's:
+/// -35 is a third less. Empty without memcached, or where memcached misses nothing.
 pub fn beside(misses: f64, memcacheds: Option<f64>) -> Cell {
     match memcacheds {
         Some(memcacheds) if memcacheds > 0.0 => {

@@ -1,4 +1,4 @@
-//! From rounds to what is shown: medians with their spread, and reports in four forms.
+//! From rounds to reports: medians with their spread, in four forms.
 //!
 //! ```text
 //!                            text    the terminal, Markdown
@@ -31,7 +31,7 @@ use crate::server::recipe::Recipe;
 pub use options::ReportOptions;
 pub use text::render as text;
 
-/// Redrawn between measurements only: a thread that ticked would take time from the client.
+/// Redrawn between measurements only: a ticking thread would take time from the client.
 const PROGRESS: &str = "{spinner} [{elapsed}] {bar:30} {pos}/{len} {msg}";
 
 /// The median of several rounds, and the lowest and highest of them.
@@ -66,12 +66,13 @@ impl fmt::Display for Spread {
     }
 }
 
-/// A part of a whole, which may be nothing.
+/// Returns `part / whole`, where `whole` may be 0.
 pub fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-/// A table that reads as plain text and as Markdown; all columns but the first `left` hold numbers.
+/// Formats a table that reads as plain text and as Markdown; all columns but the first `left` hold
+/// numbers.
 pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(header.iter().copied());
@@ -82,13 +83,13 @@ pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<St
     table
 }
 
-/// A progress line on standard error.
+/// Returns a progress line on standard error.
 pub fn progress(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template(PROGRESS).expect("the template is valid");
     ProgressBar::new(steps).with_style(style)
 }
 
-/// What `measure` makes of each recipe, one after the other, with a progress line.
+/// Measures each recipe, one after the other, with a progress line.
 pub fn measured<T>(
     recipes: &[Recipe],
     mut measure: impl FnMut(&Recipe) -> Outcome<T>,

@@ -1,21 +1,21 @@
-//! What a report says, apart from how it is shown: sections of text, tables and plots. A command
-//! fills this in once; the terminal, JSON, CSV and the HTML page are made from it.
+//! The content of a report, apart from its presentation: sections of text, tables and plots. A
+//! command fills this in once; the terminal, JSON, CSV and the HTML page are made from it.
 
 use serde::Serialize;
 
 use super::Spread;
 use crate::machine::Machine;
 
-/// Everything that one command found.
+/// All results of one command.
 #[derive(Debug, Clone, Serialize)]
 pub struct Document {
     /// The headline.
     pub title: String,
     /// Where and how it was measured.
     pub machine: Machine,
-    /// Seeds, rounds, scale and whatever else one needs to make the same figures again.
+    /// Seeds, rounds, scale and whatever else is needed to reproduce the figures.
     pub facts: Vec<(String, String)>,
-    /// In the order in which they are read.
+    /// In reading order.
     pub sections: Vec<Section>,
 }
 
@@ -24,20 +24,20 @@ pub struct Document {
 pub struct Section {
     /// The heading.
     pub title: String,
-    /// What to see in it, what it leaves out, and what the paper or the promise says.
+    /// What to look at, what is left out, and the paper's figure or the promise.
     pub text: Vec<String>,
     /// Figures in rows.
     pub tables: Vec<Table>,
     /// Figures as curves.
     pub plots: Vec<Plot>,
-    /// Single measurements, for whoever wants to reckon anew: in the files, not on the terminal.
+    /// Single measurements, for recalculation: in the files, not on the terminal.
     pub is_detail: bool,
 }
 
 /// Rows of figures.
 #[derive(Debug, Clone, Serialize)]
 pub struct Table {
-    /// What the table is called; also the name of its CSV file, so short and without spaces.
+    /// The table's name; also the name of its CSV file, so short and without spaces.
     pub name: String,
     /// One heading for each column, with the unit.
     pub columns: Vec<String>,
@@ -51,18 +51,18 @@ pub struct Table {
 pub enum Cell {
     /// A name.
     Text(String),
-    /// A number, shown with so many digits behind the point.
+    /// A number, shown with this many decimal places.
     Number {
         /// The number.
         value: f64,
-        /// Digits behind the point.
+        /// Decimal places.
         digits: usize,
     },
-    /// A median with its range, shown with so many digits behind the point.
+    /// A median with its range, shown with this many decimal places.
     Spread {
         /// The median, the lowest and the highest.
         spread: Spread,
-        /// Digits behind the point.
+        /// Decimal places.
         digits: usize,
     },
     /// Not measured.
@@ -72,9 +72,9 @@ pub enum Cell {
 /// Curves over a common axis.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plot {
-    /// What the plot is called; short and without spaces.
+    /// The plot's name; short and without spaces.
     pub name: String,
-    /// What it shows.
+    /// Its caption.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -87,7 +87,7 @@ pub struct Plot {
 /// An axis of a plot.
 #[derive(Debug, Clone, Serialize)]
 pub struct Axis {
-    /// What is on it, with the unit.
+    /// Its quantity, with the unit.
     pub label: String,
     /// Whether its scale is logarithmic.
     pub logarithmic: bool,
@@ -98,7 +98,7 @@ pub struct Axis {
 /// A curve.
 #[derive(Debug, Clone, Serialize)]
 pub struct Series {
-    /// What it shows.
+    /// Its name in the legend.
     pub name: String,
     /// In order of `x`.
     pub points: Vec<Point>,

@@ -1,4 +1,4 @@
-//! What every command can do with its report beside printing it.
+//! The options for a report, common to all commands.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ pub struct ReportOptions {
     #[arg(long, value_name = "FILE", value_parser = file)]
     pub json: Option<PathBuf>,
     /// Write each table as CSV into this folder, or the only one to this file if it ends in .csv;
-    /// several go beside it, with their names behind its own.
+    /// several go beside it, with their names appended to its own.
     #[arg(long, value_name = "DIR", value_parser = folder)]
     pub csv: Option<PathBuf>,
-    /// Write the report as a page of HTML, with plots, that needs nothing beside itself.
+    /// Write the report as a self-contained page of HTML, with plots.
     #[arg(long, value_name = "FILE", value_parser = file)]
     pub html: Option<PathBuf>,
 }
 
-/// A file that can be written: that it cannot is said before hours of measuring, not behind them.
+/// Parses a file that can be written: an error is reported before hours of measuring, not after.
 fn file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path.is_dir() {
@@ -43,7 +43,7 @@ fn file(text: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// A folder that is there or can be made, or a file if its name says so.
+/// Parses a folder that exists or can be made, or a file if its name says so.
 fn folder(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if csv::is_file(&path) {
@@ -65,7 +65,7 @@ fn writable(path: &Path) -> Result<PathBuf, String> {
 }
 
 impl ReportOptions {
-    /// Writes the files that were asked for: each of them, also when another one fails.
+    /// Writes all requested files, even if one of them fails.
     pub fn write(&self, document: &Document) -> Outcome<()> {
         let write = |path: &Path, text: String| {
             fs::write(path, text).map_err(Failure::io(format!("writing {}", path.display())))
@@ -86,9 +86,9 @@ mod tests {
     use crate::report::samples;
     use crate::trace::testing::Folder;
 
-    /// A path that could not be written was found out when everything was measured.
+    /// Regression: an unwritable path was only noticed after the measurement.
     #[test]
-    fn what_cannot_be_written_is_refused_at_once() {
+    fn an_unwritable_path_is_refused_at_once() {
         let there = Folder::new();
         let text = |name: &str| there.path(name).display().to_string();
         assert!(file(&text("report.json")).is_ok() && file(&text("")).is_err());

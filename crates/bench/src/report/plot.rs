@@ -1,8 +1,9 @@
 //! A plot as inline SVG, drawn by plotters: axes, grid, curves with their ranges, or bars.
 //!
-//! Only what needs axes is drawn here. The title and the legend are HTML around the drawing, where
-//! they wrap and cannot hide a curve. Colours are given as attributes, which the page's style sheet
-//! maps to those of a light or a dark page: each colour below stands in `page.css` again.
+//! Only the parts that need axes are drawn here. The title and the legend are HTML around the
+//! drawing, where they wrap and cannot hide a curve. Colours are given as attributes, which the
+//! page's style sheet maps to those of a light or a dark page: each colour here is also in
+//! `page.css`.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -11,7 +12,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::axis::{Scale, Zero};
 use super::model::{Axis, Plot, Point, Series};
 
-/// The colours of series; further ones begin anew, which the markers tell apart.
+/// The colours of series; further series reuse them, and the markers tell them apart.
 pub const COLOURS: [RGBColor; 8] = [
     RGBColor(0x1B, 0x6C, 0xA8),
     RGBColor(0xC8, 0x50, 0x1E),
@@ -29,16 +30,16 @@ const WIDTH: u32 = 800;
 const HEIGHT: u32 = 420;
 /// Plotters draws text a quarter smaller than it is asked to.
 const FONT: (&str, u32) = ("sans-serif", 16);
-/// About how wide a character of that size is.
+/// The approximate width of a character of that size.
 const LETTER_WIDTH: u32 = 7;
-/// How far apart the lines of a label are.
+/// The distance between the lines of a label.
 const LINE_HEIGHT: u32 = 15;
-/// What the labels of the axes need; below, with one line of words.
+/// Room for the labels of the axes; at the bottom, with one line of words.
 const LEFT: u32 = 76;
 const BELOW: u32 = 52;
 const MARGIN: u32 = 8;
 const MARGIN_RIGHT: u32 = 28;
-/// With more points than this, a curve has no markers.
+/// The most points of a curve with markers.
 const MARKERS_MAX: usize = 40;
 /// The share of a group's room that its bars fill.
 const BARS_SHARE: f64 = 0.8;
@@ -46,7 +47,7 @@ const BARS_SHARE: f64 = 0.8;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Scale, Scale>>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// A drawing and what must be said beside it.
+/// A drawing and its notes.
 #[derive(Debug)]
 pub struct Drawing {
     /// The SVG element.
@@ -125,14 +126,14 @@ fn draw_in(area: &DrawingArea<SVGBackend<'_>, Shift>, plot: &Plot, x: &Scale, y:
     Ok(())
 }
 
-/// About how many characters fit under a group of bars.
+/// Returns the approximate number of characters that fit under a group of bars.
 fn room(axis: &Axis) -> usize {
     let groups = axis.categories.len().max(1) as u32;
     let width = (WIDTH - LEFT - MARGIN - MARGIN_RIGHT) / groups;
     (width / LETTER_WIDTH).saturating_sub(1).max(1) as usize
 }
 
-/// Breaks a text between its words into lines of about so many characters.
+/// Breaks a text between its words into lines of about `room` characters.
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! A small report with everything that a renderer can stumble over, for the tests.
+//! A small report with every difficulty for a renderer, for the tests.
 
 use super::Spread;
 use super::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};

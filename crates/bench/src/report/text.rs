@@ -1,5 +1,5 @@
 //! A report for the terminal: Markdown that reads as plain text. Plots and single measurements are
-//! left to the files, so a section that has nothing else is not shown.
+//! left to the files, so a section with nothing else is not shown.
 
 use super::model::{Cell, Document, Section, Table};
 use super::table as format_table;
@@ -29,7 +29,8 @@ fn has_words(section: &Section) -> bool {
     !section.is_detail && (!section.text.is_empty() || !section.tables.is_empty())
 }
 
-/// Leading columns of words stand on the left, everything after them on the right.
+/// Formats a table: leading columns of words are left-aligned, all columns after them
+/// right-aligned.
 fn table(table: &Table) -> String {
     let is_words = |column: &usize| {
         table.rows.iter().all(|row| matches!(row[*column], Cell::Text(_) | Cell::Nothing))

@@ -1,5 +1,5 @@
-//! A connection that never waits to write while there is something to read, so that a client and a
-//! server that both have much to say do not wait for each other.
+//! A connection that never blocks on a write while there is something to read, so that a client and
+//! a server with much to send do not wait for each other.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,10 +9,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::drive::inbox::{Inbox, Received};
 use crate::failure::{Failure, Outcome};
 
-/// How long a server that owes a reply may say nothing.
+/// How long a server that owes a reply may be silent.
 const SILENCE_MAX: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// A socket, what is still to be written to it, and what was read and not yet understood.
+/// A socket, with its unwritten requests and its unparsed replies.
 #[derive(Debug)]
 pub struct Connection {
     /// Requests to be written.
@@ -33,9 +33,9 @@ impl Connection {
         Ok(Connection { outbox: Vec::new(), inbox: Inbox::new(), stream, written: 0 })
     }
 
-    /// Writes and reads what can be without waiting; if that is nothing, waits until it is. A
-    /// server that died may have answered before: when nothing can be written any more, what has
-    /// come is read all the same.
+    /// Writes and reads as much as possible without waiting; if that is nothing, waits until
+    /// something is. A server that died may have answered before: when nothing can be written any
+    /// more, received bytes are read all the same.
     pub fn turn(&mut self) -> Outcome<()> {
         loop {
             let has_written = match self.write() {
@@ -53,7 +53,7 @@ impl Connection {
         }
     }
 
-    /// Reads until the end, or until there is nothing: whoever is dead says no more.
+    /// Reads until the end, or until there is nothing: a dead server sends no more.
     fn read_the_rest(&mut self) {
         while let Ok(Received::Some | Received::Full) = self.inbox.receive(&mut self.stream) {}
     }
@@ -96,10 +96,10 @@ mod tests {
 
     use super::Connection;
 
-    /// What a server had acknowledged just before it was killed was forgotten, and old values were
-    /// taken for right.
+    /// Regression: acknowledgements sent just before the server was killed were dropped, and stale
+    /// values were taken for right.
     #[test]
-    fn what_was_answered_before_the_end_is_read_though_nothing_can_be_written() {
+    fn answers_are_read_after_writing_has_failed() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let server = thread::spawn(move || {

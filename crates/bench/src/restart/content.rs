@@ -1,12 +1,12 @@
-//! Values that say whose they are.
+//! Values that name their key and version.
 //!
 //! ```text
 //!   | key, 8 digits | version, 8 digits | body, made from both | (hexadecimal)
 //! ```
 //!
-//! The client flags are the version's lowest 16 bits. Most bodies have some hundred bytes, the
-//! lengths between the shortest and 4 KiB being logarithmically uniform; one in [`LARGE_ONE_IN`]
-//! has up to 128 KiB and spans many pages of a device. Records bring their own lengths.
+//! The client flags are the version's lowest 16 bits. Most bodies have some hundred bytes, with
+//! lengths log-uniform between the shortest and 4 KiB; one in [`LARGE_ONE_IN`] has up to 128 KiB
+//! and spans many pages of a device. Records have their own lengths.
 
 use crate::failure::Outcome;
 use crate::random::Random;
@@ -14,14 +14,14 @@ use crate::values::{KEY_BYTES_MIN, ValueChoice, Values, write_key};
 
 /// Digits of the key and of the version.
 const DIGITS: usize = 8;
-/// Both together.
+/// Bytes of both together.
 const HEAD_BYTES: usize = 2 * DIGITS;
 /// Bodies of usual values ...
 const BODY_BYTES: (f64, f64) = (16.0, 4096.0);
 /// ... and of the few large ones.
 const LARGE_BODY_BYTES: (f64, f64) = (4096.0, 131_072.0);
 const LARGE_ONE_IN: u64 = 256;
-/// Items that the mean is taken of.
+/// Number of items for the mean length.
 const MEAN_OF: u32 = 4096;
 
 /// Keys and values of all versions.
@@ -31,32 +31,32 @@ pub struct Content {
     seed: u64,
 }
 
-/// Why a value cannot be any version of its key.
+/// Why a value is not a version of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// It begins with another key, or with none.
     OtherKey(String),
-    /// It has another length than its version.
+    /// Its length differs from its version's.
     Length {
-        /// What it says it is.
+        /// The version that it names.
         version: u32,
-        /// What it should have.
+        /// The length of that version.
         expected: usize,
-        /// What it has.
+        /// The value's length.
         found: usize,
     },
     /// It differs from its version.
     Body {
-        /// What it says it is.
+        /// The version that it names.
         version: u32,
-        /// The first byte that is wrong.
+        /// The first wrong byte.
         at: usize,
     },
     /// It came with the flags of another version.
     Flags {
-        /// What it says it is.
+        /// The version that it names.
         version: u32,
-        /// What it came with.
+        /// The flags it came with.
         found: u32,
     },
 }
@@ -67,23 +67,23 @@ impl Content {
         Ok(Content { values: choice.load(seed)?, seed })
     }
 
-    /// The mean bytes of a key with its value.
+    /// Returns the mean bytes of a key with its value.
     pub fn item_bytes_mean(&self) -> u64 {
         let bytes: usize = (0..MEAN_OF).map(|key| self.body(key, 1).1 as usize).sum();
         HEAD_BYTES as u64 + u64::from(KEY_BYTES_MIN) + bytes as u64 / u64::from(MEAN_OF)
     }
 
-    /// Makes `out` the name of a key.
+    /// Writes the name of a key to `out`, replacing its content.
     pub fn write_key(&self, key: u32, out: &mut Vec<u8>) {
         write_key(key, KEY_BYTES_MIN, out);
     }
 
-    /// The flags of a version.
+    /// Returns the flags of a version.
     pub fn flags(&self, version: u32) -> u32 {
         version & 0xffff
     }
 
-    /// Makes `out` a version's value.
+    /// Writes a version's value to `out`, replacing its content.
     pub fn write(&self, key: u32, version: u32, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(format!("{key:08x}{version:08x}").as_bytes());
@@ -91,7 +91,7 @@ impl Content {
         self.values.append(object, body_bytes, out);
     }
 
-    /// The version that a value is, if it is one to the last byte. `scratch` may hold anything
+    /// Returns the version of a value, if it is right to the last byte. `scratch` may hold anything
     /// before and after.
     pub fn version_of(
         &self,
@@ -123,7 +123,7 @@ impl Content {
         Ok(version)
     }
 
-    /// The object whose value the body is, and its length.
+    /// Returns the object that a body is made from, and its length.
     fn body(&self, key: u32, version: u32) -> (u32, u32) {
         let stream = self.seed ^ (u64::from(key) << 32 | u64::from(version));
         let mut random = Random::new(Random::new(stream).word());

@@ -1,17 +1,17 @@
 //! A server's way through the rounds.
 //!
-//! Of the items on flash, the last count before the end is what must be found again. Which keys
-//! those were nobody knows, so after the restart every key is read once. While the server recovers,
-//! a mixture of requests runs, since that is when a new value could be overtaken by an old one; the
-//! keys that it changed say nothing about what was recovered, and their share is reckoned out:
+//! The last count of items on flash before the end says how many must be found again. Their keys
+//! are not known, so after the restart every key is read once. While the server recovers, a mixture
+//! of requests runs, since that is when an old value could overtake a new one; the keys that it
+//! changed say nothing about the recovery, and their share is taken out:
 //!
 //! ```text
 //!   share found = found among unchanged keys / items before / (unchanged keys / keys)
 //! ```
 //!
-//! A server that is asked to end saves what is in memory. The keys that each owner stored last are
-//! looked at first, which leaves no trace there, then a few more requests follow until the end.
-//! Nearly all keys that were seen must be found.
+//! A server that is asked to end saves its memory. The keys that each owner stored last are looked
+//! at first, which does not count as a use, then a few more requests follow until the end. Nearly
+//! all keys that were seen must be found.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,16 +30,17 @@ use crate::server::recipe::Recipe;
 
 /// How often the server is asked for its counts.
 const WATCH_STEP: Duration = Duration::from_millis(5);
-/// With so many segments written, those that are not are a few percent of the tier at most.
+/// The least number of written segments for a judgement: unwritten ones are then a few percent of
+/// the tier at most.
 const WRITTEN_SEGMENTS_MIN: u64 = 100;
-/// How long a recovery may take.
+/// Time for a recovery.
 const RECOVERY_MAX: Duration = Duration::from_secs(300);
-/// Requests between the look at what is there and the end, at most.
+/// The most requests between that look and the end.
 const LAST_REQUESTS_MAX: u64 = 200;
-/// Requests during a recovery, at most, as a share of the keys: most keys stay as they were.
+/// The most requests during a recovery, as a share of the keys: most keys stay unchanged.
 const RECOVERY_REQUESTS: f64 = 0.05;
 
-/// How fast requests are sent.
+/// The pace of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
     /// At the rate of the options.
@@ -48,7 +49,7 @@ enum Pace {
     Full,
 }
 
-/// A server, and those who know what they stored there.
+/// A server, and the owners of its keys.
 #[derive(Debug)]
 pub struct Course<'c> {
     options: &'c RestartOptions,
@@ -57,11 +58,11 @@ pub struct Course<'c> {
     owners: Vec<Owner<'c>>,
     keys: u32,
     random: Random,
-    /// Where in the course it is, for whoever reads of a fault.
+    /// The place in the course, for messages about faults.
     place: String,
 }
 
-/// What one round found.
+/// The results of one round.
 #[derive(Debug, Clone)]
 pub struct Round {
     /// Its number, from 1 on.
@@ -72,42 +73,42 @@ pub struct Round {
     pub is_interrupted: bool,
     /// The tier, as last seen before the end.
     pub before: FlashCounts,
-    /// Keys that were found, as many as if none had been changed.
+    /// Keys found, extrapolated as if none had been changed.
     pub found: f64,
     /// Keys stored last that were seen shortly before the end, and not changed since.
     pub in_memory: u64,
-    /// Of those, found again.
+    /// Those found again.
     pub found_in_memory: u64,
-    /// From the start until it took connections.
+    /// Time from the start until it took connections.
     pub listened_after: Duration,
-    /// From the start to the first value that was read.
+    /// Time from the start to the first value read.
     pub first_hit_after: Option<Duration>,
-    /// From the start to the end of the recovery.
+    /// Time from the start to the end of the recovery.
     pub recovered_after: Duration,
     /// The tier at the end of the round.
     pub after: FlashCounts,
-    /// What happened.
+    /// The counts of all connections.
     pub tally: Tally,
 }
 
 impl Round {
-    /// The share of the items on flash that was found again, if there were any.
+    /// Returns the share of the items on flash that was found again, if there were any.
     pub fn share(&self) -> Option<f64> {
         let items = self.before.items;
         (items > 0).then(|| self.found / items as f64)
     }
 
-    /// The share of what was in memory at the end that was found again.
+    /// Returns the share of the items in memory at the end that was found again.
     pub fn share_in_memory(&self) -> Option<f64> {
         (self.in_memory > 0).then(|| self.found_in_memory as f64 / self.in_memory as f64)
     }
 
-    /// Whether the share means something: what waits to be written dies with the process.
+    /// Returns whether the share can be judged: unwritten items die with the process.
     pub fn is_judged(&self) -> bool {
         self.before.segments_written >= WRITTEN_SEGMENTS_MIN
     }
 
-    /// Whether a value was read that may not be.
+    /// Returns whether a forbidden value was read.
     pub fn is_broken(&self) -> bool {
         self.tally.stale + self.tally.wrong > 0
     }
@@ -132,7 +133,7 @@ impl<'c> Course<'c> {
         Ok(course)
     }
 
-    /// Ends the server under load, starts it anew and looks for everything.
+    /// Ends the server under load, restarts it and looks for everything.
     pub fn round(&mut self, number: u64) -> Outcome<Round> {
         let is_terminated = is_due(number, self.options.terminate_every);
         let stop = if is_terminated { Stop::Terminate } else { Stop::Kill };
@@ -183,7 +184,7 @@ impl<'c> Course<'c> {
         })
     }
 
-    /// Empties the server, and stores the second half of each owner's keys anew.
+    /// Flushes the server, and stores the second half of each owner's keys anew.
     fn flush(&mut self) -> Outcome<Tally> {
         let answer = query::line(self.server.address, "flush_all\r\n")?;
         if answer != "OK" {
@@ -274,15 +275,15 @@ impl<'c> Course<'c> {
         }
     }
 
-    /// Starts another server in the place of the one that has ended.
+    /// Starts another server in place of the one that has ended.
     fn start_again(&mut self) -> Outcome<()> {
         let (memory_mb, cores) =
             (self.options.memory_mb, &self.options.servers_options.server_cores);
         self.server.start_again(&self.recipe, memory_mb, cores)
     }
 
-    /// Lets all owners work at once, each on what it is given, and watches the server meanwhile.
-    /// With `end`, the server is ended that way after so many requests.
+    /// Runs all owners at once, each with its work, and watches the server meanwhile. With `end`,
+    /// the server is ended that way after that many requests.
     fn converse(
         &mut self,
         pace: Pace,
@@ -330,7 +331,7 @@ impl<'c> Course<'c> {
         Ok(tally.at(&self.place))
     }
 
-    /// Makes mixtures of so many requests, each from a seed of its own.
+    /// Returns mixtures of `requests` requests, each with a seed of its own.
     fn mixture(&mut self, requests: u64, choice: Choice) -> impl FnMut() -> Work + use<'c> {
         let mut random = Random::new(self.random.word());
         move || Work::Mixture(requests, choice, Random::new(random.word()))

@@ -1,11 +1,11 @@
-//! What ends a server in the middle of its work: a count of requests, seeded by the caller, that
-//! burns down while they are sent.
+//! Ends a server in the middle of its work: a count of requests, seeded by the caller, that burns
+//! down while they are sent.
 //!
-//! The thread that sends the last of them ends the server itself, straight after its bytes went
-//! out, so that their replies are on the way or not even thought of.
+//! The thread that sends the last of them ends the server itself, straight after the write, so that
+//! their replies are on the way or not yet made.
 //!
-//! A fuse may burn at a rate. A cache moves items down in what time is left to its background: at
-//! full speed most are evicted before they come to flash.
+//! A fuse may burn at a rate. A cache demotes items in the time left to its background: at full
+//! speed most are evicted before they reach flash.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use crate::server::Server;
 pub enum Stop {
     /// By SIGKILL: it can do nothing more.
     Kill,
-    /// By SIGTERM: it may put its things in order.
+    /// By SIGTERM: it may save its state.
     Terminate,
 }
 
@@ -32,23 +32,24 @@ impl fmt::Display for Stop {
     }
 }
 
-/// A count of requests and what happens after the last.
+/// A count of requests and the action after the last.
 #[derive(Debug)]
 pub struct Fuse<'s> {
     server: &'s Server,
     stop: Option<Stop>,
     requests_max: u64,
-    /// Requests a second at most, and since when.
+    /// The most requests a second, since `started`.
     rate: Option<u64>,
     started: Instant,
-    // Nothing is published through these: whoever needs more than a hint joins the threads first.
+    // Relaxed: nothing is published through these. A reader that needs more than a hint joins the
+    // threads first.
     requests: AtomicU64,
     is_burnt: AtomicBool,
     is_enough: AtomicBool,
 }
 
 impl<'s> Fuse<'s> {
-    /// Ends the server after so many requests.
+    /// Ends the server after `requests_max` requests.
     pub fn new(server: &'s Server, stop: Stop, requests_max: u64) -> Fuse<'s> {
         Fuse { stop: Some(stop), requests_max, ..Fuse::never(server) }
     }
@@ -67,12 +68,12 @@ impl<'s> Fuse<'s> {
         }
     }
 
-    /// Lets no more than so many requests through in a second.
+    /// Lets no more than `rate` requests through per second.
     pub fn burning_at(self, rate: Option<u64>) -> Fuse<'s> {
         Fuse { rate, ..self }
     }
 
-    /// How many requests may be sent now.
+    /// Returns how many requests may be sent now.
     pub fn room(&self) -> u64 {
         let Some(rate) = self.rate else {
             return u64::MAX;
@@ -81,12 +82,12 @@ impl<'s> Fuse<'s> {
         (due as u64).saturating_sub(self.requests.load(Ordering::Relaxed))
     }
 
-    /// Where the requests go.
+    /// Returns the server of the requests.
     pub fn server(&self) -> &'s Server {
         self.server
     }
 
-    /// So many requests were sent.
+    /// Counts sent requests, and ends the server after the last.
     pub fn spend(&self, requests: u64) -> Outcome<()> {
         let before = self.requests.fetch_add(requests, Ordering::Relaxed);
         let is_last = before < self.requests_max && before + requests >= self.requests_max;
@@ -100,7 +101,7 @@ impl<'s> Fuse<'s> {
         }
     }
 
-    /// Whether the server was ended.
+    /// Returns whether the server was ended.
     pub fn is_burnt(&self) -> bool {
         self.is_burnt.load(Ordering::Relaxed)
     }
@@ -110,7 +111,7 @@ impl<'s> Fuse<'s> {
         self.is_enough.store(true, Ordering::Relaxed);
     }
 
-    /// Whether no more requests are wanted.
+    /// Returns whether no more requests are wanted.
     pub fn is_enough(&self) -> bool {
         self.is_enough.load(Ordering::Relaxed)
     }

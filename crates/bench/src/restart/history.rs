@@ -1,7 +1,7 @@
-//! What a get may return: the memory of a checker that saw its server die.
+//! The values that a get may return: the record of a checker that saw its server die.
 //!
-//! A key's values are numbered as they are sent, and each says its number. Of every key two numbers
-//! are kept, and rarely a list:
+//! A key's values are numbered as they are sent, and each holds its number. For every key two
+//! numbers are kept, and rarely a list:
 //!
 //! ```text
 //!   versions   1   2   3   4   5   6   7   8
@@ -10,14 +10,14 @@
 //! ```
 //!
 //! - Up to `settled` the server has answered. The version of that number is there unless it was
-//!   deleted; every older one is gone for good, and to see one again is what must never happen.
-//! - `open` are versions that were sent and had no answer when the server died. Nobody knows
-//!   whether they arrived, so each may be found, until a later answer settles the key.
-//! - A version that was stored for a short time has an end, by which it is gone at the latest; one
-//!   that is asked for after it is as bad as an older one, unless a touch made it last.
+//!   deleted; every older one is gone for good, and must never be seen again.
+//! - `open` versions were sent and had no answer when the server died. Whether they arrived is
+//!   unknown, so each may be found, until a later answer settles the key.
+//! - A version stored for a short time has an end, by which it is gone at the latest; a get of it
+//!   after that is as bad as an older version, unless a touch made it last.
 //! - A miss is always right: this is a cache.
 //!
-//! A version that was read is settled, too: what came before it may not come back after it.
+//! A version that was read is settled, too: an older one may not come back after it.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -29,7 +29,7 @@ struct Past {
     sent: u32,
     /// Whether the settled version is there to be found.
     is_there: bool,
-    /// Whether anything was sent that changes the key, since [`History::begin`].
+    /// Whether any request to change the key was sent since [`History::begin`].
     is_changed: bool,
 }
 
@@ -38,23 +38,23 @@ struct Past {
 pub struct History {
     pasts: Vec<Past>,
     open: HashMap<u32, Vec<u32>>,
-    /// Versions that have an end, by key.
+    /// Versions with an end, by key.
     ends: HashMap<u32, Vec<(u32, Instant)>>,
 }
 
-/// What to think of a version that was read.
+/// The judgement of a version that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It may be there.
     Right,
     /// A newer one, or a delete, was acknowledged.
     Stale,
-    /// It was never sent, or refused, or its answer is still to come.
+    /// It was never sent, or was refused, or its answer is still to come.
     Unsent,
 }
 
 impl History {
-    /// Keys that never had a value.
+    /// Returns the history of keys without values.
     pub fn new(keys: u32) -> History {
         let pasts = vec![Past::default(); keys as usize];
         History { pasts, open: HashMap::new(), ends: HashMap::new() }
@@ -65,7 +65,7 @@ impl History {
         self.pasts.len() as u32
     }
 
-    /// The version of a value that is sent now.
+    /// Returns the version of a value that is sent now.
     pub fn send(&mut self, key: u32) -> u32 {
         let past = &mut self.pasts[key as usize];
         past.sent += 1;
@@ -73,55 +73,55 @@ impl History {
         past.sent
     }
 
-    /// The last version that was sent before a delete, which is sent now.
+    /// Returns the last version sent before a delete, which is sent now.
     pub fn send_delete(&mut self, key: u32) -> u32 {
         let past = &mut self.pasts[key as usize];
         past.is_changed = true;
         past.sent
     }
 
-    /// The server has stored this version.
+    /// Notes that the server has stored this version.
     pub fn stored(&mut self, key: u32, version: u32) {
         self.settle(key, version, true);
         self.open.remove(&key);
         self.ends.remove(&key);
     }
 
-    /// The version ends by then at the latest: said when it was stored or left open.
+    /// Notes the latest end of a version; called when it was stored or left open.
     pub fn ends(&mut self, key: u32, version: u32, at: Instant) {
         self.ends.entry(key).or_default().push((version, at));
     }
 
-    /// Whatever the key has may last.
+    /// Notes that any version of the key may last.
     pub fn lasts(&mut self, key: u32) {
         self.ends.remove(&key);
     }
 
-    /// Whether a version had ended when it was asked for.
+    /// Returns whether a version had ended when it was requested.
     pub fn has_ended(&self, key: u32, version: u32, asked: Instant) -> bool {
         let ends = self.ends.get(&key).map_or(&[][..], Vec::as_slice);
         ends.iter().any(|(ending, at)| *ending == version && *at < asked)
     }
 
-    /// Whether that is so of all that the key can have.
+    /// Returns whether all versions that the key can have had ended.
     pub fn is_over(&self, key: u32, asked: Instant) -> bool {
         let settled = self.pasts[key as usize].settled;
         !self.open.contains_key(&key) && self.has_ended(key, settled, asked)
     }
 
-    /// The server has deleted whatever the key had, up to this version.
+    /// Notes that the server has deleted the key's versions up to this one.
     pub fn deleted(&mut self, key: u32, version: u32) {
         self.settle(key, version, false);
         self.open.remove(&key);
         self.ends.remove(&key);
     }
 
-    /// The server died and owes the answer to a set.
+    /// Notes a set whose answer the server owed when it died.
     pub fn left_open(&mut self, key: u32, version: u32) {
         self.open.entry(key).or_default().push(version);
     }
 
-    /// The server has deleted everything.
+    /// Notes that the server has deleted everything.
     pub fn flushed(&mut self) {
         self.open.clear();
         self.ends.clear();
@@ -130,7 +130,7 @@ impl History {
         }
     }
 
-    /// Judges a version that was read; one that is right cannot be followed by an older one.
+    /// Judges a version that was read; no older one may follow a right one.
     pub fn read(&mut self, key: u32, version: u32) -> Verdict {
         let past = self.pasts[key as usize];
         if version < past.settled || (version == past.settled && !past.is_there) {
@@ -150,32 +150,31 @@ impl History {
         Verdict::Right
     }
 
-    /// Forgets which keys were changed: from now on that is counted anew. What has an end changes
-    /// by itself.
+    /// Forgets which keys were changed, and counts anew. A version with an end changes by itself.
     pub fn begin(&mut self) {
         self.pasts.iter_mut().for_each(|past| past.is_changed = false);
         self.ends.keys().for_each(|key| self.pasts[*key as usize].is_changed = true);
     }
 
-    /// Whether something was sent since then that changes the key.
+    /// Returns whether a request to change the key was sent since then.
     pub fn is_changed(&self, key: u32) -> bool {
         self.pasts[key as usize].is_changed
     }
 
-    /// Whether the version that was acknowledged last is the key's and has no end, and nothing else
-    /// was sent.
+    /// Returns whether the key certainly has the last acknowledged version, without an end, and
+    /// nothing else was sent.
     pub fn is_certain(&self, key: u32) -> bool {
         let past = self.pasts[key as usize];
         let is_settled = past.is_there && past.settled == past.sent;
         is_settled && !self.open.contains_key(&key) && !self.ends.contains_key(&key)
     }
 
-    /// How many keys were changed since then.
+    /// Returns how many keys were changed since then.
     pub fn changed(&self) -> u64 {
         self.pasts.iter().filter(|past| past.is_changed).count() as u64
     }
 
-    /// All that is known of a key.
+    /// Describes everything known of a key.
     pub fn describe(&self, key: u32) -> String {
         let Past { settled, sent, is_there, .. } = self.pasts[key as usize];
         let fate = if is_there { "stored" } else { "deleted" };
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_open_when_the_server_died_may_be_there_or_not() {
+    fn an_open_version_may_be_found_or_not() {
         let mut history = history();
         let version = history.send(KEY);
         history.left_open(KEY, 3);
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_an_end_is_not_counted_upon() {
+    fn a_version_with_an_end_is_not_certain() {
         let mut history = history();
         history.stored(KEY, 3);
         assert!(history.is_certain(KEY));

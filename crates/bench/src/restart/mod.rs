@@ -1,12 +1,13 @@
-//! `larder-bench restart`: does a flash tier survive, and does nothing old come back?
+//! `larder-bench restart`: does a flash tier survive, and does nothing stale come back?
 //!
 //! A server with a flash tier is ended again and again in the middle of its work, mostly by
-//! SIGKILL, and started anew on what it left behind. Two things must hold:
+//! SIGKILL, and restarted on its files. Two things must hold:
 //!
 //! - No value that is read is older than what the server has acknowledged, whatever was
 //!   overwritten, deleted, flushed or expired meanwhile; and each is right to the last byte
 //!   (`history` says what may be read, `content` how a value is known).
-//! - Nearly all that was on flash is found again. `course` takes the server through one round.
+//! - Nearly all items that were on flash are found again. `course` takes the server through one
+//!   round.
 //!
 //! ```text
 //!   fill | load ... killed | recovery under load, sweep | load ... killed | recovery ...
@@ -46,7 +47,7 @@ pub fn run(options: &RestartOptions) -> Outcome<()> {
         recipe = recipe.with([format!("--flash {}:{}m", file.path().display(), options.flash_mb)]);
     }
     if options.memory_file {
-        // Both go away with the run: what is left is the path of one or the other.
+        // Both are removed with the run; one of the two paths is used.
         recipe = recipe.with([format!("--memory-file {}", file.path().display())]);
     }
     let machine = Machine::describe()

@@ -1,9 +1,9 @@
-//! One connection's keys, what is sent about them, and what the replies say.
+//! One connection's keys, its requests for them, and the meaning of the replies.
 //!
 //! Keys are dealt out, key `k` to owner `k` modulo their number, so that each key's requests go
 //! through one connection, in order, and each reply has one meaning. Requests in flight wait in a
-//! line; when the server dies, whatever still stands there is open (see `history`). Where the work
-//! is that of a cache's clients, what a get misses is stored next.
+//! queue; when the server dies, those still in it are open (see `history`). Where the work is that
+//! of a cache's clients, a missed key is stored next.
 
 use std::collections::{HashSet, VecDeque};
 use std::thread;
@@ -18,19 +18,19 @@ use super::tally::Tally;
 use super::work::{Deed, Work};
 use crate::failure::{Failure, Outcome};
 
-/// Requests in flight, and bytes of them that wait to be written.
+/// The most requests in flight, and unwritten bytes of them.
 const FLIGHT_MAX: usize = 64;
 const OUTBOX_BYTES_MAX: usize = 64 << 10;
-/// How long an owner waits that may send nothing yet.
+/// How long an owner waits that may not send anything yet.
 const PACE_STEP: Duration = Duration::from_millis(1);
-/// Of the keys stored last so many are remembered.
+/// The most keys remembered of those stored last.
 const LATEST_MAX: usize = 500;
-/// Seconds that an item with a limit lives: longer than any run.
+/// Life of an item with a time to live, in seconds: longer than any run.
 const TTL_S: u32 = 20 * 86_400;
-/// Seconds that an item lives which is stored briefly.
+/// Life of an item that is stored briefly, in seconds.
 const BRIEF_TTL_S: u32 = 1;
-/// How long it may be there after its answer: servers count whole seconds, and their clocks are
-/// late, by more than a second where much else runs.
+/// How long such an item may be there after its answer: servers count whole seconds, and their
+/// clocks are late, by more than a second on a busy machine.
 const BRIEF_MAX: Duration = Duration::from_secs(BRIEF_TTL_S as u64 + 3);
 
 /// A part of a request that waits for its reply.
@@ -43,7 +43,7 @@ enum Asked {
     Expire(u32, u32),
     Touch(u32),
     Look(u32),
-    /// One key of a get, all of which come before its end, and when it was sent at the earliest.
+    /// One key of a get, queued before the get's end, and the earliest time of its sending.
     Get(u32, Instant),
     EndOfGet,
 }
@@ -51,37 +51,37 @@ enum Asked {
 /// How a conversation ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// All was said and answered.
+    /// Everything was sent and answered.
     Done,
     /// The connection broke.
     Cut(Failure),
 }
 
-/// Keys that one connection asks for.
+/// The keys of one connection.
 #[derive(Debug)]
 pub struct Owner<'c> {
-    /// What happened so far.
+    /// Its counts so far.
     pub tally: Tally,
-    /// What may be read.
+    /// The versions that may be read.
     pub history: History,
     content: &'c Content,
     number: u32,
     owners: u32,
     asked: VecDeque<Asked>,
-    /// Keys that were missed and are stored next.
+    /// Missed keys, which are stored next.
     missed: Vec<u32>,
-    /// Keys that were stored last.
+    /// Keys stored last.
     latest: VecDeque<u32>,
-    /// Of those, what was there when they were looked at.
+    /// Those that were there when they were looked at.
     seen: Vec<u32>,
-    /// Of those, what must have been in memory when the server was ended.
+    /// Those that must have been in memory when the server was ended.
     in_memory: HashSet<u32>,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl<'c> Owner<'c> {
-    /// The owner of this number among so many, for its share of all keys.
+    /// Returns the owner of this number among `owners`, with its share of all keys.
     pub fn new(content: &'c Content, number: u32, owners: u32, keys: u32) -> Owner<'c> {
         let own_keys = (keys + owners - 1 - number) / owners;
         Owner {
@@ -100,26 +100,26 @@ impl<'c> Owner<'c> {
         }
     }
 
-    /// The server was ended: from now on it is counted which keys are changed.
+    /// Begins to record changed keys, because the server was ended.
     pub fn begin(&mut self) {
         self.history.begin();
         let certain = self.seen.drain(..).filter(|key| self.history.is_certain(*key));
         self.in_memory = certain.collect();
     }
 
-    /// Asks for no more than a look at the keys that were stored last: those that are there are in
-    /// memory, nearly all.
+    /// Returns work that only looks at the keys stored last: nearly all of those that are there are
+    /// in memory.
     pub fn look_at_latest(&mut self) -> Work {
         let latest: HashSet<u32> = self.latest.drain(..).collect();
         Work::Look(latest.into_iter().collect())
     }
 
-    /// How many keys were in memory when the server was ended and were not changed since.
+    /// Returns how many keys were in memory when the server was ended and were not changed since.
     pub fn in_memory(&self) -> u64 {
         self.in_memory.iter().filter(|key| !self.history.is_changed(**key)).count() as u64
     }
 
-    /// Does a piece of work on a connection of its own.
+    /// Does a piece of work on a new connection.
     pub fn run(&mut self, mut work: Work, fuse: &Fuse<'_>) -> Outcome<Ended> {
         let mut connection = match Connection::open(fuse.server().address) {
             Ok(connection) => connection,
@@ -152,8 +152,8 @@ impl<'c> Owner<'c> {
         }
     }
 
-    /// Appends requests until enough are in flight, but not more than there is room for; returns
-    /// how many.
+    /// Appends requests until enough are in flight, but no more than there is room for; returns
+    /// their number.
     fn ask(&mut self, work: &mut Work, outbox: &mut Vec<u8>, fuse: &Fuse<'_>, room: u64) -> u64 {
         let mut requests = 0;
         while requests < room
@@ -174,7 +174,7 @@ impl<'c> Owner<'c> {
         missed.or_else(|| work.next(self.history.keys()))
     }
 
-    /// Appends one request, and remembers it.
+    /// Appends one request, and queues the parts that wait for its replies.
     fn write(&mut self, deed: &Deed, outbox: &mut Vec<u8>) {
         match *deed {
             Deed::Set { key, has_ttl } => {
@@ -227,7 +227,7 @@ impl<'c> Owner<'c> {
         version
     }
 
-    /// Takes one reply in.
+    /// Handles one reply.
     fn take(&mut self, reply: Reply<'_>) -> Outcome<()> {
         if let Reply::Value { key, flags, value } = reply {
             return self.hit(key, flags, value);
@@ -251,7 +251,7 @@ impl<'c> Owner<'c> {
                 self.seen.push(key);
             }
             (Some(Asked::Touch(key)), Reply::Touched) => self.history.lasts(key),
-            // A touch that finds nothing says nothing: a miss is always right.
+            // A touch that finds nothing proves nothing: a miss is always right.
             (Some(Asked::Expire(..) | Asked::Touch(_)), Reply::NotFound)
             | (Some(Asked::Look(_)), Reply::NotThere)
             | (Some(Asked::EndOfGet), Reply::End) => {}
@@ -271,8 +271,8 @@ impl<'c> Owner<'c> {
         }
     }
 
-    /// Takes a hit in. A key that is not the next one asked for is searched among the later ones of
-    /// the same get, since misses are left out.
+    /// Handles a hit. If its key is not the next one requested, it is searched among the later ones
+    /// of the same get, since misses are left out.
     fn hit(&mut self, name: &[u8], flags: u32, value: &[u8]) -> Outcome<()> {
         while let Some(Asked::Get(key, sent)) = self.asked.front().copied() {
             self.asked.pop_front();
@@ -293,7 +293,7 @@ impl<'c> Owner<'c> {
         self.missed.push(key);
     }
 
-    /// Compares a hit with what may be read by a get that was sent then.
+    /// Compares a hit with the versions that a get sent then may read.
     fn check(&mut self, key: u32, sent: Instant, flags: u32, value: &[u8]) {
         self.tally.checked += 1;
         self.tally.first_hit.get_or_insert_with(Instant::now);
@@ -322,7 +322,7 @@ impl<'c> Owner<'c> {
         if verdict == Verdict::Stale { self.tally.stale(what) } else { self.tally.wrong(what) }
     }
 
-    /// The server died: what it owes an answer to may have been done or not.
+    /// Leaves the queued requests open: the server died and may have done them or not.
     fn leave_open(&mut self) {
         for asked in self.asked.drain(..) {
             match asked {
@@ -337,7 +337,7 @@ impl<'c> Owner<'c> {
         }
     }
 
-    /// The number of a key among all.
+    /// Returns the number of a key among all.
     fn name(&self, key: u32) -> u32 {
         key * self.owners + self.number
     }
@@ -361,7 +361,7 @@ mod tests {
         Content::new(&ValueChoice::Made(3.0), 1).expect("no file is needed")
     }
 
-    /// Sends a set of key 0 of the only owner; nothing answers yet.
+    /// Sends a set of key 0 of the only owner, without an answer.
     fn set(owner: &mut Owner<'_>) {
         owner.write(&Deed::Set { key: 0, has_ttl: false }, &mut Vec::new());
     }
@@ -422,9 +422,9 @@ mod tests {
         }
     }
 
-    /// Nothing that the command stored ever ended, so nothing that was found was too old.
+    /// Regression: no item of this command ever expired, so no found value was too old.
     #[test]
-    fn a_value_that_was_stored_briefly_is_stale_after_its_end() {
+    fn a_briefly_stored_value_is_stale_after_its_end() {
         let content = content();
         for is_answered in [true, false] {
             let mut owner = Owner::new(&content, 0, 1, 1);
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_last_and_seen_then_is_known_to_have_been_in_memory() {
+    fn recently_stored_keys_that_were_seen_count_as_in_memory() {
         let content = content();
         let mut owner = Owner::new(&content, 0, 1, 600);
         let mut fill = Work::Fill(0);
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_did_not_answer_is_open() {
+    fn an_unanswered_request_is_left_open() {
         let content = content();
         let mut owner = Owner::new(&content, 0, 1, 1);
         (0..3).for_each(|_| set(&mut owner));

@@ -4,7 +4,7 @@ use memchr::memchr;
 
 use crate::failure::{Failure, Outcome};
 
-/// The longest line that is waited for: a key of 250 bytes with its numbers, or an error.
+/// The longest line of a reply, in bytes: a key of 250 bytes with its numbers, or an error.
 const LINE_BYTES_MAX: usize = 1024;
 
 /// A reply, or a part of the reply to a get.
@@ -12,9 +12,9 @@ const LINE_BYTES_MAX: usize = 1024;
 pub enum Reply<'b> {
     /// A hit.
     Value {
-        /// Whose.
+        /// Its key.
         key: &'b [u8],
-        /// What the client stored with it.
+        /// The client flags stored with it.
         flags: u32,
         /// Its value.
         value: &'b [u8],
@@ -29,15 +29,15 @@ pub enum Reply<'b> {
     Touched,
     /// There was nothing to delete or touch.
     NotFound,
-    /// What was looked at is there.
+    /// The item looked at is there.
     There,
-    /// What was looked at is not there.
+    /// The item looked at is not there.
     NotThere,
-    /// The server did not do it.
+    /// The server refused.
     Refused,
 }
 
-/// The first reply of what was received and its length; nothing if it is not whole.
+/// Parses the first reply of the received bytes and its length; `None` if it is incomplete.
 pub fn first(received: &[u8]) -> Outcome<Option<(Reply<'_>, usize)>> {
     let Some(end) = memchr(b'\n', received) else {
         let is_endless = received.len() > LINE_BYTES_MAX;
@@ -60,7 +60,7 @@ pub fn first(received: &[u8]) -> Outcome<Option<(Reply<'_>, usize)>> {
     Ok(Some((reply, end + 1)))
 }
 
-/// A hit, whose value begins at `at`.
+/// Parses a hit, whose value begins at `at`.
 fn value<'b>(line: &[u8], received: &'b [u8], at: usize) -> Outcome<Option<(Reply<'b>, usize)>> {
     let mut words = line.split(|byte| *byte == b' ').skip(1);
     let key_bytes = words.next().map_or(0, <[u8]>::len);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_says_is_an_error() {
+    fn a_reply_outside_the_protocol_is_an_error() {
         let endless = vec![b'x'; LINE_BYTES_MAX + 1];
         for line in
             [&b"ERROR\r\n"[..], b"VALUE k 0\r\n", b"VALUE k 0 1\r\nabcd", b"END\n", &endless]

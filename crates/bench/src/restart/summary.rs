@@ -1,4 +1,4 @@
-//! What all rounds found, as a report and as a judgement.
+//! The results of all rounds, as a report and as a judgement.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ const COLUMNS: [&str; 15] = [
     "wrong",
 ];
 
-/// Fails if a value was read that may not be, or too little was found again.
+/// Fails if a forbidden value was read, or too little was found again.
 pub fn judge(options: &RestartOptions, rounds: &[Round]) -> Outcome<()> {
     let mut broken = Vec::new();
     for round in rounds {
@@ -54,8 +54,8 @@ pub fn judge(options: &RestartOptions, rounds: &[Round]) -> Outcome<()> {
     if !options.no_flash && !rounds.iter().any(Round::is_judged) {
         broken.push("too little was on flash to judge how much is found again".into());
     }
-    // With a memory file that is all there is to judge; with flash some runs end before a round is
-    // due that is not killed.
+    // With a memory file that is all there is to judge; with flash some runs end before the first
+    // round without a kill.
     let is_due = options.memory_file || rounds.iter().any(|round| saves(options, round));
     let is_tried = |round: &Round| saves(options, round) && round.in_memory > 0;
     if is_due && !rounds.iter().any(is_tried) {
@@ -67,14 +67,15 @@ pub fn judge(options: &RestartOptions, rounds: &[Round]) -> Outcome<()> {
     if broken.is_empty() { Ok(()) } else { Err(Failure::Check(broken.join("\n  "))) }
 }
 
-/// Whether what was in memory at the end of a round must be found: the server had the time to save
-/// it, and if a second one was killed, it was saved to flash. A memory file is used up by then.
+/// Returns whether the items in memory at the end of a round must be found: the server had the time
+/// to save them, and if a second one was killed, they were saved to flash. A memory file is used up
+/// by then.
 fn saves(options: &RestartOptions, round: &Round) -> bool {
     let is_kept = !options.no_flash || options.memory_file && !round.is_interrupted;
     round.stop == Stop::Terminate && is_kept
 }
 
-/// The report.
+/// Returns the report.
 pub fn document(
     machine: Machine,
     options: &RestartOptions,

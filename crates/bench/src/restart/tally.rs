@@ -1,30 +1,30 @@
-//! What happened on all connections in one round.
+//! The counts of all connections in one round.
 
 use std::time::Instant;
 
-/// Faults that are described; all are counted.
+/// The most faults that are described; all are counted.
 const FAULTS_SHOWN: usize = 10;
 
-/// Counts, and the first faults in words.
+/// Counts, and descriptions of the first faults.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Requests that were sent.
+    /// Requests sent.
     pub requests: u64,
-    /// Values that were read and compared.
+    /// Values read and compared.
     pub checked: u64,
-    /// Of those, right ones of keys that were not changed since the restart.
+    /// Right ones among those, of keys that were not changed since the restart.
     pub found_unchanged: u64,
-    /// Of those, of keys that were in memory when the server was ended.
+    /// Those of keys that were in memory when the server was ended.
     pub found_in_memory: u64,
-    /// Keys that were asked for and not found.
+    /// Keys requested and not found.
     pub misses: u64,
-    /// Of those, keys whose version had ended.
+    /// Those whose version had ended.
     pub ended: u64,
-    /// Requests that the server did not do.
+    /// Requests that the server refused.
     pub refused: u64,
-    /// Values older than what was acknowledged.
+    /// Values older than the acknowledged version.
     pub stale: u64,
-    /// Values that nobody stored.
+    /// Values that were never stored.
     pub wrong: u64,
     /// When the first value was read.
     pub first_hit: Option<Instant>,
@@ -45,13 +45,13 @@ impl Tally {
         self.describe(what);
     }
 
-    /// Says where faults were found.
+    /// Adds the place of faults to their descriptions.
     pub fn at(mut self, place: &str) -> Tally {
         self.faults.iter_mut().for_each(|what| *what = format!("{place}: {what}"));
         self
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another tally.
     pub fn add(&mut self, other: Tally) {
         self.requests += other.requests;
         self.checked += other.checked;

@@ -1,7 +1,7 @@
-//! What is asked for: keys filled in order, a mixture, every key read once, or some looked at.
+//! The requests: keys filled in order, a mixture, every key read once, or some looked at.
 //!
 //! Half of a skewed mixture goes to a sixteenth of the keys: those are overwritten and deleted
-//! while older versions of them lie on flash, which is where an old value could come back. An even
+//! while older versions of them lie on flash, from where an old value could come back. An even
 //! mixture leaves keys alone by chance only, whether they are on flash or not.
 
 use crate::random::Random;
@@ -10,50 +10,50 @@ use crate::random::Random;
 const HOT_ONE_IN: u64 = 16;
 /// ... and the share of a skewed mixture that goes there.
 const HOT_SHARE: f64 = 0.5;
-/// Most keys of one get in a mixture, and the keys of one when all are read.
+/// The most keys of one get in a mixture, and the keys of one when all are read.
 const GET_KEYS_MAX: u64 = 4;
 const SWEEP_KEYS: usize = 16;
-/// A prime above every number of keys, so that steps of it visit each key once.
+/// A prime greater than any number of keys, so that steps of it visit each key once.
 const STRIDE: u64 = 4_294_967_311;
 
-/// Something to ask for.
+/// One request to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deed {
     /// Store the next version.
     Set {
-        /// Whose.
+        /// The key.
         key: u32,
         /// Whether the item gets a time to live.
         has_ttl: bool,
     },
-    /// Store the next version for so short a time that it has ended before long.
+    /// Store the next version for so short a time that it soon expires.
     SetBriefly {
-        /// Whose.
+        /// The key.
         key: u32,
     },
     /// Delete.
     Delete {
-        /// What.
+        /// The key.
         key: u32,
     },
     /// Touch with an expiry that has passed, which deletes.
     Expire {
-        /// What.
+        /// The key.
         key: u32,
     },
     /// Touch with a time to live.
     Touch {
-        /// What.
+        /// The key.
         key: u32,
     },
     /// Read.
     Get {
-        /// Whose values.
+        /// The keys.
         keys: Vec<u32>,
     },
-    /// Ask whether it is there, without using it.
+    /// Ask whether the item is there, without using it.
     Look {
-        /// What.
+        /// The key.
         key: u32,
     },
 }
@@ -72,21 +72,21 @@ pub enum Choice {
 pub enum Work {
     /// Store every key, from this one on.
     Fill(u32),
-    /// A mixture of so many requests.
+    /// A mixture of this many requests.
     Mixture(u64, Choice, Random),
-    /// Read every key once, in an order that is not that of the fill: so many are read.
+    /// Read every key once, in another order than the fill; the number is of keys read so far.
     Sweep(u32),
     /// Look at these keys.
     Look(Vec<u32>),
 }
 
 impl Work {
-    /// Whether what is missed is stored, as a cache's clients do.
+    /// Returns whether missed keys are stored, as a cache's clients do.
     pub fn fills_misses(&self) -> bool {
         matches!(self, Work::Mixture(_, Choice::Skewed, _))
     }
 
-    /// The next request about one of so many keys.
+    /// Returns the next request about one of `keys` keys.
     pub fn next(&mut self, keys: u32) -> Option<Deed> {
         match self {
             Work::Fill(next) => {
@@ -120,7 +120,7 @@ fn mixed(choice: Choice, random: &mut Random, keys: u32) -> Deed {
     };
     match kind {
         0..44 => Deed::Set { key: key(), has_ttl: kind < 10 },
-        // So few that most keys are there to be found.
+        // So few that most keys remain to be found.
         44 => Deed::SetBriefly { key: key() },
         45..52 => Deed::Delete { key: key() },
         52..55 => Deed::Expire { key: key() },

@@ -1,4 +1,4 @@
-//! What is sent: six loads, each of a fill and of requests that count.
+//! The six loads, each of a fill and of counted requests.
 //!
 //! ```text
 //!   fits      every object once | what counts, at one thread ... | more, at many threads
@@ -18,18 +18,18 @@ use crate::trace::{Operation, Request, Trace};
 use crate::values::{ValueChoice, ValueOptions, Values};
 use crate::workload::requests::Requests;
 
-/// With `--quick` keys, requests and memory are so many times fewer.
+/// The divisor of keys, requests and memory with `--quick`.
 const QUICK_SHARE: u64 = 16;
-/// Keys whose items all fit, and the memory that they fit in.
+/// Keys whose items all fit, and their memory.
 const KEYS_FITTING: u64 = 400_000;
 const MEMORY_FITTING_MB: u64 = 1024;
 /// Keys whose items do not fit, the memory, and the requests that fill it.
 const KEYS_EVICTED: u64 = 3_000_000;
 const MEMORY_EVICTED_MB: u64 = 128;
 const FILL_REQUESTS: u64 = 4_000_000;
-/// Keys that everybody asks for.
+/// Keys that all connections request.
 const KEYS_HOT: u64 = 16;
-/// How far values compress where items do not fit.
+/// The compression ratio of values where items do not fit.
 const RATIO: f64 = 3.0;
 
 /// The name of a load.
@@ -41,7 +41,7 @@ pub enum Name {
     Mixed,
     /// Sets of the same keys.
     Set,
-    /// 90 % gets of far more keys than fit; what they miss is stored.
+    /// 90 % gets of far more keys than fit; missed keys are stored.
     Evict,
     /// Sets of as many keys in as little memory.
     EvictSet,
@@ -54,12 +54,12 @@ impl Name {
     pub const ALL: [Name; 6] =
         [Name::Get, Name::Mixed, Name::Set, Name::Evict, Name::EvictSet, Name::Hot];
 
-    /// Whether memory is too small for all items.
+    /// Returns whether memory is too small for all items.
     fn evicts(self) -> bool {
         matches!(self, Name::Evict | Name::EvictSet)
     }
 
-    /// The share of gets, and how many requests count; for each thread a quarter as many more.
+    /// Returns the share of gets, and the number of counted requests; each thread adds a quarter.
     fn shape(self) -> (f64, u64) {
         match self {
             Name::Get => (0.95, 4_000_000),
@@ -79,26 +79,26 @@ impl fmt::Display for Name {
     }
 }
 
-/// A load that is ready to be sent.
+/// A prepared load.
 #[derive(Debug)]
 pub struct Load {
-    /// What it is called.
+    /// Its name.
     pub name: Name,
-    /// The workload, as the commands that take one are told it.
+    /// The workload, as an argument of the commands that take one.
     pub words: String,
     /// Memory limit of each server.
     pub memory_mb: u64,
-    /// What the objects hold.
+    /// The content of the objects.
     pub values: Values,
     /// Requests at the front that fill the server.
     pub fill: u32,
     is_quick: bool,
-    /// The fill and what counts, for the most threads.
+    /// The fill and the counted requests, for the most threads.
     all: Copies,
 }
 
 impl Load {
-    /// Makes a load for up to so many threads.
+    /// Makes a load for up to `threads_max` threads.
     pub fn make(name: Name, threads_max: u32, is_quick: bool) -> Outcome<Load> {
         let small = |count: u64| if is_quick { count / QUICK_SHARE } else { count };
         let (keys, sizes, memory_mb, choice) = match name.evicts() {
@@ -126,7 +126,7 @@ impl Load {
         Ok(Load { name, words, memory_mb: small(memory_mb), values, fill, is_quick, all })
     }
 
-    /// What is sent to a server with so many threads: the fill, and what counts.
+    /// Returns the requests for a server with this many threads: the fill, and the counted ones.
     pub fn trace(&self, threads: u32) -> Copies {
         let end = self.fill + self.counted(threads);
         let Trace { name, requests, objects } = self.all.trace();
@@ -134,7 +134,7 @@ impl Load {
         Trace { name: name.clone(), requests, objects: *objects }.into()
     }
 
-    /// Requests that count for a server with so many threads.
+    /// Returns the number of counted requests for a server with this many threads.
     pub fn counted(&self, threads: u32) -> u32 {
         counted(self.name, threads, self.is_quick)
     }
@@ -145,7 +145,7 @@ fn counted(name: Name, threads: u32, is_quick: bool) -> u32 {
     (if is_quick { requests / QUICK_SHARE } else { requests }) as u32
 }
 
-/// A set of each object, in the order in which they appear.
+/// Returns a set of each object, in order of appearance.
 fn stores(requests: &[Request]) -> Vec<Request> {
     let mut stores: Vec<Request> = Vec::new();
     for request in requests {
@@ -162,7 +162,7 @@ mod tests {
     use crate::trace::Operation;
 
     #[test]
-    fn what_fits_is_stored_once_before_it_is_asked_for() {
+    fn fitting_objects_are_stored_once_before_any_get() {
         for name in [Name::Get, Name::Hot] {
             let load = Load::make(name, 2, true).expect("no file is needed");
             let trace = load.trace(1);

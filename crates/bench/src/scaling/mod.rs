@@ -1,22 +1,22 @@
-//! `larder-bench scaling`: what more worker threads bring.
+//! `larder-bench scaling`: the gain from more worker threads.
 //!
 //! ```text
 //!   cores    0 1 2 3            4 5 6 7
 //!            server, -t THREADS <-- requests, 100 in flight on each of 64 connections -- client
 //! ```
 //!
-//! Threads of one core of the processor are of one half.
+//! Hardware threads of one core are in the same half.
 //!
 //! For each load, each number of threads and each server in turn: the server starts empty on one
 //! half of the cores, is filled, and is then sent a closed loop from the other half. A lock that
-//! all threads need, or a line of memory that all write, shows as CPU time of a request that grows
-//! with the threads, long before throughput falls; so both are shown, with latency.
+//! all threads need, or a cache line that all write, shows as CPU time per request that grows with
+//! the threads, long before throughput falls; so both are shown, with latency.
 //!
 //! Requests are dealt out to the connections in turn, so that all of them have equally many until
-//! the end, and that several threads ask for one key at a time, as with clients that share a cache.
-//! They are made before anything is measured.
+//! the end, and several threads ask for one key at a time, as with clients that share a cache. They
+//! are made before anything is measured.
 //!
-//! Several requests are in flight, so what takes memcached's protocol is asked in meta commands.
+//! Several requests are in flight, so servers of memcached's protocol are asked by meta commands.
 
 mod loads;
 mod report;
@@ -42,14 +42,14 @@ use loads::{Load, Name};
 
 /// The most worker threads, and with them the most requests.
 const THREADS_MAX: u32 = 64;
-/// Threads that send for each worker thread, where there are cores for them. A client with far more
-/// sleeps between replies, and to wake it costs the server.
+/// Sending threads per worker thread, where there are cores for them. A client with far more sleeps
+/// between replies, and waking it costs the server time.
 const SENDERS: usize = 2;
 const QUICK_ROUNDS: u64 = 1;
-/// With `--quick` no more worker threads than this.
+/// The most worker threads with `--quick`.
 const QUICK_THREADS_MAX: u32 = 2;
 
-/// The servers, their threads, and what they are sent.
+/// The servers, their threads, and their loads.
 #[derive(Debug, Args)]
 pub struct ScalingOptions {
     /// The servers.
@@ -61,7 +61,7 @@ pub struct ScalingOptions {
     #[arg(long, value_delimiter = ',', num_args = 1..,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
     threads: Vec<u32>,
-    /// What to send.
+    /// The loads.
     #[arg(long, value_enum, value_delimiter = ',', num_args = 1.., default_values_t = Name::ALL)]
     loads: Vec<Name>,
     /// Connections, over all sending threads.
@@ -74,13 +74,13 @@ pub struct ScalingOptions {
     /// Cores of the servers [default: the first half].
     #[arg(long, value_delimiter = ',', num_args = 1..)]
     server_cores: Vec<usize>,
-    /// Cores to send from [default: those that the servers do not have].
+    /// Cores to send from [default: all others].
     #[arg(long, value_delimiter = ',', num_args = 1..)]
     client_cores: Vec<usize>,
-    /// Times that everything is repeated.
+    /// Repetitions of every measurement.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
-    /// One round of few requests with one thread and two, to see whether everything works.
+    /// One round of few requests with one thread and two, as a smoke test.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -89,14 +89,14 @@ pub struct ScalingOptions {
     programs: ProgramOptions,
 }
 
-/// Where the two sides run.
+/// The cores of the two sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cores {
     server: Vec<usize>,
     client: Vec<usize>,
 }
 
-/// One load on one server with so many threads in one round.
+/// One load on one server with one number of threads in one round.
 #[derive(Debug)]
 struct Sample {
     load: Name,
@@ -105,19 +105,19 @@ struct Sample {
     threads: u32,
     /// From 0.
     round: u64,
-    /// Requests of the trace that count.
+    /// Counted requests of the trace.
     requests: u64,
     per_second: f64,
-    /// Sets behind a miss, which are none of these.
+    /// Sets after a miss, which are not counted among the requests.
     fills_per_second: f64,
-    /// Microseconds of the server on a CPU for each request, for the sets behind them, too.
+    /// Microseconds of the server's CPU time per request, including the sets after misses.
     server_us: f64,
-    /// Cores that the server kept busy, and the client.
+    /// Cores kept busy by the server, and by the client.
     server_busy: f64,
     client_busy: f64,
     latency_us_p50: f64,
     latency_us_p99: f64,
-    /// Hits for each get, if there were gets.
+    /// Hits per get, if there were gets.
     hit_ratio: Option<f64>,
     held: Held,
 }
@@ -158,11 +158,11 @@ fn threads(options: &ScalingOptions, server_cores: usize) -> Vec<u32> {
 }
 
 impl Cores {
-    /// Halves of the cores that there are, unless it is said who has which.
+    /// Splits the available cores in halves, except for a side whose cores are given.
     fn of(all: Vec<usize>, server: &[usize], client: &[usize]) -> Cores {
         let rest = |taken: &[usize]| -> Vec<usize> {
             let rest: Vec<usize> = all.iter().copied().filter(|it| !taken.contains(it)).collect();
-            // Nobody can run nowhere: both sides share what there is.
+            // If no core is left, both sides share all of them.
             if rest.is_empty() { all.clone() } else { rest }
         };
         let server = match (server.is_empty(), client.is_empty()) {
@@ -174,14 +174,15 @@ impl Cores {
         Cores { server, client }
     }
 
-    /// The cores that so many worker threads are sent requests from.
+    /// Returns the cores that send to this many worker threads.
     fn senders(&self, threads: u32) -> Vec<usize> {
         let senders = self.client.len().min(SENDERS * threads as usize);
         self.client[..senders].to_vec()
     }
 }
 
-/// All rounds of each load, servers in an order that rotates; with what the loads are, in words.
+/// Runs all rounds of each load, with servers in an order that rotates; also returns the loads'
+/// descriptions.
 fn measure_all(
     options: &ScalingOptions,
     recipes: &[Recipe],
@@ -218,7 +219,7 @@ fn measure_all(
     Ok((loads, samples))
 }
 
-/// Fills a server and sends what counts.
+/// Fills a server and sends the counted requests.
 fn measure(
     options: &ScalingOptions,
     server: &Server,
@@ -265,7 +266,7 @@ fn measure(
     })
 }
 
-/// How long requests of all kinds waited.
+/// Returns the latencies of all kinds of requests.
 fn all_ns(found: &Found) -> Outcome<Histogram<u64>> {
     let mut all = found.get_ns.clone();
     let too_long = |_| Failure::Reply("latencies of gets and sets do not add up".into());

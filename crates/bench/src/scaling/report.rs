@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
 
-/// One server with so many threads over all rounds.
+/// One server with one number of threads over all rounds.
 struct Row<'s> {
     server: &'s str,
     threads: u32,
@@ -41,7 +41,7 @@ pub fn document(
     }
 }
 
-/// What a load is, for the head of its table.
+/// Describes a load, for the head of its table.
 pub fn in_words(load: &Load, threads: &[u32]) -> String {
     let list = |counts: Vec<u32>| {
         let words: Vec<String> = counts.iter().map(u32::to_string).collect();
@@ -148,7 +148,7 @@ fn section(name: Name, words: &str, samples: &[Sample]) -> Section {
     section
 }
 
-/// Servers in the order in which they were named, threads rising for each.
+/// Returns rows for servers in the order of the command line, with threads rising for each.
 fn rows(name: Name, samples: &[Sample]) -> Vec<Row<'_>> {
     let mut rows: Vec<Row> = Vec::new();
     // The first round has the servers in that order.

@@ -1,10 +1,10 @@
-//! Every child process, so that none outlives the measurement.
+//! All child processes, so that none outlives the measurement.
 //!
 //! A guard ends its child when dropped. That is not enough: a release build aborts on a panic and
-//! an interrupt ends the process at once, and neither drops anything. So each child is also in
-//! one list, which the panic hook and the signal handler work off.
+//! an interrupt ends the process at once, and neither drops anything. So each child is also in a
+//! list, which the panic hook and the signal handler work off.
 //!
-//! What is started may be a script, and the server its child. So each child leads a process group
+//! A started program may be a script, and the server its child. So each child leads a process group
 //! of its own, which is ended as a whole.
 
 use std::io;
@@ -32,7 +32,7 @@ pub struct Guard {
 impl Guard {
     /// Starts a child.
     pub fn spawn(command: &mut Command) -> io::Result<Guard> {
-        // The lock is held over the start: an interrupt must not fall between start and list.
+        // The lock is held during the start: an interrupt must not fall between start and list.
         let mut children = lock();
         let child = command.process_group(0).spawn()?;
         let pid = child.id();
@@ -40,7 +40,7 @@ impl Guard {
         Ok(Guard { pid })
     }
 
-    /// The process.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -55,14 +55,14 @@ impl Guard {
         self.signal(Signal::KILL)
     }
 
-    /// Whether the child has ended by itself.
+    /// Returns whether the child has ended by itself.
     pub fn has_ended(&self) -> bool {
         let mut children = lock();
         let child = children.iter_mut().find(|child| child.id() == self.pid);
         child.is_none_or(|child| state(child) != State::Runs)
     }
 
-    /// How the child has ended, if it has.
+    /// Returns the status of a child that has ended.
     pub fn status(&self) -> Option<ExitStatus> {
         let mut children = lock();
         let child = children.iter_mut().find(|child| child.id() == self.pid)?;
@@ -91,8 +91,8 @@ impl Drop for Guard {
     }
 }
 
-/// Makes panics and interrupts end all children and remove what is to go with this process.
-/// Call once, at the start.
+/// Makes panics and interrupts end all children and remove the files of this process. Call once, at
+/// the start.
 pub fn end_with_this_process() -> Result<(), ctrlc::Error> {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -115,13 +115,13 @@ fn lock() -> MutexGuard<'static, Vec<Child>> {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How far a child is.
+/// The state of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Runs,
-    /// Nobody has waited for it: its number is its own, and that of its group.
+    /// Ended but not waited for: its number is still its own, and that of its group.
     Ended,
-    /// Its number may be somebody else's by now.
+    /// Waited for: its number may belong to another process by now.
     WaitedFor,
 }
 
@@ -138,7 +138,7 @@ fn end(child: &mut Child) {
     if state(child) != State::WaitedFor
         && let Some(group) = pid_of(child.id())
     {
-        // It fails only if there is no such group, and then there is nobody to end.
+        // It fails only if there is no such group, and then there is nothing to end.
         let _ = kill_process_group(group, Signal::KILL);
     }
     // It fails only if the child has ended and been waited for already.
@@ -163,9 +163,9 @@ mod tests {
         assert!(!Path::new(&path).exists());
     }
 
-    /// The server of a peer that was a script went on.
+    /// Regression: the server of a peer that was a script lived on.
     #[test]
-    fn what_a_child_has_started_ends_with_it() {
+    fn ending_a_child_ends_its_own_children() {
         let mut script = Command::new("sh");
         script.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped());
         let guard = Guard::spawn(&mut script).expect("a shell");
@@ -184,10 +184,11 @@ mod tests {
                 std::thread::yield_now();
             }
         };
-        // It has no words between its fork and the end of its exec.
+        // Its command line is empty between its fork and the end of its exec.
         is_soon(true);
         drop(guard);
-        // Whoever inherits it has to wait for it: until then it is there, and has none again.
+        // The process that inherits it has to wait for it: until then it is there, with an empty
+        // command line again.
         is_soon(false);
     }
 }

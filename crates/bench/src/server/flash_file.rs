@@ -1,5 +1,5 @@
-//! The file that a server's flash tier, its memory or a database is put on for as long as it is
-//! measured; it goes away with this, unless it is kept.
+//! The file of a server's flash tier, memory or database while it is measured; it is removed when
+//! this is dropped, unless it is kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::scratch::Scratch;
 use crate::failure::{Failure, Outcome};
 
-/// So that each file of this process has a name of its own. Nothing else hangs on it.
+/// Gives each file of this process a name of its own. Relaxed: nothing else depends on it.
 static NAMED: AtomicU32 = AtomicU32::new(0);
 
 /// A path where a server may make its file.
 #[derive(Debug)]
 pub struct FlashFile {
     path: PathBuf,
-    /// Nothing if the file stays.
+    /// `None` if the file stays.
     scratch: Option<Scratch>,
 }
 
 impl FlashFile {
-    /// A path that nobody else uses, in `folder` or that for temporary files. With `is_kept` the
-    /// file stays.
+    /// Returns a path that nobody else uses, in `folder` or the folder of temporary files. With
+    /// `is_kept` the file stays.
     pub fn in_folder(folder: Option<&Path>, is_kept: bool) -> Outcome<FlashFile> {
         let folder = folder.map_or_else(std::env::temp_dir, Path::to_owned);
         let doing = format!("making {}", folder.display());
@@ -34,7 +34,7 @@ impl FlashFile {
         Ok(FlashFile { path, scratch })
     }
 
-    /// Where it is, once a server has made it.
+    /// Returns the path of the file, once a server has made it.
     pub fn path(&self) -> &Path {
         &self.path
     }

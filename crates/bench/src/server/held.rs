@@ -1,5 +1,5 @@
-//! What a server holds after some work: its own count of items beside what the kernel says is
-//! resident, which leaves nothing out.
+//! A server's contents after some work: its own count of items beside the kernel's count of
+//! resident memory, which leaves nothing out.
 
 use super::recipe::Kind;
 use super::{Server, query, usage};
@@ -8,7 +8,7 @@ use crate::failure::Outcome;
 /// Items and memory of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Held {
-    /// Items and evictions; nothing for a server that does not tell.
+    /// Items and evictions; `None` for a server that does not report them.
     pub counts: Option<query::Counts>,
     /// Resident memory.
     pub resident_bytes: u64,
@@ -19,14 +19,14 @@ impl Held {
     pub fn of(server: &Server) -> Outcome<Held> {
         let counts = match server.kind {
             Kind::Null => None,
-            // Whether a command that was given tells its counts is its own business.
+            // A peer's command need not report its counts.
             Kind::Peer => query::counts(server.address, server.dialect).ok(),
             _ => Some(query::counts(server.address, server.dialect)?),
         };
         Ok(Held { counts, resident_bytes: usage::resident(server.pid())?.bytes })
     }
 
-    /// Resident bytes for each item.
+    /// Returns resident bytes per item.
     pub fn item_bytes(&self) -> Option<f64> {
         let items = self.counts.filter(|counts| counts.items > 0)?.items;
         Some(self.resident_bytes as f64 / items as f64)

@@ -1,5 +1,5 @@
-//! A certificate for servers that speak TLS, made for one run: in files for them, and as what
-//! clients trust.
+//! A certificate for servers that speak TLS, made for one run: in files for them, and in the trust
+//! store of clients.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -15,18 +15,19 @@ use super::scratch::Scratch;
 use crate::drive::wire::SERVER_NAME;
 use crate::failure::{Failure, Outcome};
 
-/// Where a server is asked, and over which TLS, if any.
+/// The address of a server, and its TLS configuration, if any.
 pub type Route<'i> = (SocketAddr, Option<&'i Arc<ClientConfig>>);
 
-/// Files of a certificate and its key, which go when this does.
+/// Files of a certificate and its key, which are removed when this is dropped.
 pub struct Identity {
     folder: Scratch,
-    /// What the client uses.
+    /// The client's configuration.
     pub client: Arc<ClientConfig>,
 }
 
 impl Identity {
-    /// Makes them. The client takes one suite of TLS 1.3, so that every server does the same work.
+    /// Makes the files. The client takes one suite of TLS 1.3, so that every server does the same
+    /// work.
     pub fn new() -> Outcome<Self> {
         let wrong = |error: &dyn std::fmt::Display| {
             Failure::Ended(format!("making a certificate: {error}"))
@@ -53,12 +54,11 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Starts a server that speaks TLS, and without it at the address that it is filled and asked
-    /// for statistics at.
+    /// Starts a server that speaks TLS, and plain text at the address for filling and statistics.
     pub fn start(&self, recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         let plain = listener.and_then(|it| it.local_addr()).map_err(Failure::io("a free port"))?;
-        // memcached's recipe has the first address.
+        // memcached's recipe has the plain address.
         let first = match recipe.kind {
             Kind::Memcached => "",
             Kind::Larder => "127.0.0.1,",
@@ -76,7 +76,7 @@ impl Identity {
         Ok(server)
     }
 
-    /// Where a server is asked, and how.
+    /// Returns the address for requests, and its TLS configuration.
     pub fn route<'i>(identity: Option<&'i Self>, server: &Server) -> Route<'i> {
         match (identity, server.tls_address) {
             (Some(identity), Some(address)) => (address, Some(&identity.client)),

@@ -1,9 +1,9 @@
 //! Servers to measure: started on loopback, pinned, watched, and never left behind.
 //!
-//! `recipe` knows how each kind is started, `children` makes sure that each is ended, `usage`
-//! reads what the kernel counted for it, `query` asks the server itself, and `held` puts both
-//! together. `identity` starts servers that speak TLS. `flash_file` is what a flash tier is put
-//! on, and `scratch` whatever has to go away with this process.
+//! `recipe` knows how each kind is started; `children` makes sure that each is ended; `usage` reads
+//! the kernel's counts for it; `query` asks the server itself; `held` puts both together.
+//! `identity` starts servers that speak TLS. `flash_file` is the file under a flash tier, and
+//! `scratch` holds everything that must be removed with this process.
 
 pub mod children;
 pub mod flash_file;
@@ -32,35 +32,35 @@ use recipe::{Kind, Recipe};
 
 /// The ports servers are started on.
 const PORTS: std::ops::RangeInclusive<u16> = 21_200..=21_249;
-/// How long a server may take to listen.
+/// Time for a server to start listening.
 const START_MAX: Duration = Duration::from_secs(20);
-/// How long a server whose connection failed may take to be gone.
+/// Time for a server whose connection failed to have ended.
 const END_MAX: Duration = Duration::from_secs(10);
-/// How long it may take to end when it is asked to: it saves for a minute at most.
+/// Time for a server to end when asked: it saves for a minute at most.
 const STOP_MAX: Duration = Duration::from_secs(90);
-/// How often either is tried.
+/// The pause between two tries of either.
 const START_STEP: Duration = Duration::from_millis(5);
-/// What is shown of the log of a server that does not start.
+/// The bytes shown of the log of a server that does not start.
 const LOG_BYTES_SHOWN: usize = 2000;
 
 /// A running server; dropping it ends it.
 #[derive(Debug)]
 pub struct Server {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// The protocol that it is measured with.
+    /// The protocol used to measure it.
     pub dialect: Dialect,
     /// Whether it knows memcached's meta commands.
     pub has_meta: bool,
-    /// Where it listens.
+    /// The address it listens on.
     pub address: SocketAddr,
-    /// Where it speaks TLS, if it does.
+    /// Its address for TLS, if it has one.
     pub tls_address: Option<SocketAddr>,
-    /// Program and arguments, as they could be typed, and behind them the version.
+    /// Program and arguments, as they could be typed, followed by the version.
     pub command_line: String,
-    /// How long after its start it took connections.
+    /// The time from its start until it took connections.
     pub listened_after: Duration,
     child: Guard,
     log: Log,
@@ -76,14 +76,14 @@ impl Server {
         Ok(server)
     }
 
-    /// The same without a question: as for a server that does not listen at this address yet for
-    /// those who ask.
+    /// Starts a server without asking it anything, such as one that does not yet listen at this
+    /// address for the client.
     fn start_silent(recipe: &Recipe, memory_mb: u64, cores: &[usize]) -> Outcome<Server> {
         Server::start_on(Port::free()?, recipe, memory_mb, cores)
     }
 
-    /// Puts the version behind the command line, so that reports say what was measured. Whether a
-    /// server tells it is its own business.
+    /// Appends the version to the command line, so that reports state it. A server need not tell
+    /// its version.
     fn tell_version(&mut self) {
         if self.kind == Kind::Null {
             return;
@@ -125,7 +125,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The process.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
@@ -146,7 +146,7 @@ impl Server {
         self.child.kill().map_err(Failure::io("killing a server"))
     }
 
-    /// Waits until the server has ended; returns how, if the system tells.
+    /// Waits until the server has ended; returns its status, if the system tells.
     pub fn await_end(&self) -> Outcome<Option<ExitStatus>> {
         let asked = Instant::now();
         while !self.child.has_ended() {
@@ -159,11 +159,10 @@ impl Server {
         Ok(self.child.status())
     }
 
-    /// What went wrong with a measurement of this server: if it has ended by itself, that, with the
-    /// end of what it said.
+    /// Explains a failed measurement of this server: if the server has ended by itself, by that,
+    /// with the end of its log.
     pub fn explain(&self, failure: Failure) -> Failure {
-        // A connection is closed before the process that had it is gone, on a busy machine long
-        // before.
+        // A process may end after its connections are closed, on a busy machine long after.
         let failed = Instant::now();
         while !self.child.has_ended() {
             if failed.elapsed() > END_MAX {
@@ -187,7 +186,7 @@ impl Server {
         }
         self.listened_after = started.elapsed();
         std::thread::sleep(START_STEP);
-        // What listens may be another server, and this one could not.
+        // The listener may be another server that kept this one from its port.
         if self.child.has_ended() { Err(self.not_started("ended at once")) } else { Ok(()) }
     }
 
@@ -197,8 +196,8 @@ impl Server {
     }
 }
 
-/// What a server says on its standard output and error: a file without a name, so that nothing is
-/// left of it however this process ends.
+/// A server's standard output and error: a file without a name, so that nothing is left of it
+/// however this process ends.
 #[derive(Debug)]
 struct Log(fs::File);
 
@@ -218,7 +217,7 @@ impl Log {
         self.0.try_clone().map_err(Failure::io("sharing a log"))
     }
 
-    /// The end of it, as far as it can be read.
+    /// Returns the end of it, as far as it can be read.
     fn end(&self) -> String {
         let bytes = self.0.metadata().map_or(0, |data| data.len());
         let mut shown = vec![0; LOG_BYTES_SHOWN];
@@ -228,12 +227,12 @@ impl Log {
     }
 }
 
-/// A port that no other run on this machine takes while this is held, not even when a server has
-/// ended and its successor does not listen yet: two runs would end up asking the same server.
+/// A port that no other run on this machine takes while this is held, not even between the end of a
+/// server and the start of its successor: two runs would end up asking the same server.
 #[derive(Debug, Clone)]
 struct Port {
     number: u16,
-    /// Bound until the last clone is gone, or the process.
+    /// Bound until the last clone is dropped, or the process ends.
     _claim: Arc<UnixListener>,
 }
 
@@ -249,9 +248,9 @@ impl Port {
         Err(Failure::Ended("all ports from 21200 to 21249 are taken".into()))
     }
 
-    /// Nothing if another run has it. What is claimed is a name of an abstract socket, which is
-    /// gone with who has it and is nobody's file: a file of another user kept all others out for
-    /// good.
+    /// Claims a port; `None` if another run has it. The claim is the name of an abstract socket,
+    /// which ends with its process and is nobody's file: a file of another user would keep all
+    /// others out for good.
     fn claim(number: u16) -> Outcome<Option<Port>> {
         let name = format!("larder-bench-{number}");
         let doing = || Failure::io(format!("claiming port {number}"));
@@ -268,8 +267,8 @@ impl Port {
 mod tests {
     use super::*;
 
-    /// A run of restarts once asked the server of another run, which had found its port free
-    /// between two of its servers, and held what its own one had kept for stale.
+    /// Regression: a run of restarts asked the server of another run, which had found its port free
+    /// between two of its servers, and took that server's values for stale ones of its own.
     #[test]
     fn a_port_is_taken_until_the_last_server_on_it_is_gone() {
         let port = Port::free().expect("a free port");

@@ -1,4 +1,4 @@
-//! What a server says about itself: item counts, evictions, memory.
+//! A server's own statistics: item counts, evictions, memory.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Take, Write};
@@ -9,7 +9,7 @@ use crate::drive::encode::Dialect;
 use crate::failure::{Failure, Outcome};
 
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// The longest answer that is read.
+/// The longest answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// The counts that measurements need.
@@ -41,12 +41,12 @@ pub fn counts(address: SocketAddr, dialect: Dialect) -> Outcome<Counts> {
     }
 }
 
-/// All of memcached's `stats`.
+/// Returns all of memcached's `stats`.
 pub fn stats(address: SocketAddr) -> Outcome<HashMap<String, String>> {
     stat_lines(address, "stats\r\n")
 }
 
-/// What `stats` and the name of a group tell.
+/// Returns the answer to `stats` with the name of a group.
 pub fn stats_of(address: SocketAddr, group: &str) -> Outcome<HashMap<String, String>> {
     stat_lines(address, &format!("stats {group}\r\n"))
 }
@@ -56,11 +56,11 @@ pub fn stats_of(address: SocketAddr, group: &str) -> Outcome<HashMap<String, Str
 pub struct FlashCounts {
     /// Items that can be found there.
     pub items: u64,
-    /// Segments that are written and in use: what else is stored waits in memory.
+    /// Segments that are written and in use; all other stored items wait in memory.
     pub segments_written: u64,
-    /// Segments that were collected, since the start.
+    /// Segments collected since the start.
     pub collected: u64,
-    /// Whether items from before the start are still looked for.
+    /// Whether items from before the start are still searched.
     pub is_recovering: bool,
     /// Items from before the start that were found.
     pub recovered: u64,
@@ -68,7 +68,7 @@ pub struct FlashCounts {
     pub damaged: u64,
     /// Reads and writes that failed.
     pub io_errors: u64,
-    /// Segments whose list of what was forgotten ran over.
+    /// Segments whose list of deletions overflowed.
     pub distrusted: u64,
 }
 
@@ -87,12 +87,12 @@ pub fn flash_counts(address: SocketAddr) -> Outcome<FlashCounts> {
     })
 }
 
-/// Asks memcached's dialect for one thing that is answered in one line.
+/// Sends memcached's dialect a question that is answered in one line.
 pub fn line(address: SocketAddr, question: &str) -> Outcome<String> {
     Ok(ask(address, question, |_| true)?.trim_end().to_owned())
 }
 
-/// What a server calls its version: `1.6.18`.
+/// Returns a server's version: `1.6.18`.
 pub fn version(address: SocketAddr, dialect: Dialect) -> Outcome<String> {
     match dialect {
         Dialect::Text => {
@@ -103,7 +103,7 @@ pub fn version(address: SocketAddr, dialect: Dialect) -> Outcome<String> {
         Dialect::Resp => {
             let info = bulk(address, "INFO server\r\n")?;
             let mut said = colon_pairs(&info);
-            // Who took over from Redis goes on telling its clients of one that it is like.
+            // Redis' successors also report a version of Redis that they are compatible with.
             let version = ["valkey_version", "redis_version"].into_iter();
             let version = version.filter_map(|name| said.remove(name)).next();
             version.ok_or_else(|| Failure::Reply("the server does not tell redis_version".into()))
@@ -126,14 +126,14 @@ fn colon_pairs(text: &str) -> HashMap<String, String> {
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// The whole number of this name.
+/// Returns the whole number of this name.
 pub fn number(pairs: &HashMap<String, String>, name: &str) -> Outcome<u64> {
     let value = pairs.get(name).and_then(|value| value.parse().ok());
     value.ok_or_else(|| Failure::Reply(format!("the server does not tell {name}")))
 }
 
-/// Sends one line and reads a bulk of Redis's protocol, whose length comes first: what is its last
-/// line differs from version to version.
+/// Sends one line and reads a bulk reply of Redis's protocol by its length: its last line differs
+/// from version to version.
 fn bulk(address: SocketAddr, question: &str) -> Outcome<String> {
     let mut reader = send(address, question)?;
     let mut head = String::new();
@@ -153,7 +153,7 @@ fn doing(address: SocketAddr, question: &str) -> impl FnOnce(std::io::Error) -> 
     Failure::io(format!("asking {address} for {}", question.trim_end()))
 }
 
-/// Sends one line; returns what is answered.
+/// Sends one line; returns the stream of the answer.
 fn send(address: SocketAddr, question: &str) -> Outcome<Take<BufReader<TcpStream>>> {
     let mut stream = TcpStream::connect(address).map_err(doing(address, question))?;
     stream.set_read_timeout(Some(SILENCE_MAX)).map_err(doing(address, question))?;
@@ -184,7 +184,7 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::time::Instant;
 
-    /// A server that says these things, one for each question, and nothing else.
+    /// Returns the address of a server that gives these answers, one for each question.
     fn says(answers: &'static [&'static str]) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
@@ -195,7 +195,7 @@ mod tests {
                 let asked = stream.try_clone().expect("a socket");
                 BufReader::new(asked).read_line(&mut question).expect("the client asks");
                 stream.write_all(answer.as_bytes()).expect("the client listens");
-                // It goes on waiting, as a server does.
+                // It keeps waiting, as a server does.
                 std::mem::forget(stream);
             }
         });
@@ -209,8 +209,8 @@ mod tests {
         assert_eq!(found, Counts { items: 5, evictions: 2 });
     }
 
-    /// Redis 6, Larder and others do not end with the line that Redis 7 ends with: they were
-    /// waited for until the patience was over.
+    /// Regression: Redis 6, Larder and others do not end with the last line of Redis 7, which was
+    /// waited for until the timeout.
     #[test]
     fn counts_are_read_from_info_of_any_version() {
         let started = Instant::now();

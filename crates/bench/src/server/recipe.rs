@@ -1,8 +1,8 @@
-//! How each kind of server is found and started, with a memory limit and one thread, or as many as
-//! a measurement asks for (`Recipe::with_threads`).
+//! How each kind of server is found and started, with a memory limit and one thread, or with the
+//! number that a measurement asks for (`Recipe::with_threads`).
 //!
-//! Redis keeps its default of refusing what does not fit only where a measurement asks for it
-//! (`Recipe::refusing`); otherwise it evicts by LRU, as the others do.
+//! Redis keeps its default of refusing stores when memory is full only where a measurement asks for
+//! it (`Recipe::refusing`); otherwise it evicts by LRU, as the others do.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use serde::Serialize;
 use crate::drive::encode::Dialect;
 use crate::failure::{Failure, Outcome};
 
-/// The places in a peer's command for what differs from run to run.
+/// Placeholders in a peer's command for values that differ from run to run.
 const PORT: &str = "{port}";
 const MEMORY_MB: &str = "{memory-mb}";
 const THREADS: &str = "{threads}";
 
-/// Larder's binary, where it is not beside this program.
+/// Larder's binary, if it is not beside this program.
 const LARDER_BELOW: &str = "target/release/larder";
 
 /// A kind of server.
@@ -35,7 +35,7 @@ pub enum Kind {
     Redis,
     /// The fixed replies of `larder-bench null-server`.
     Null,
-    /// A command that was given with `--peer`.
+    /// A command given with `--peer`.
     #[value(skip)]
     Peer,
 }
@@ -52,13 +52,13 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Where the servers are, with what they are started beside the usual, and where they run.
+/// The servers' binaries, their additional arguments, and their cores.
 #[derive(Debug, Clone, Args)]
 pub struct ServerOptions {
     #[command(flatten)]
     programs: ProgramOptions,
-    /// The cores that servers are pinned to, one worker thread and what works in the background:
-    /// with one core they share it.
+    /// The cores that servers are pinned to, with one worker thread and the background's: on one
+    /// core they share it.
     #[arg(
         long,
         alias = "server-core",
@@ -72,11 +72,11 @@ pub struct ServerOptions {
     pub client_core: usize,
 }
 
-/// Where the servers are, and with what they are started beside the usual.
+/// The servers' binaries, and their additional arguments.
 #[derive(Debug, Clone, Args)]
 pub struct ProgramOptions {
-    /// Larder's binary; by default the one beside this program, or else the release build of the
-    /// folder that it is started in.
+    /// Larder's binary [default: the one beside this program, or else the release build of the
+    /// working folder].
     #[arg(long, default_value_os_t = larder_beside(std::env::current_exe().ok()))]
     pub larder: PathBuf,
     /// Further arguments for Larder, separated by spaces.
@@ -101,20 +101,20 @@ pub struct ProgramOptions {
     pub peers: Vec<Peer>,
 }
 
-/// Where Larder's binary is, for a `program` that was built with it.
+/// Returns the path of Larder's binary built with `program`.
 fn larder_beside(program: Option<PathBuf>) -> PathBuf {
     let beside = program.map(|program| program.with_file_name("larder"));
     beside.filter(|beside| beside.is_file()).unwrap_or_else(|| LARDER_BELOW.into())
 }
 
-/// A server that this program does not know: its command was given.
+/// A server that this program does not know, given as a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// What reports call it.
+    /// Its name in reports.
     name: String,
     dialect: Dialect,
     has_meta: bool,
-    /// Program and arguments, in which places are kept for port and memory.
+    /// Program and arguments, with placeholders for port and memory.
     words: Vec<String>,
 }
 
@@ -144,34 +144,34 @@ impl FromStr for Peer {
 /// How one server is started.
 #[derive(Debug, Clone)]
 pub struct Recipe {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// The protocol that it is measured with.
+    /// The protocol used to measure it.
     pub dialect: Dialect,
     /// Whether it knows memcached's meta commands.
     pub has_meta: bool,
-    /// The binary, found.
+    /// The path of the binary.
     pub program: PathBuf,
     extra: Vec<String>,
     threads: u32,
-    /// Program and arguments that the server is started under, if any.
+    /// The program under which the server is started, with its arguments, if any.
     wrapper: Vec<String>,
 }
 
 impl ServerOptions {
-    /// Finds the binary of the one server that a command starts, or says how to get it.
+    /// Finds the binary of a command's only server, or reports how to get it.
     pub fn recipe(&self, kind: Kind) -> Outcome<Recipe> {
         self.without_peers()?.recipe(kind)
     }
 
-    /// The recipes of these kinds, for a command that cannot start what it does not know.
+    /// Returns the recipes of these kinds, for a command that cannot start unknown servers.
     pub fn recipes_of_known(&self, kinds: &[Kind]) -> Outcome<Vec<Recipe>> {
         self.without_peers()?.recipes(kinds)
     }
 
-    /// Refuses peers, rather than leave them out without a word.
+    /// Refuses peers, rather than ignore them silently.
     fn without_peers(&self) -> Outcome<&ProgramOptions> {
         match self.programs.peers.first() {
             None => Ok(&self.programs),
@@ -181,14 +181,14 @@ impl ServerOptions {
         }
     }
 
-    /// The recipes of these kinds and of all peers that were given.
+    /// Returns the recipes of these kinds and of all given peers.
     pub fn recipes(&self, kinds: &[Kind]) -> Outcome<Vec<Recipe>> {
         self.programs.recipes(kinds)
     }
 }
 
 impl ProgramOptions {
-    /// Finds the binary of `kind`, or says how to get it.
+    /// Finds the binary of `kind`, or reports how to get it.
     pub fn recipe(&self, kind: Kind) -> Outcome<Recipe> {
         let (wanted, extra, remedy) = match kind {
             Kind::Larder => (
@@ -220,7 +220,7 @@ impl ProgramOptions {
         Ok(Recipe::new(kind, program, extra))
     }
 
-    /// The recipes of these kinds and of all peers that were given.
+    /// Returns the recipes of these kinds and of all given peers.
     pub fn recipes(&self, kinds: &[Kind]) -> Outcome<Vec<Recipe>> {
         let again = kinds.iter().enumerate().find(|(place, kind)| kinds[..*place].contains(kind));
         if let Some((_, kind)) = again {
@@ -253,7 +253,7 @@ impl Recipe {
         Recipe { kind, name, dialect, has_meta, program, extra, threads: 1, wrapper }
     }
 
-    /// Whether the server can be told how many worker threads it shall have.
+    /// Returns whether the number of the server's worker threads can be set.
     pub fn takes_threads(&self) -> bool {
         match self.kind {
             Kind::Larder | Kind::Memcached => true,
@@ -262,17 +262,17 @@ impl Recipe {
         }
     }
 
-    /// The same server with so many worker threads.
+    /// Returns the same server with this many worker threads.
     pub fn with_threads(self, threads: u32) -> Recipe {
         Recipe { threads, ..self }
     }
 
-    /// A server that refuses what does not fit, where it can be told to.
+    /// Makes the server refuse stores when memory is full, if it has an option for it.
     pub fn refusing(self) -> Recipe {
         if self.kind != Kind::Redis {
             return self;
         }
-        // Of two that say the same, Redis heeds the later.
+        // Of two contradictory arguments, Redis heeds the later.
         self.with(["--maxmemory-policy noeviction".to_owned()])
     }
 
@@ -282,7 +282,7 @@ impl Recipe {
         self
     }
 
-    /// Adds arguments before those that were added so far.
+    /// Adds arguments before those added so far.
     pub fn with_first(mut self, first: impl IntoIterator<Item = String>) -> Recipe {
         self.extra.splice(0..0, first);
         self
@@ -299,7 +299,7 @@ impl Recipe {
         self
     }
 
-    /// The process to start for a port and a memory limit in MiB.
+    /// Returns the process to start for a port and a memory limit in MiB.
     pub fn command(&self, port: u16, memory_mb: u64) -> Command {
         let program = self.program.display().to_string();
         let mut words = self.wrapper.iter().cloned().chain([program]);
@@ -309,13 +309,13 @@ impl Recipe {
         command
     }
 
-    /// The arguments for a port and a memory limit in MiB.
+    /// Returns the arguments for a port and a memory limit in MiB.
     pub fn arguments(&self, port: u16, memory_mb: u64) -> Vec<String> {
         let threads = self.threads;
         let mut line = match self.kind {
             Kind::Larder => format!("-p {port} -m {memory_mb} -t {threads}"),
             Kind::Memcached => {
-                // memcached refuses to run as root unless it is told whom to run as.
+                // memcached refuses to run as root unless it is given a user.
                 let root = rustix::process::geteuid().is_root();
                 let user = if root { " -u root" } else { "" };
                 format!("-p {port} -m {memory_mb} -t {threads} -U 0 -l 127.0.0.1{user}")
@@ -348,7 +348,7 @@ impl Recipe {
         line.split_whitespace().map(unquoted).collect()
     }
 
-    /// Program and arguments as they could be typed.
+    /// Returns program and arguments as they could be typed.
     pub fn command_line(&self, port: u16, memory_mb: u64) -> String {
         let mut line = self.wrapper.join(" ");
         if !line.is_empty() {
@@ -364,7 +364,7 @@ impl Recipe {
     }
 }
 
-/// A path as given, or a bare name looked up in `PATH`.
+/// Returns a path as given, or a bare name looked up in `PATH`.
 pub fn find(wanted: &Path) -> Option<PathBuf> {
     if wanted.components().count() > 1 {
         return wanted.is_file().then(|| wanted.to_owned());
@@ -439,7 +439,7 @@ mod tests {
         let recipes = options(&["--peer", peer]).expect("valid").recipes(&[]).expect("sh is there");
         assert_eq!((recipes[0].name.as_str(), recipes[0].dialect), ("other", Dialect::Resp));
         assert_eq!(recipes[0].arguments(7, 64), ["-c", "7:64", "-x"]);
-        // What starts one server alone left peers out without a word.
+        // Regression: commands with one server ignored peers silently.
         let given = options(&["--peer", peer]).expect("valid");
         let refused = given.recipe(Kind::Null).expect_err("there is a peer");
         assert_eq!((refused.exit_code(), given.recipes_of_known(&[]).is_err()), (2, true));

@@ -1,8 +1,8 @@
-//! What this process leaves in the file system for as long as it runs: flash files, folders for
-//! keys and counts, files that have no name yet.
+//! Files of this process that last only as long as it: flash files, folders for keys and counts,
+//! files that do not exist yet.
 //!
-//! It goes away when it is dropped. An interrupt and a panic of a release build drop nothing, so
-//! all of it is also in one list, which `children` has worked off when it has ended the servers.
+//! They are removed when this is dropped. An interrupt and a panic of a release build drop nothing,
+//! so all of them are also in a list, which `children` works off after it has ended the servers.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -11,19 +11,19 @@ use std::sync::Mutex;
 
 use crate::failure::{Failure, Outcome};
 
-/// What is to go away.
+/// The paths to remove.
 static PATHS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-/// A folder is nobody else's business: there may be a key in it.
+/// Only for this user: there may be a key in it.
 const FOLDER_MODE: u32 = 0o700;
 
-/// A file or a folder that goes with this.
+/// A file or a folder that is removed when this is dropped.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// For a file that somebody will make at this path.
+    /// Registers a path at which a file will be made.
     pub fn at(path: PathBuf) -> Scratch {
         if let Ok(mut paths) = PATHS.lock() {
             paths.push(path.clone());
@@ -31,19 +31,19 @@ impl Scratch {
         Scratch { path }
     }
 
-    /// An empty folder for temporary files, whose name begins so and ends with this process's
-    /// number.
+    /// Makes an empty folder for temporary files, whose name begins with `name` and ends with this
+    /// process's number.
     pub fn folder(name: &str) -> Outcome<Scratch> {
         let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         let scratch = Scratch::at(path);
-        // A process that had this number may have been killed before it could.
+        // An earlier process of this number may have been killed before it removed the folder.
         let _ = fs::remove_dir_all(&scratch.path);
         let made = DirBuilder::new().mode(FOLDER_MODE).create(&scratch.path);
         made.map_err(Failure::io(format!("making {}", scratch.path.display())))?;
         Ok(scratch)
     }
 
-    /// Where it is, once it is there.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -58,19 +58,18 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes all of it. Who panics while holding the list leaves it.
+/// Removes all of them. A thread that panics while holding the list leaves them.
 pub fn remove_all() {
     for path in PATHS.try_lock().iter().flat_map(|paths| paths.iter()) {
         remove(path);
     }
 }
 
-/// Removes a file with the one beside it that a server has which is to save memory to it, or a
-/// folder.
+/// Removes a file and the server's companion file beside it for saving memory, or a folder.
 fn remove(path: &Path) {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".tmp");
-    // Most have only one of the three, and some none: nobody has made the file yet.
+    // Most have only one of the three, and some none: the file was never made.
     let _ = fs::remove_file(path);
     let _ = fs::remove_file(beside);
     let _ = fs::remove_dir_all(path);
@@ -83,9 +82,10 @@ mod tests {
 
     use super::{PATHS, Scratch};
 
-    /// Only flash files were in the list: a private key stayed when a run was interrupted.
+    /// Regression: only flash files were in the list: a private key stayed when a run was
+    /// interrupted.
     #[test]
-    fn a_folder_is_ones_own_and_in_the_list_until_it_goes() {
+    fn a_folder_is_private_and_listed_until_it_is_removed() {
         let is_listed = |scratch: &Scratch| {
             PATHS.lock().expect("nobody panics with it").iter().any(|path| path == scratch.path())
         };

@@ -1,21 +1,20 @@
-//! What the kernel counted for a process: time on a CPU and resident memory.
+//! The kernel's counts for a process: CPU time and resident memory.
 //!
-//! CPU time is kept twice. `schedstat` has nanoseconds, of each thread that lives: what a thread
-//! has run goes with it when it ends. `stat` has clock ticks of usually 10 ms, and knows of the
-//! ended as well. So the nanoseconds count, unless the ticks say that more was run than they can be
-//! wrong by.
+//! CPU time is kept twice. `schedstat` has nanoseconds, for each living thread: a thread's time is
+//! lost when it ends. `stat` has clock ticks of usually 10 ms, and includes ended threads. So the
+//! nanoseconds count, unless the ticks exceed them by more than their error.
 //!
-//! A server may be the child of what was started, such as a script that does not `exec`: figures
-//! are those of a process and all that descend from it.
+//! A server may be the child of the started program, such as a script that does not `exec`: figures
+//! are those of a process and all its descendants.
 
 use std::fs;
 
 use crate::failure::{Failure, Outcome};
 
-/// Written to `clear_refs`, it sets the peak of resident memory back to the present.
+/// Written to `clear_refs`, it resets the peak of resident memory to the present.
 const RESET_PEAK: &str = "5";
-/// Ticks by which a difference of two counts of them may be wrong: what is left of user and system
-/// time at either end, and readings that are not at one moment.
+/// The error of a difference of two counts, in ticks: fractions of user and system time at either
+/// end, and readings at different moments.
 const TICKS_WRONG_MAX: u64 = 3;
 
 /// Resident memory of a process, in bytes.
@@ -23,11 +22,11 @@ const TICKS_WRONG_MAX: u64 = 3;
 pub struct Resident {
     /// Now.
     pub bytes: u64,
-    /// The highest since the start or the last reset, as the kernel saw it: no sampling.
+    /// The highest since the start or the last reset, by the kernel's count: no sampling.
     pub peak_bytes: u64,
 }
 
-/// Bytes that a process has had written to storage, in the page cache or past it.
+/// Returns the bytes that a process has had written to storage, in the page cache or past it.
 pub fn written_bytes(pid: u32) -> Outcome<u64> {
     let path = format!("/proc/{pid}/io");
     let text = fs::read_to_string(&path).map_err(Failure::io(format!("reading {path}")))?;
@@ -36,17 +35,17 @@ pub fn written_bytes(pid: u32) -> Outcome<u64> {
     bytes.ok_or_else(|| Failure::Reply(format!("{path} has no write_bytes")))
 }
 
-/// What a process and all that descend from it have run so far.
+/// The CPU time of a process and all its descendants so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Of all threads that live; 0 where the kernel does not keep it.
+    /// Of all living threads; 0 where the kernel does not keep it.
     threads_ns: u64,
     /// Of all threads that ever were, in whole ticks of the clock.
     ticks: u64,
 }
 
 impl CpuTime {
-    /// Of this process so far.
+    /// Returns the time of this process so far.
     pub fn of(pid: u32) -> Outcome<CpuTime> {
         let mut all = CpuTime { threads_ns: 0, ticks: 0 };
         for one in of_family(pid, CpuTime::of_one)? {
@@ -56,7 +55,7 @@ impl CpuTime {
         Ok(all)
     }
 
-    /// Of the calling process so far, without the servers that it has started.
+    /// Returns the time of the calling process so far, without its servers.
     pub fn own() -> Outcome<CpuTime> {
         CpuTime::of_one(std::process::id())
     }
@@ -73,11 +72,11 @@ impl CpuTime {
         Ok(CpuTime { threads_ns, ticks })
     }
 
-    /// Nanoseconds that were run since an earlier moment.
+    /// Returns the nanoseconds since an earlier moment.
     pub fn since_ns(self, before: CpuTime) -> Outcome<u64> {
         let backwards = || Failure::Ended("CPU time ran backwards: was a process replaced?".into());
         let ticks = self.ticks.checked_sub(before.ticks).ok_or_else(backwards)?;
-        // Threads that have ended took theirs along.
+        // The time of ended threads is missing from it.
         let threads_ns = self.threads_ns.saturating_sub(before.threads_ns);
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         let is_lacking = threads_ns < ticks.saturating_sub(TICKS_WRONG_MAX) * tick_ns;
@@ -86,7 +85,7 @@ impl CpuTime {
     }
 }
 
-/// A process and all that descend from it, the process first.
+/// Returns a process and all its descendants, the process first.
 fn family(pid: u32) -> Vec<u32> {
     let mut pids = vec![pid];
     let mut next = 0;
@@ -102,15 +101,15 @@ fn family(pid: u32) -> Vec<u32> {
     pids
 }
 
-/// What is known of a process and of all that descend from it. These may end at any time.
+/// Returns a figure of a process and of all its descendants. These may end at any time.
 fn of_family<T>(pid: u32, of_one: fn(u32) -> Outcome<T>) -> Outcome<Vec<T>> {
     let mut all = vec![of_one(pid)?];
     all.extend(family(pid).into_iter().skip(1).flat_map(of_one));
     Ok(all)
 }
 
-/// Resident memory now and at its highest. Of several processes the peaks are added up, at
-/// whatever times they were.
+/// Returns resident memory now and at its peak. The peaks of several processes are added up,
+/// whatever their times.
 pub fn resident(pid: u32) -> Outcome<Resident> {
     let mut all = Resident { bytes: 0, peak_bytes: 0 };
     for one in of_family(pid, resident_of_one)? {
@@ -127,8 +126,8 @@ fn resident_of_one(pid: u32) -> Outcome<Resident> {
     resident_of_status(&text).map_err(missing)
 }
 
-/// What a process takes, wherever the kernel has put it: pages that were swapped out were as much
-/// asked for as others, and large ones of a pool are in no other count. Fails with what is missing.
+/// Parses the memory of a process, wherever the kernel has put it: swapped-out pages were allocated
+/// like others, and huge pages of a pool are in no other count. Fails with the missing field.
 fn resident_of_status(status: &str) -> Result<Resident, &'static str> {
     let field = |name| status_bytes(status, name).ok_or(name);
     let elsewhere = ["VmSwap:", "HugetlbPages:"].map(|name| status_bytes(status, name));
@@ -137,15 +136,15 @@ fn resident_of_status(status: &str) -> Result<Resident, &'static str> {
     Ok(Resident { bytes, peak_bytes: field("VmHWM:")?.max(bytes) })
 }
 
-/// Sets the peak back to the present. A kernel without this keeps the peak since the start, which
-/// a limit can be checked against just as well.
+/// Resets the peak to the present. A kernel without this keeps the peak since the start, against
+/// which a limit can be checked just as well.
 pub fn reset_peak(pid: u32) {
     for pid in family(pid) {
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), RESET_PEAK);
     }
 }
 
-/// `utime + stime`: the fields 14 and 15, counted behind the name, which may hold anything.
+/// Returns `utime + stime`: the fields 14 and 15, counted after the name, which may hold anything.
 fn ticks_of(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
@@ -181,9 +180,10 @@ mod tests {
         assert_eq!(status_bytes("Name:\tx\n", "VmRSS:"), None);
     }
 
-    /// A server whose cold pages had been swapped out kept its limit and held the most in a GiB.
+    /// Regression: a server whose cold pages had been swapped out kept its limit and held the most
+    /// items per GiB.
     #[test]
-    fn what_was_swapped_out_is_taken_all_the_same() {
+    fn swapped_out_memory_counts() {
         let status = "VmHWM:\t 120 kB\nVmRSS:\t 100 kB\nHugetlbPages:\t 8 kB\nVmSwap:\t 30 kB\n";
         let Ok(found) = resident_of_status(status) else { panic!("nothing is missing") };
         assert_eq!((found.bytes, found.peak_bytes), (138 << 10, 138 << 10));
@@ -201,9 +201,9 @@ mod tests {
         assert!(written_bytes(std::process::id()).is_ok());
     }
 
-    /// A thread that ended took its time out of the sum, and the difference to before ran over.
+    /// Regression: a thread that ended took its time out of the sum, and the difference overflowed.
     #[test]
-    fn what_a_thread_ran_counts_when_it_has_ended() {
+    fn the_time_of_an_ended_thread_counts() {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         let before = CpuTime { threads_ns: 5_000_000_000, ticks: 500 };
         let after = CpuTime { threads_ns: 1_000_000_000, ticks: 700 };
@@ -213,9 +213,9 @@ mod tests {
         assert!(before.since_ns(after).is_err(), "another process");
     }
 
-    /// A peer that was started by a script was measured as the shell.
+    /// Regression: a peer started by a script was measured as the shell.
     #[test]
-    fn what_a_script_starts_counts_as_its_own() {
+    fn the_children_of_a_script_count_as_its_own() {
         let script = "while :; do :; done & wait";
         let guard = Guard::spawn(Command::new("sh").args(["-c", script])).expect("a shell");
         let before = CpuTime::of(guard.pid()).expect("it lives");

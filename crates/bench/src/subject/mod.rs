@@ -1,4 +1,4 @@
-//! What is stored and asked for: values of one kind under so many keys that they do not fit.
+//! The stored data of an experiment: values of one kind under so many keys that they do not fit.
 //!
 //! `send` sends requests for them, batch by batch.
 
@@ -12,14 +12,14 @@ use crate::trace::{Operation, Request, Trace};
 use crate::values::{KEY_BYTES_MAX, KEY_BYTES_MIN, VALUE_BYTES_MAX, ValueChoice, Values};
 use crate::workload::popularity::KEYS_MAX;
 
-/// What values and keys are.
+/// The values and keys.
 #[derive(Debug, Clone, Args)]
 pub struct SubjectOptions {
-    /// What values hold: FILE or records:FILE (their lengths too), made:RATIO, made:incompressible
-    /// or random; several, each in turn.
+    /// The content of values: FILE or records:FILE (with the records' lengths), made:RATIO,
+    /// made:incompressible or random; several: each in turn.
     #[arg(long, value_name = "CHOICE", value_delimiter = ',', default_value = "made:3")]
     pub values: Vec<ValueChoice>,
-    /// Bytes of a value that is no record.
+    /// Bytes of a value that is not a record.
     #[arg(long, value_name = "BYTES", default_value_t = 300,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(VALUE_BYTES_MAX)))]
     pub made_bytes: u32,
@@ -28,7 +28,7 @@ pub struct SubjectOptions {
         value_parser = clap::value_parser!(u16)
             .range(i64::from(KEY_BYTES_MIN)..=i64::from(KEY_BYTES_MAX)))]
     pub key_bytes: u16,
-    /// The seed of values and requests; each later round has the next.
+    /// The seed of values and requests; each further round uses the next one.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -36,11 +36,11 @@ pub struct SubjectOptions {
 /// Values of one kind, and their keys.
 #[derive(Debug)]
 pub struct Subject {
-    /// What reports call the values.
+    /// The values' name in reports.
     pub name: String,
     /// The values.
     pub values: Values,
-    /// How many keys there are.
+    /// Number of keys.
     pub keys: u32,
     /// The mean bytes of a key with its value.
     pub item_bytes: f64,
@@ -58,7 +58,7 @@ pub fn key_space(text: &str) -> Result<f64, String> {
 }
 
 impl SubjectOptions {
-    /// All kinds of values, each with as many keys as make so many bytes with them.
+    /// Returns all kinds of values, each with as many keys as make `data_bytes` with them.
     pub fn subjects(&self, data_bytes: f64) -> Outcome<Vec<Subject>> {
         let mut subjects: Vec<Subject> = Vec::new();
         for choice in &self.values {
@@ -98,7 +98,7 @@ impl Subject {
         Ok(Subject { name, values, keys: keys as u32, item_bytes, key_bytes, made_bytes })
     }
 
-    /// Requests of these kinds for these keys, in this order.
+    /// Returns requests of these kinds for these keys, in this order.
     pub fn trace(&self, requests: impl Iterator<Item = (Operation, u32)>) -> Copies {
         let request = |(operation, object)| {
             let value_bytes = match &self.values {

@@ -1,5 +1,5 @@
-//! Sending many requests batch by batch, so that memory does not limit how many there are, until
-//! all are sent or the time is up.
+//! Sending many requests batch by batch, so that memory does not limit their number, until all are
+//! sent or the time is up.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::server::Server;
 use crate::server::usage::CpuTime;
 use crate::trace::copies::Copies;
 
-/// Requests that are made at a time.
+/// Requests made at a time.
 const BATCH_REQUESTS: u64 = 1 << 17;
-/// The same where they are paced, in seconds: so long a phase outlasts its time at most.
+/// Length of a paced batch in seconds, the most by which a phase outlasts its time.
 const BATCH_SECONDS: f64 = 2.0;
 
 /// How requests are sent.
@@ -23,27 +23,27 @@ const BATCH_SECONDS: f64 = 2.0;
 pub struct Pace {
     /// Connections.
     pub connections: usize,
-    /// Requests in flight on each, where there is no rate.
+    /// Requests in flight on each, without a rate.
     pub depth: usize,
     /// Requests per second, each at its time.
     pub per_second: Option<f64>,
-    /// Whether what a get misses is stored.
+    /// Whether missed objects are stored.
     pub fills_misses: bool,
 }
 
-/// What a phase found.
+/// The results of a phase.
 #[derive(Debug)]
 pub struct Phase {
-    /// Seen from the client.
+    /// The client's results.
     pub found: Found,
-    /// How long requests were timed, without the pauses in which they were made.
+    /// The time of requests, without the pauses in which they were made.
     pub elapsed: Duration,
     /// CPU time of the server, all threads.
     pub server_ns: u64,
 }
 
 impl Pace {
-    /// A subject's requests as something to send.
+    /// Returns a subject's requests as a job.
     pub fn job<'t>(&self, server: &Server, subject: &'t Subject, trace: &'t Copies) -> Job<'t> {
         Job {
             protocol: Protocol::of(server.dialect, server.has_meta, self.depth, self.per_second),
@@ -58,7 +58,7 @@ impl Pace {
         }
     }
 
-    /// Requests of a batch.
+    /// Returns the requests of a batch.
     fn batch(&self) -> u64 {
         let paced = self.per_second.map(|rate| (rate * BATCH_SECONDS) as u64);
         paced.map_or(BATCH_REQUESTS, |requests| requests.clamp(1, BATCH_REQUESTS))
@@ -66,7 +66,7 @@ impl Pace {
 }
 
 /// Sends up to `requests` requests for up to `longest`, of which none may be refused. `next` makes
-/// the next so many of them, and none when there are no more.
+/// the next batch of a given number, empty when there are no more.
 pub fn send(
     server: &Server,
     subject: &Subject,
@@ -97,18 +97,18 @@ pub fn send(
 }
 
 impl Phase {
-    /// Gets that were answered in a second.
+    /// Returns the gets answered per second.
     pub fn gets_per_second(&self) -> f64 {
         self.found.timed().gets as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// CPU seconds of the server for a million requests and all that follows from them: a set
-    /// behind a miss costs time and is no request.
+    /// Returns CPU seconds of the server for a million requests and everything caused by them: a
+    /// set after a miss costs time but is no request.
     pub fn server_cpu(&self) -> f64 {
         self.server_ns as f64 / self.found.counts.asked().max(1) as f64 / 1e3
     }
 
-    /// Microseconds that so large a share of the gets took at most.
+    /// Returns the latency in microseconds that this share of the gets did not exceed.
     pub fn waited_us(&self, share: f64) -> f64 {
         self.found.get_ns.value_at_quantile(share) as f64 / 1e3
     }

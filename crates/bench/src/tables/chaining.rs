@@ -1,5 +1,5 @@
-//! Chaining with locks: one lock around everything, as in memcached 1.4, or a part of the table for
-//! each of several locks. With [`super::Links`], each lookup also moves its item to the front of
+//! Chaining with locks: one lock around everything, as in memcached 1.4, or several locks for a
+//! part of the table each. With [`super::Links`], each lookup also moves its item to the front of
 //! the list by recency, which is why even a lookup needs the lock.
 
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ pub struct Chaining<O> {
 }
 
 impl<O: Order> Chaining<O> {
-    /// Room for all of `items`, under so many locks.
+    /// Returns a table with room for all of `items`, under this many locks.
     pub fn new(items: Items, locks: usize) -> Self {
         let part = |_| Mutex::new(Chains::new(items.len().div_ceil(locks)));
         Chaining { parts: (0..locks).map(part).collect(), items }

@@ -6,7 +6,7 @@
 //!   nodes  | key value next links | key value next links | ...
 //! ```
 //!
-//! `O` is what an item keeps for its recency: [`Links`] for strict LRU, nothing without.
+//! `O` is an item's part for its recency: [`Links`] for strict LRU, or empty.
 
 use super::{Key, Touch, hash};
 
@@ -36,7 +36,7 @@ pub struct Ends {
     oldest: usize,
 }
 
-/// What is done with an item's recency.
+/// The handling of an item's recency.
 pub trait Order: Copy + Send {
     /// An item that is in no list.
     const OUT: Self;
@@ -44,7 +44,7 @@ pub trait Order: Copy + Send {
     /// Puts an item in front of all others.
     fn enter<V>(ends: &mut Ends, nodes: &mut [Node<V, Self>], node: usize);
 
-    /// Takes an item out.
+    /// Removes an item.
     fn leave<V>(ends: &mut Ends, nodes: &mut [Node<V, Self>], node: usize);
 }
 
@@ -92,30 +92,31 @@ pub struct Chains<V, O> {
 }
 
 impl<V, O: Order> Chains<V, O> {
-    /// Room for `count` items, with about as many heads: memcached doubles them at 1.5 items each.
+    /// Returns room for `count` items, with about as many heads: memcached doubles them at 1.5
+    /// items each.
     pub fn new(count: usize) -> Self {
         let heads = (count * 2 / 3).max(1).next_power_of_two();
         let ends = Ends { newest: NONE, oldest: NONE };
         Chains { heads: vec![NONE; heads], nodes: Vec::with_capacity(count), ends }
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Memory of heads and links, without keys and values.
+    /// Returns the bytes of heads and links, without keys and values.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.heads[..]) + self.nodes.len() * (size_of::<usize>() + size_of::<O>())
     }
 
-    /// The upper bits: the lower ones choose among several tables.
+    /// Uses the upper bits: the lower ones choose among several tables.
     #[inline]
     fn head(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.heads.len() - 1)
     }
 
-    /// The value of a key, which becomes the newest.
+    /// Returns the value of a key, which becomes the newest.
     #[inline]
     pub fn find(&mut self, key: &Key, hash: u64, touch: &mut impl Touch) -> Option<&mut V> {
         let mut node = self.heads[self.head(hash)];
@@ -138,7 +139,7 @@ impl<V, O: Order> Chains<V, O> {
         self.link(hash, self.nodes.len() - 1);
     }
 
-    /// Puts a key that is absent in place of the one used longest ago.
+    /// Puts an absent key in place of the least recently used one.
     pub fn replace_oldest(&mut self, key: Key, hash_new: u64, value: V) {
         let node = self.ends.oldest;
         self.unlink(hash(&self.nodes[node].key), node);

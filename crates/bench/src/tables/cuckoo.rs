@@ -5,15 +5,15 @@
 //!   b1 = hash            b2 = b1 xor mix(tag)               a word of zero is an empty slot
 //! ```
 //!
-//! A key lies in one of the eight slots of its two buckets. Without tags, a lookup compares the key
+//! A key is in one of the eight slots of its two buckets. Without tags, a lookup compares the key
 //! of every item there; with them only that of items whose tag matches. Insertion into two full
-//! buckets searches paths of words that could move to their other bucket, side by side, without
-//! moving any, and then moves backwards from the free slot, so that no key is ever absent. One
-//! writer works at a time. Readers take the writer's lock, two of many small locks, or none and
-//! look at a version that is odd while words of their stripe move.
+//! buckets searches paths of words that could move to their other bucket, several in parallel,
+//! without moving any, and then moves backwards from the free slot, so that no key is ever absent.
+//! One writer works at a time. Readers take the writer's lock, two of many small locks, or none and
+//! check a version that is odd while words of their stripe move.
 //!
-//! A place is 32 bits and the tag lies in the same word (there: a byte beside a pointer), and a
-//! version belongs to a pair of buckets rather than to a key, which is known from a word alone.
+//! A place is 32 bits and the tag is in the same word (in MemC3: a byte beside a pointer), and a
+//! version belongs to a pair of buckets rather than to a key, so it is known from a word alone.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
@@ -28,7 +28,7 @@ const STRIPES: usize = 4096;
 /// Buckets that one search visits before it gives up, as in the authors' code.
 const VISITS_MAX: usize = 500;
 
-/// What a reader does about writers.
+/// How a reader synchronises with writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locking {
     /// Takes the one lock.
@@ -42,13 +42,13 @@ pub enum Locking {
 /// Which of MemC3's steps a table has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// What a reader does about writers.
+    /// How a reader synchronises with writers.
     pub locking: Locking,
     /// Whether tags spare most comparisons of keys.
     pub tags: bool,
-    /// Paths that an insertion searches side by side.
+    /// Paths that an insertion searches in parallel.
     pub paths: usize,
-    /// The seed of what moves.
+    /// The seed for choosing the words to move.
     pub seed: u64,
 }
 
@@ -56,7 +56,7 @@ pub struct Settings {
 #[repr(align(32))]
 struct Bucket([AtomicU64; SLOTS]);
 
-/// What the writer keeps.
+/// The writer's state.
 struct Writer {
     random: Random,
     items: u64,
@@ -71,7 +71,7 @@ struct Pair {
     tag: u64,
 }
 
-/// A word that would move, and where it lies.
+/// A word that would move, and its place.
 #[derive(Clone, Copy)]
 struct Step {
     bucket: usize,
@@ -90,7 +90,7 @@ pub struct Cuckoo {
 }
 
 impl Cuckoo {
-    /// An empty table of so many buckets, a power of two.
+    /// Returns an empty table with this many buckets, a power of two.
     pub fn new(items: Items, buckets: usize, settings: Settings) -> Cuckoo {
         assert!(buckets.is_power_of_two(), "the other bucket is found by xor");
         let writer = Writer { random: Random::new(settings.seed), items: 0, moves: 0 };
@@ -104,12 +104,12 @@ impl Cuckoo {
         }
     }
 
-    /// How many slots the table has.
+    /// Returns the number of slots of the table.
     pub fn slots(&self) -> u64 {
         (self.buckets.len() * SLOTS) as u64
     }
 
-    /// Items inserted and words moved for them.
+    /// Returns the items inserted and the words moved for them.
     pub fn counts(&self) -> (u64, u64) {
         let writer = self.writer();
         (writer.items, writer.moves)
@@ -148,7 +148,7 @@ impl Cuckoo {
                 // Acquire: partner is the release after a move.
                 let before = version.load(Ordering::Acquire);
                 let found = self.look(wanted, pair, touch);
-                // Acquire: what was read is not newer than what the next line sees.
+                // Acquire: the words read are not newer than the version read in the next line.
                 fence(Ordering::Acquire);
                 if before.is_multiple_of(2) && version.load(Ordering::Relaxed) == before {
                     return found;
@@ -158,7 +158,7 @@ impl Cuckoo {
         }
     }
 
-    /// One look at both buckets.
+    /// Looks at both buckets once.
     #[inline]
     fn look(&self, wanted: &Key, pair: Pair, touch: &mut impl Touch) -> Option<u32> {
         for bucket in [pair.first, pair.second] {
@@ -178,7 +178,7 @@ impl Cuckoo {
         None
     }
 
-    /// The locks of two buckets, in order.
+    /// Returns the locks of two buckets, in order.
     #[inline]
     fn lock(
         &self,
@@ -203,7 +203,7 @@ impl Cuckoo {
         self.buckets[bucket].0[slot].store(word, Ordering::Release);
     }
 
-    /// A free slot in one of a key's buckets, made by moving words if need be.
+    /// Returns a free slot in one of a key's buckets, made by moving words if need be.
     fn room(&self, writer: &mut Writer, pair: Pair) -> Option<(usize, usize)> {
         let mut visits = 0;
         loop {
@@ -245,7 +245,7 @@ impl Cuckoo {
         None
     }
 
-    /// Where else a word may lie. Without tags, its item says so.
+    /// Returns the other bucket of a word. Without tags, its item tells.
     fn other_of(&self, bucket: usize, word: u64) -> usize {
         if self.settings.tags {
             return self.other(bucket, word >> 32);
@@ -255,7 +255,7 @@ impl Cuckoo {
     }
 
     /// Moves the words of a path, from its end to its beginning. A path that crosses itself ends
-    /// early: then what has moved stays where it is, and another path is searched.
+    /// early: the moved words stay where they are, and another path is searched.
     fn execute(
         &self,
         writer: &mut Writer,
@@ -280,7 +280,7 @@ impl Cuckoo {
         let _held = locked.then(|| self.lock(step.bucket, target.0));
         let version = &self.versions[stripe(step.bucket, target.0)];
         version.fetch_add(1, Ordering::Relaxed);
-        // Release: whoever reads a word of this move sees the odd version afterwards.
+        // Release: a reader that sees a word of this move sees the odd version afterwards.
         fence(Ordering::Release);
         self.store(target.0, target.1, step.word);
         self.store(step.bucket, step.slot, 0);

@@ -1,6 +1,6 @@
-//! The real index behind the trait of the baselines, used as the cache uses it: pinned once for a
-//! batch of lookups, and either one lookup after the other or with the whole batch's cache lines
-//! asked for ahead.
+//! The real index behind the trait of the baselines, used as in the cache: pinned once for a batch
+//! of lookups, and either one lookup after the other or with the whole batch's cache lines
+//! prefetched.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::{Items, Key, Table, Touched, hash};
 
 /// Lookups under one pin.
 const BATCH: usize = 100;
-/// The tier that all places here pretend to lie in.
+/// The tier of all places here.
 const TIER: u8 = 1;
 /// Items for which an index starts with one table of the largest size.
 const ITEMS_OF_ONE: usize = 4600;
 /// A small arena, which such a table does not fill.
 const ARENA_BYTES_FIXED: usize = 256 << 10;
 
-/// The index with the items it leads to.
+/// The index, and the items it points to.
 pub struct LarderIndex {
     index: Index,
     epochs: Arc<Epochs>,
@@ -27,24 +27,25 @@ pub struct LarderIndex {
 }
 
 impl LarderIndex {
-    /// An index that grows with its items; `ahead` asks for a batch's lines before it is looked up.
+    /// Returns an index that grows with its items; `ahead`: a batch's lines are prefetched before
+    /// it is looked up.
     pub fn growing(items: Items, ahead: bool) -> LarderIndex {
         LarderIndex::of_kind(Kind::Cuckoo, items, ahead)
     }
 
-    /// The same of another kind.
+    /// Returns a growing index of another kind.
     pub fn of_kind(kind: Kind, items: Items, ahead: bool) -> LarderIndex {
         let arena_bytes = items.len() * 32 + (64 << 20);
         let options = Options { kind, ..Options::default() };
         LarderIndex::new(items, Arc::new(tables(arena_bytes)), options, ahead)
     }
 
-    /// An index of one table, of the largest size, that cannot grow.
+    /// Returns an index of one table, of the largest size, that cannot grow.
     pub fn fixed(items: Items, paths: usize) -> LarderIndex {
         let options = Options { initial_items: ITEMS_OF_ONE, paths, ..Options::default() };
         let space = Arc::new(tables(ARENA_BYTES_FIXED));
         let index = LarderIndex::new(items, space.clone(), options, false);
-        // What is left of the arena is taken, so that there is nothing to grow into.
+        // The rest of the arena is taken, so that there is nothing to grow into.
         while space.allocate(1).is_some() {}
         index
     }
@@ -55,7 +56,7 @@ impl LarderIndex {
         LarderIndex { index: index.expect("there is memory to start"), epochs, items, ahead }
     }
 
-    /// Whether a batch's lines are asked for before it is looked up.
+    /// Sets whether a batch's lines are prefetched before it is looked up.
     pub fn set_ahead(&mut self, ahead: bool) {
         self.ahead = ahead;
     }
@@ -83,7 +84,7 @@ impl LarderIndex {
     }
 }
 
-/// Tables in an arena of so many bytes.
+/// Returns tables in an arena of this many bytes.
 fn tables(arena_bytes: usize) -> ArenaTables {
     let arena = Arena::new(arena_bytes, arena_bytes, 1).expect("addresses cost nothing");
     ArenaTables::new(Arc::new(arena))
@@ -94,7 +95,7 @@ impl Table for LarderIndex {
         let key = self.items[place as usize];
         let set = |_| (Change::Set(Location::new(TIER, u64::from(place))), ());
         let guard = self.epochs.pin();
-        // The key is absent, so an item with the same tag is another's.
+        // The key is absent, so an item with the same tag has another key.
         self.index.update(&guard, Hash(hash(&key)), |found| self.is(found, &key), set).is_ok()
     }
 

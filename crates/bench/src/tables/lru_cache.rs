@@ -1,8 +1,8 @@
 //! A cache as memcached 1.4 built it: chains, strict LRU in links inside the items, one lock.
 //!
-//! It keeps what a design of this kind cannot do without: key, value, three links as wide as
-//! pointers and the heads. What else a real server keeps with an item (expiry, flags, sizes,
-//! reference counts, room lost in size classes) is left out, which favours this baseline.
+//! It keeps the minimum of a design of this kind: key, value, three links as wide as pointers and
+//! the heads. A real server's other parts of an item (expiry, flags, sizes, reference counts, room
+//! lost in size classes) are left out, which favours this baseline.
 
 use std::sync::Mutex;
 
@@ -21,7 +21,7 @@ pub struct LruCache {
 }
 
 impl LruCache {
-    /// A cache of as many items as fit into so much memory, heads included.
+    /// Returns a cache of as many items as fit into `bytes`, heads included.
     pub fn of_bytes(bytes: usize) -> LruCache {
         let node_bytes = size_of::<Node<Value, Links>>();
         let mut capacity = bytes / node_bytes;
@@ -33,17 +33,17 @@ impl LruCache {
         LruCache::of_items(capacity.max(1))
     }
 
-    /// A cache of so many items.
+    /// Returns a cache of `capacity` items.
     pub fn of_items(capacity: usize) -> LruCache {
         LruCache { capacity, chains: Mutex::new(Chains::new(capacity)) }
     }
 
-    /// How many items are in it.
+    /// Returns the number of items in it.
     pub fn len(&self) -> usize {
         self.chains.lock().expect("nobody panics").len()
     }
 
-    /// A copy of a key's value.
+    /// Returns a copy of a key's value.
     pub fn get(&self, key: &Key) -> Option<Value> {
         self.chains.lock().expect("nobody panics").find(key, hash(key), &mut ()).copied()
     }

@@ -1,4 +1,4 @@
-//! Hash tables that published systems are compared with, behind one trait with the real index.
+//! Hash tables of published systems, behind one trait with the real index.
 //!
 //! ```text
 //!   chains      the structure of memcached: heads, links in the items, strict LRU
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! They are as small as they can be and still touch memory as the originals do. This crate forbids
-//! unsafe code, so links are numbers, as wide as pointers, that a bounds check guards; the check
-//! costs all of them alike.
+//! unsafe code, so links are indices of a pointer's width, guarded by a bounds check that costs all
+//! tables alike.
 
 mod chaining;
 mod chains;
@@ -39,8 +39,8 @@ pub fn key(number: u64) -> Key {
     [number, !number]
 }
 
-/// The hash of a key. The factor is even, so that the sum differs for all keys that [`key`] makes:
-/// an odd one less is what their number is multiplied by.
+/// Returns the hash of a key. The factor is even, so that the sum differs for all keys that [`key`]
+/// makes: it is their number times the factor less one, which is odd.
 #[inline]
 pub fn hash(key: &Key) -> u64 {
     mix(key[0].wrapping_mul(0x9e37_79b9_7f4a_7c16).wrapping_add(key[1]))
@@ -54,7 +54,7 @@ pub fn items(first: u64, count: usize) -> Items {
     (first..first + count as u64).map(key).collect()
 }
 
-/// What one lookup read.
+/// The reads of one lookup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Touched {
     /// Cache lines of the table.
@@ -63,7 +63,7 @@ pub struct Touched {
     pub items: u64,
 }
 
-/// What a lookup tells of its way. Nothing is told while time is measured.
+/// Receives a lookup's reads; ignores them while time is measured.
 trait Touch {
     fn line(&mut self);
     fn item(&mut self);
@@ -85,7 +85,7 @@ impl Touch for Touched {
     }
 }
 
-/// From keys to places of items, for several threads.
+/// A table from keys to places of items, for several threads.
 pub trait Table: Sync {
     /// Enters the place of an item whose key is absent. False if the table is too full.
     fn insert(&self, place: u32) -> bool;
@@ -93,10 +93,10 @@ pub trait Table: Sync {
     /// Looks for each key; returns how many were found.
     fn find_all(&self, wanted: &[Key]) -> u64;
 
-    /// What a lookup of this key reads; nothing where the table does not tell.
+    /// Returns the reads of a lookup of this key; `None` where the table does not count them.
     fn touched(&self, wanted: &Key) -> Option<Touched>;
 
-    /// Memory of the table, without keys.
+    /// Returns the bytes of the table, without keys.
     fn bytes(&self) -> u64;
 }
 
@@ -108,7 +108,7 @@ mod tests {
 
     const COUNT: u32 = 20_000;
 
-    /// Every kind of table with room for `COUNT` items.
+    /// Returns every kind of table with room for `COUNT` items.
     fn all() -> Vec<(String, Box<dyn Table>)> {
         let items = items(7, COUNT as usize);
         let mut tables: Vec<(String, Box<dyn Table>)> = vec![

@@ -1,5 +1,5 @@
-//! Puts a trace together: numbers objects densely in the order in which they first appear, makes
-//! time begin at 0, and keeps the limits.
+//! Builds a trace: numbers objects densely in order of first appearance, makes time begin at 0, and
+//! keeps the limits.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use std::hash::Hash;
 
 use super::{Request, Trace};
 
-/// Objects of one trace; the highest number stays free.
+/// The most objects of a trace; the highest number stays free.
 pub const OBJECTS_MAX: u32 = u32::MAX - 1;
 
-/// A trace that grows.
+/// A growing trace.
 #[derive(Debug)]
 pub struct Builder<K> {
     numbers: HashMap<K, u32>,
@@ -20,19 +20,19 @@ pub struct Builder<K> {
 }
 
 impl<K: Hash + Eq> Builder<K> {
-    /// A trace of up to so many requests.
+    /// Returns an empty trace for up to `requests_max` requests.
     pub fn new(requests_max: u64) -> Builder<K> {
         Builder { numbers: HashMap::new(), requests: Vec::new(), requests_max, first_time_s: None }
     }
 
-    /// Whether no more requests are wanted.
+    /// Returns whether no more requests are wanted.
     pub fn is_full(&self) -> bool {
         self.requests.len() as u64 >= self.requests_max
     }
 
-    /// Adds a request for `key` at `time_s` of any clock; its own object and time are not read.
-    /// What comes with an earlier time than its predecessor, as lines of several machines may,
-    /// counts as simultaneous with it. Or says what is wrong.
+    /// Adds a request for `key` at `time_s` of any clock; its own object and time are ignored. A
+    /// request with an earlier time than its predecessor, as in lines of several machines, counts
+    /// as simultaneous with it. Fails with a description of an invalid request.
     pub fn push<Q>(&mut self, key: &Q, time_s: u64, request: Request) -> Result<(), String>
     where
         K: Borrow<Q>,
@@ -57,7 +57,7 @@ impl<K: Hash + Eq> Builder<K> {
         Ok(())
     }
 
-    /// The trace.
+    /// Returns the trace.
     pub fn finish(self, name: String) -> Trace {
         Trace { name, requests: self.requests, objects: self.numbers.len() as u32 }
     }
@@ -69,7 +69,7 @@ mod tests {
     use crate::trace::Request;
 
     #[test]
-    fn objects_are_numbered_as_they_appear_and_time_begins_at_0_and_never_runs_backwards() {
+    fn objects_are_numbered_by_appearance_and_time_never_runs_backwards() {
         let mut builder: Builder<Vec<u8>> = Builder::new(5);
         for (key, time_s) in [("b", 100), ("a", 101), ("b", 99), ("c", 105)] {
             builder.push(key.as_bytes(), time_s, Request::default()).expect("within the limits");

@@ -1,16 +1,16 @@
 //! CacheBench's key-value traces: lines of comma-separated fields below a header that names them.
 //!
 //! The published traces differ in their columns (`key,op,size,op_count,key_size` in the older ones,
-//! `op_time,key,key_size,op,op_count,size,cache_hits,ttl,...` in the newer), so columns go by name
-//! and unknown ones are left out. A line stands for `op_count` requests, which are read as so many.
-//! A get's size is 0 where it missed.
+//! `op_time,key,key_size,op,op_count,size,cache_hits,ttl,...` in the newer), so columns are found
+//! by name and unknown ones are ignored. A line stands for `op_count` requests, and is read as that
+//! many. A get's size is 0 where it missed.
 
 use super::source::Source;
 use super::twitter::number;
 use super::{Builder, Operation, Request, Trace};
 use crate::failure::Outcome;
 
-/// Where the columns are.
+/// The places of the columns.
 struct Columns {
     key: usize,
     operation: usize,
@@ -40,7 +40,7 @@ impl Columns {
     }
 }
 
-/// Whether this could be the first line of such a trace.
+/// Returns whether this could be the first line of such a trace.
 pub fn is_header(line: &[u8]) -> bool {
     Columns::of(line).is_ok()
 }
@@ -95,7 +95,8 @@ fn parse<'l>(columns: &Columns, line: &'l [u8]) -> Result<(&'l [u8], u64, u32, R
     Ok((key, optional("op_time", columns.time_s)?, repeats, request))
 }
 
-/// Leases are Facebook's way to let one client fill a miss; the requests are the same.
+/// Parses an operation. Leases are Facebook's way to let one client fill a miss; the requests are
+/// the same.
 fn operation(word: &[u8]) -> Result<Operation, String> {
     match word {
         b"GET" | b"GET_LEASE" => Ok(Operation::Get),
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_fault() {
         for (text, what) in [
             ("key,op,size,op_count\n", "line 1: the header has no column `key_size`"),
             ("key,op,size,op_count,key_size\n7,GET,0,1\n", "line 2: 4 fields below a header of 5"),

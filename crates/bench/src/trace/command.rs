@@ -1,4 +1,4 @@
-//! `larder-bench trace`: looks into trace files and turns one format into another.
+//! `larder-bench trace`: shows statistics of trace files and converts between formats.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::workload::costs::Costs;
 use crate::workload::requests::Requests;
 use crate::workload::sizes::SizeChoice;
 
-/// What is done with a trace.
+/// What to do with a trace.
 #[derive(Debug, Args)]
 pub struct TraceOptions {
     #[command(subcommand)]
@@ -25,21 +25,21 @@ pub struct TraceOptions {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Write a trace in another format, perhaps only a part of it.
+    /// Write a trace, or a part of it, in another format.
     Convert(ConvertOptions),
-    /// Say what is in a trace.
+    /// Show statistics of a trace.
     Show(ShowOptions),
 }
 
-/// What is read.
+/// The trace to read.
 #[derive(Debug, Args)]
 struct InputOptions {
     /// The file, compressed by zstd or not, or "make" and a workload's options in one argument.
     input: Requests,
-    /// Its format; without this it is found out from its name and beginning.
+    /// Its format [default: by its name and beginning].
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Read only the first so many requests.
+    /// Read only the first N requests.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Keep only this share of the objects, each with all its requests.
@@ -66,16 +66,16 @@ struct ConvertOptions {
     input: InputOptions,
     /// The new file; compressed if its name ends in .zst.
     output: PathBuf,
-    /// The new format; without this the name says it.
+    /// The new format [default: by the name].
     #[arg(long, value_enum)]
     to: Option<Format>,
-    /// Give every object a size, for formats that tell none.
+    /// Give every object a size, for formats without sizes.
     #[arg(long)]
     sizes: Option<SizeChoice>,
-    /// Bytes of every key, where the sizes say nothing of keys.
+    /// Bytes of every key, unless the sizes determine them.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=250))]
     key_bytes: u16,
-    /// The seed that the sizes follow from.
+    /// The seed of the sizes.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -119,7 +119,8 @@ fn convert(options: &ConvertOptions) -> Outcome<()> {
     save(&trace, &options.output, options.to)
 }
 
-/// Writes a trace to a file, and says what is in it and what its format does not keep.
+/// Writes a trace to a file, and reports its statistics and the fields that its format does not
+/// keep.
 pub fn save(trace: &Trace, output: &Path, to: Option<Format>) -> Outcome<()> {
     let format = format::write(trace, output, to)?;
     let lost = format::lost(trace, format);

@@ -1,16 +1,16 @@
 //! A trace as several disjoint copies of itself, interleaved request by request: the same reuse and
-//! the same skew over a key space so many times as large.
+//! the same skew over a key space that is larger by the number of copies.
 //!
 //! ```text
 //!   trace            a          b          a
 //!   three copies     a0 a1 a2   b0 b1 b2   a0 a1 a2
 //! ```
 //!
-//! Copy `k` of object `o` is object `o * copies + k`, with the key and the value of that number.
-//! So objects stay numbered as they appear, and the copies of one object have different records of
-//! a record file that is long enough. Lengths follow the records; without records every copy has
-//! the lengths that the trace gives the object. Times to live are the trace's; a get, which tells
-//! none, has that of its object's sets, since what it misses is stored.
+//! Copy `k` of object `o` is object `o * copies + k`, with the key and the value of that number. So
+//! objects stay numbered in order of appearance, and the copies of one object have different
+//! records of a record file that is long enough. Lengths follow the records; without records every
+//! copy has the object's lengths in the trace. Times to live are the trace's; a get, which has
+//! none, gets that of its object's sets, since a miss is followed by a store.
 //!
 //! The copies are made one request at a time while they are read: only the trace itself is held.
 
@@ -24,7 +24,7 @@ use crate::failure::{Failure, Outcome};
 /// The most copies: enough to make gigabytes of a trace of a few megabytes.
 const COPIES_MAX: i64 = 10_000;
 
-/// How often a trace is taken.
+/// The number of copies of a trace.
 #[derive(Debug, Clone, Args)]
 pub struct CopyOptions {
     /// Disjoint copies of the trace, interleaved request by request: each copy of an object has a
@@ -35,20 +35,20 @@ pub struct CopyOptions {
 }
 
 impl CopyOptions {
-    /// The copies of a trace, as many as were asked for.
+    /// Returns that many copies of the trace.
     pub fn of(&self, trace: Trace) -> Outcome<Copies> {
         let mut copies = Copies::new(trace, self.copies)?;
         copies.fill_in_ttls();
         Ok(copies)
     }
 
-    /// How many requests of the trace make so many of all copies.
+    /// Returns the trace's requests that make this many of all copies.
     pub fn limit(&self, requests_max: u64) -> u64 {
         requests_max.div_ceil(u64::from(self.copies))
     }
 }
 
-/// A trace, and how copies are made of it.
+/// A trace, and the rule for its copies.
 #[derive(Debug)]
 pub struct Copies {
     trace: Trace,
@@ -59,7 +59,7 @@ pub struct Copies {
     ttls_filled_in: u64,
 }
 
-/// How a copy differs from what it is a copy of.
+/// The differences between a copy and its original.
 #[derive(Debug)]
 pub struct Rule {
     count: u32,
@@ -69,17 +69,17 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// How many copies there are.
+    /// Returns the number of copies.
     pub fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// The number of copy `copy` of an object, or of what stands at a position.
+    /// Returns the number of copy `copy` of an object, or of the request at a position.
     pub fn number(&self, original: u32, copy: u32) -> u32 {
         original * self.count + copy
     }
 
-    /// The length of an object's value, which is `own` unless values are records.
+    /// Returns the length of an object's value, which is `own` unless values are records.
     pub fn value_bytes(&self, object: u32, own: u32) -> u32 {
         match self.record_bytes.len() {
             0 => own,
@@ -112,7 +112,7 @@ impl Copies {
         Copies { trace, rule, filled_in: 0, ttls_filled_in: 0 }
     }
 
-    /// What it is called in reports.
+    /// Returns its name in reports.
     pub fn name(&self) -> String {
         match self.rule.count {
             1 => self.trace.name.clone(),
@@ -120,34 +120,34 @@ impl Copies {
         }
     }
 
-    /// How many requests all copies have.
+    /// Returns the number of requests in all copies.
     pub fn len(&self) -> usize {
         self.trace.requests.len() * self.rule.count()
     }
 
-    /// How many different objects all copies have.
+    /// Returns the number of different objects in all copies.
     pub fn objects(&self) -> u32 {
         self.trace.objects * self.rule.count
     }
 
-    /// What all copies are of.
+    /// Returns the requests of the original.
     pub fn originals(&mut self) -> &mut [Request] {
         &mut self.trace.requests
     }
 
-    /// The same, to read.
+    /// Returns the original trace.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// How copies are made.
+    /// Returns the rule for the copies.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
-    /// Gives every get that knows no length the one that its object has next in the trace, or else
-    /// had last: a get that missed knows none, and what is stored because of it would be empty and
-    /// take next to no memory.
+    /// Gives every get without a length that of its object's next request in the trace, or else of
+    /// the previous one: a get that missed has none, and the store after it would be empty and take
+    /// next to no memory.
     pub fn fill_in_lengths(&mut self) {
         let mut known = vec![0; self.trace.objects as usize];
         let mut is_filled = vec![false; self.trace.requests.len()];
@@ -167,8 +167,8 @@ impl Copies {
         self.filled_in = is_filled.iter().filter(|is_filled| **is_filled).count() as u64;
     }
 
-    /// Gives every get that tells no time to live the one that its object is stored with next in
-    /// the trace, or else was last: what is stored because it missed would stay for ever.
+    /// Gives every get without a time to live that of its object's next store in the trace, or else
+    /// of the previous one: otherwise the store after a miss would stay for ever.
     fn fill_in_ttls(&mut self) {
         use Operation::{Add, Cas, Get, Replace, Set};
         let mut known = vec![None; self.trace.objects as usize];
@@ -194,8 +194,8 @@ impl Copies {
         self.ttls_filled_in = filled_in;
     }
 
-    /// The gets that were given a length or a time to live, for a report; nothing if there are
-    /// none.
+    /// Returns the gets that were given a length or a time to live, for a report; empty if there
+    /// are none.
     pub fn filled_in_words(&self) -> Vec<(String, String)> {
         let kinds = [
             ("lengths filled in", self.filled_in, "length"),
@@ -216,7 +216,7 @@ impl Copies {
         self.rule.record_bytes = record_bytes;
     }
 
-    /// The requests of all copies, interleaved.
+    /// Returns the requests of all copies, interleaved.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Request> {
         let rule = &self.rule;
         let copies = move |original: &Request| {
@@ -267,9 +267,9 @@ mod tests {
         assert_eq!(bytes, [10, 20, 30, 10]);
     }
 
-    /// What such a get missed was stored empty.
+    /// Regression: the store after such a miss was empty.
     #[test]
-    fn a_get_that_missed_has_the_length_that_its_object_has_next() {
+    fn a_missed_get_has_its_objects_next_length() {
         let mut copies = Copies::new(trace(&[0, 1, 0, 0, 1, 0]), 1).expect("few");
         assert_eq!(copies.filled_in_words(), []);
         let lengths = [0, 0, 50, 70, 0, 0];
@@ -284,9 +284,9 @@ mod tests {
         assert!(words.starts_with("2 gets"), "{words}");
     }
 
-    /// What such a get missed was stored for ever.
+    /// Regression: the store after such a miss stayed for ever.
     #[test]
-    fn a_get_has_the_time_to_live_that_its_object_has_next() {
+    fn a_get_has_its_objects_next_time_to_live() {
         let mut trace = trace(&[0, 0, 0, 0, 0, 1, 0]);
         for (place, ttl_s) in [(1, 60), (3, 0), (5, 0)] {
             (trace.requests[place].operation, trace.requests[place].ttl_s) =

@@ -1,6 +1,6 @@
-//! The formats of trace files: how they are told apart, read and written.
+//! The formats of trace files: how they are recognised, read and written.
 //!
-//! | format | one request is | what it does not tell |
+//! | format | one request is | what it lacks |
 //! | --- | --- | --- |
 //! | `ids` | a 4-byte little-endian object number | time, operation, sizes |
 //! | `twitter` | a line `time,key,key size,value size,client,operation,TTL` | costs |
@@ -8,7 +8,7 @@
 //! | `cachebench` | a line below a header that names its columns | costs; read only |
 //! | `keys` | a line with a key | time, operation, value size |
 //!
-//! Each may be compressed by zstd. What a format does not tell is 0 in the trace, and operations
+//! Each may be compressed by zstd. A field that a format lacks is 0 in the trace, and operations
 //! are gets; `larder-bench trace convert --sizes` fills sizes in.
 
 use std::ffi::OsStr;
@@ -22,10 +22,10 @@ use super::source::Source;
 use super::{Operation, Trace, cachebench, ids, keys, oracle, twitter};
 use crate::failure::{Failure, Outcome};
 
-/// Requests of one trace: 28 GiB of memory, more than any machine here gives to a client.
+/// The most requests of a trace: 28 GiB of memory, more than any machine here gives to a client.
 pub const REQUESTS_MAX: u64 = 1 << 30;
 
-/// How requests stand in a file.
+/// The form of requests in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Object numbers of 4 bytes, little-endian.
@@ -47,7 +47,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// Reads the first `requests_max` requests of a file, or all. Without a format it is found out.
+/// Reads the first `requests_max` requests of a file, or all. Without a format it is detected.
 pub fn read(path: &Path, format: Option<Format>, requests_max: Option<u64>) -> Outcome<Trace> {
     let mut source = Source::open(path)?;
     if source.prefix().is_empty() {
@@ -80,7 +80,7 @@ pub fn read_as(source: &mut Source, format: Format, requests_max: Option<u64>) -
     Ok(trace)
 }
 
-/// Writes a trace to a file. Without a format, the name says it.
+/// Writes a trace to a file. Without a format, the name decides.
 pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Outcome<Format> {
     let Some(format) = format.or_else(|| by_name(path)) else {
         let what = format!("{}: the name tells no format: name it with --to", path.display());
@@ -98,7 +98,7 @@ pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Outcome<Form
     Ok(format)
 }
 
-/// What this trace says and this format cannot.
+/// Returns the trace's fields that this format cannot hold.
 pub fn lost(trace: &Trace, format: Format) -> Vec<&'static str> {
     let any = |test: fn(&super::Request) -> bool| trace.requests.iter().any(test);
     let tells_operations = matches!(format, Format::Twitter | Format::Cachebench);
@@ -125,8 +125,8 @@ pub fn lost(trace: &Trace, format: Format) -> Vec<&'static str> {
     lost
 }
 
-/// The format that a name ending in `.u32`, `.oracleGeneral`, `.csv`, `.keys` or `.txt`, perhaps
-/// with `.zst` behind it, promises.
+/// Returns the format of a name ending in `.u32`, `.oracleGeneral`, `.csv`, `.keys` or `.txt`,
+/// perhaps followed by `.zst`.
 pub fn by_name(path: &Path) -> Option<Format> {
     let name = path.file_name().and_then(OsStr::to_str)?.to_lowercase();
     let name = name.strip_suffix(".zst").unwrap_or(&name);
@@ -139,8 +139,8 @@ pub fn by_name(path: &Path) -> Option<Format> {
     }
 }
 
-/// The format of a file that begins like this. Text tells its format better than the name does;
-/// binary formats have no mark, so the name counts and then what the numbers look like.
+/// Returns the format of a file with this beginning. Text shows its format better than the name
+/// does; binary formats have no mark, so the name counts first, then the look of the numbers.
 fn detect(path: &Path, prefix: &[u8]) -> Option<Format> {
     if prefix.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~')) {
         let line = prefix.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_recognised_without_its_name() {
+    fn a_written_file_is_recognised_without_its_name() {
         for format in [Format::Ids, Format::Twitter, Format::OracleGeneral, Format::Keys] {
             let bytes = packed(&example(), format);
             assert_eq!(detect(Path::new("x"), &bytes), Some(format));

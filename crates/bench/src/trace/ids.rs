@@ -24,8 +24,8 @@ pub fn write(trace: &Trace, output: &mut Output) -> Outcome<()> {
     trace.requests.iter().try_for_each(|request| output.put(&request.object.to_le_bytes()))
 }
 
-/// Whether a file with this beginning numbers its objects as they appear, as this tool writes them:
-/// each number is at most one more than all before it.
+/// Returns whether a file with this beginning numbers its objects in order of appearance, as this
+/// tool writes them: each number is at most one more than all before it.
 pub fn looks_like(prefix: &[u8]) -> bool {
     let mut next = 0;
     let numbers = prefix

@@ -1,6 +1,6 @@
 //! Lists of keys: each request is one line that holds its key.
 //!
-//! Written keys are the object's number, padded with zeros to the length that the trace says.
+//! Written keys are the object's number, padded with zeros to the length in the trace.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use super::source::Source;
 use super::{Builder, Request, Trace};
 use crate::failure::Outcome;
 
-/// The longest key of memcached's protocols; what is longer is no list of keys.
+/// The longest key of memcached's protocols; a file with longer lines is no list of keys.
 const KEY_BYTES_MAX: usize = 250;
 
 /// Reads up to `requests_max` requests.
@@ -39,14 +39,14 @@ pub fn write(trace: &Trace, output: &mut Output) -> Outcome<()> {
     Ok(())
 }
 
-/// Appends the key that stands for a request's object.
+/// Appends the key of a request's object.
 pub fn key(request: &Request, out: &mut Vec<u8>) {
     let (number, digits) = (request.object, usize::from(request.key_bytes).min(KEY_BYTES_MAX));
     write!(out, "{number:0digits$}").expect("a vector takes every write");
 }
 
-/// Whether this could be a line of such a list. Keys with commas are read, but tell no list of keys
-/// from a table.
+/// Returns whether this could be a line of such a list. Keys with commas are read, but do not
+/// distinguish a list of keys from a table.
 pub fn is_line(line: &[u8]) -> bool {
     is_key(line) && !line.contains(&b',')
 }
@@ -63,7 +63,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_key_is_named() {
+    fn an_invalid_key_is_reported() {
         let long = [vec![b'k'; 251], b"\n".to_vec()].concat();
         for bytes in [b"a\n\nb\n".to_vec(), b"a\nb c\n".to_vec(), [b"a\n".to_vec(), long].concat()]
         {

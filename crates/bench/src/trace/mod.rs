@@ -1,5 +1,5 @@
-//! What clients asked for, as every part of this tool sees it: traces that were read from files
-//! and workloads that were generated are the same list of requests.
+//! Clients' requests, in one form for every part of this tool: traces read from files and generated
+//! workloads are the same list of requests.
 //!
 //! ```text
 //!   file  --reader-->  Trace  --> replayed in process, sent over the network,
@@ -9,10 +9,10 @@
 //! A trace is held in memory and made before anything is measured, so that neither reading nor
 //! generating ever limits a run.
 //!
-//! `format` tells the formats of files apart, and each has a file of its own: `ids`, `twitter`,
+//! `format` distinguishes the file formats, each of which has a file of its own: `ids`, `twitter`,
 //! `oracle`, `cachebench`, `keys`. They read from a `source`, put together with `build`, and write
-//! to an `output`. `sample` makes a trace smaller, `copies` larger, `statistics` says what is in
-//! it, `record` captures one from a running server, and `command` is `larder-bench trace`.
+//! to an `output`. `sample` makes a trace smaller, `copies` larger; `statistics` describes it;
+//! `record` captures one from a running server; and `command` is `larder-bench trace`.
 
 mod build;
 mod cachebench;
@@ -35,11 +35,11 @@ use serde::Serialize;
 
 pub use build::Builder;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// Reads one object; where a miss is filled, it is stored next.
+    /// Reads one object; where misses are filled, a miss is followed by a store.
     #[default]
     Get,
     /// Stores an object.
@@ -48,7 +48,7 @@ pub enum Operation {
     Add,
     /// Stores an object that must be present.
     Replace,
-    /// Stores an object if nobody changed it.
+    /// Stores an object if it is unchanged.
     Cas,
     /// Lengthens an object at its end.
     Append,
@@ -62,32 +62,32 @@ pub enum Operation {
     Delete,
 }
 
-/// One request. Sizes of 0 are unknown where a format does not tell them.
+/// One request. Sizes are 0 where a format does not give them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Request {
     /// Seconds since the first request.
     pub time_s: u32,
-    /// Which object: numbered from 0 in the order in which objects first appear.
+    /// The object: numbered from 0 in order of first appearance.
     pub object: u32,
-    /// Bytes of the value, as this request has or finds it.
+    /// Bytes of the value that this request stores or finds.
     pub value_bytes: u32,
-    /// Seconds that a stored object stays valid; 0 for ever.
+    /// Seconds that a stored object stays valid; 0: for ever.
     pub ttl_s: u32,
-    /// Microseconds that it takes to make the value again; 0 unknown.
+    /// Microseconds to make the value again; 0: unknown.
     pub cost_us: u32,
     /// Bytes of the key.
     pub key_bytes: u16,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
 }
 
 /// A list of requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
     /// In order of time.
     pub requests: Vec<Request>,
-    /// How many different objects there are: one more than the highest number.
+    /// The number of different objects: one more than the highest number.
     pub objects: u32,
 }

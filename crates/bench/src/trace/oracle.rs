@@ -6,10 +6,10 @@
 //!     u32, s  u64              u32, B   i64
 //! ```
 //!
-//! The next access is the number of the next request for the same object, counted from 1, and -1
-//! if there is none; readers of offline policies need it. It is not kept, but it must lie ahead:
-//! that tells files that are damaged or of another format. The size is that of the whole object,
-//! and one of 0 makes libCacheSim skip the request, so unknown sizes are written as 1.
+//! The next access is the number of the next request for the same object, counted from 1, and -1 if
+//! there is none; readers of offline policies need it. It is not kept, but it must lie ahead: that
+//! reveals files that are damaged or of another format. The size is that of the whole object, and a
+//! size of 0 makes libCacheSim skip the request, so unknown sizes are written as 1.
 
 use super::output::Output;
 use super::source::Source;
@@ -50,8 +50,8 @@ impl Record {
         bytes
     }
 
-    /// Whether the next access lies behind request `number`, counted from 1. Some writers count
-    /// from 0.
+    /// Returns whether the next access comes after request `number`, counted from 1. Some writers
+    /// count from 0.
     fn looks_ahead(&self, number: u64) -> bool {
         NEVER.contains(&self.next_access) || self.next_access >= number as i64
     }
@@ -77,7 +77,7 @@ pub fn read(source: &mut Source, requests_max: u64) -> Outcome<Trace> {
     Ok(builder.finish(source.name().to_owned()))
 }
 
-/// Writes all requests, whatever they do, as accesses.
+/// Writes all requests, whatever their operation, as accesses.
 pub fn write(trace: &Trace, output: &mut Output) -> Outcome<()> {
     let mut upcoming = vec![-1i64; trace.objects as usize];
     let mut next_accesses = vec![-1i64; trace.requests.len()];
@@ -93,7 +93,8 @@ pub fn write(trace: &Trace, output: &mut Output) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether a file with this beginning looks ahead everywhere, and its times do not run backwards.
+/// Returns whether a file with this beginning looks ahead everywhere, and its times do not run
+/// backwards.
 pub fn looks_like(prefix: &[u8]) -> bool {
     let mut time_s = 0;
     prefix.len() >= RECORD_BYTES

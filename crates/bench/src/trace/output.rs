@@ -1,5 +1,5 @@
-//! A file that is written whole or not at all: its bytes go beside it and it gets its name at the
-//! end. It is compressed by zstd if its name ends in `.zst`.
+//! A file that is written whole or not at all: its bytes go to a file beside it, which is renamed
+//! at the end. It is compressed by zstd if its name ends in `.zst`.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Failure, Outcome};
 use crate::server::scratch::Scratch;
 
-/// zstd's default; traces are written once and read often, but not so often.
+/// zstd's default level: traces are written once and read often, but not so often.
 const ZSTD_LEVEL: i32 = 3;
 
-/// A file that is being written; dropping it before [`Output::finish`] leaves nothing, and neither
-/// does an interrupt.
+/// A file that is being written; if this is dropped before [`Output::finish`], or the process is
+/// interrupted, nothing is left.
 pub struct Output {
     path: PathBuf,
     partial: Scratch,
@@ -25,7 +25,7 @@ enum Writer {
 }
 
 impl Output {
-    /// Begins a file.
+    /// Creates a file.
     pub fn create(path: &Path) -> Outcome<Output> {
         let doing = || Failure::io(format!("writing {}", path.display()));
         let mut partial = path.as_os_str().to_owned();
@@ -43,7 +43,7 @@ impl Output {
         Ok(Output { path: path.to_owned(), partial, writer: Some(writer) })
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     pub fn put(&mut self, bytes: &[u8]) -> Outcome<()> {
         let written = match &mut self.writer {
             Some(Writer::Plain(writer)) => writer.write_all(bytes),

@@ -1,8 +1,8 @@
 //! A smaller trace with the same behaviour: a share of the objects, with all their requests.
 //!
-//! Which objects stay follows from a hash of their numbers, so every request of an object stays or
-//! goes with it, reuse keeps its shape, and a cache of the same share of the memory has about the
-//! same miss ratio (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
+//! The choice of objects follows from a hash of their numbers, so every request of an object stays
+//! or goes with it, reuse keeps its shape, and a cache of the same share of the memory has about
+//! the same miss ratio (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
 
 use super::{Builder, Trace};
 use crate::random::Random;

@@ -1,9 +1,8 @@
-//! A trace file that is being read: plain or compressed by zstd, as lines or as records of one
-//! length.
+//! A trace file to read: plain or compressed by zstd, as lines or as records of one length.
 //!
-//! Whether a file is compressed is seen from its first bytes, not from its name. What is wrong with
-//! a file is said with its name and the number of the line or record, and a file that ends inside
-//! a line or record is cut off: a reader never takes such a rest for the whole.
+//! A compressed file is recognised by its first bytes, not by its name. Errors name the file and
+//! the number of the line or record. A file that ends inside a line or record is cut off: a reader
+//! never takes such a rest for the whole.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -14,9 +13,9 @@ use crate::failure::{Failure, Outcome};
 
 /// The longest line that any reader takes: keys have at most 250 bytes, so this is generous.
 pub const LINE_BYTES_MAX: u64 = 64 << 10;
-/// What is looked at to find out the format.
+/// The bytes looked at to recognise the format.
 const PREFIX_BYTES: u64 = 4 << 10;
-/// How a zstd frame begins.
+/// The first bytes of a zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// An open file.
@@ -60,27 +59,27 @@ impl Source {
         Ok(Source { name, input, prefix, done: 0, unit: "record" })
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The first bytes, decompressed.
+    /// Returns the first bytes, decompressed.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// How many lines or records have been read.
+    /// Returns how many lines or records have been read.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// What is wrong with the line or record that was read last.
+    /// Returns a failure about the line or record that was read last.
     pub fn fault(&self, what: impl Display) -> Failure {
         Failure::Input(format!("{}: {} {}: {what}", self.name, self.unit, self.done))
     }
 
-    /// What is wrong with the file as a whole.
+    /// Returns a failure about the file as a whole.
     pub fn fault_of_file(&self, what: impl Display) -> Failure {
         Failure::Input(format!("{}: {what}", self.name))
     }
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_named() {
+    fn a_cut_off_file_is_reported() {
         let mut lines = source(b"one\ntw");
         let mut line = Vec::new();
         assert!(lines.read_line(&mut line).expect("a line"));

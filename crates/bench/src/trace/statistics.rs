@@ -1,23 +1,23 @@
-//! What is in a trace: how much, how often, how large.
+//! Statistics of a trace: amounts, frequencies and sizes.
 //!
-//! Sizes and costs are those of objects, not of requests: of each object the largest that any of
-//! its requests told, since the get that misses knows none.
+//! Sizes and costs are those of objects, not of requests: each object has the largest in any of its
+//! requests, since a get that misses has none.
 
 use serde::Serialize;
 
 use super::{Operation, Trace};
 use crate::report;
 
-/// Objects asked for less often say nothing about skew: their counts are mostly chance.
+/// The least requests of an object that counts for the skew: smaller counts are mostly chance.
 const SKEW_COUNT_MIN: u32 = 4;
-/// Each point of the skew's line lies so many times further down the ranks than the last.
+/// The ratio between the ranks of two neighbouring points of the skew's line.
 const SKEW_STEP: f64 = 1.25;
-/// Fewer points make no line.
+/// The least number of points of a line.
 const SKEW_POINTS_MIN: usize = 5;
-/// The most popular objects whose share of the requests is told.
+/// The shares of most popular objects whose share of the requests is reported.
 const TOP_SHARES: [f64; 4] = [0.001, 0.01, 0.1, 0.2];
 
-/// Everything that is told of a trace.
+/// All statistics of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Statistics {
     /// Its name.
@@ -32,13 +32,13 @@ pub struct Statistics {
     pub seconds: u32,
     /// Objects with a single request, as a share of all objects.
     pub one_hit_share: f64,
-    /// First requests for an object, as a share of all requests: what the largest cache misses.
+    /// First requests for an object, as a share of all requests: the misses of the largest cache.
     pub compulsory_miss_ratio: f64,
     /// Requests for each object, on average.
     pub requests_per_object: f64,
     /// The exponent of the power law that counts follow over ranks, if there are enough.
     pub skew: Option<f64>,
-    /// Which share of the requests asks for this share of the objects, the most popular ones.
+    /// The share of the requests that goes to the most popular objects, per share of the objects.
     pub top: Vec<(f64, f64)>,
     /// Keys and values of all objects.
     pub footprint_bytes: u64,
@@ -55,11 +55,11 @@ pub struct Statistics {
 pub struct Percentiles {
     /// The smallest.
     pub min: u32,
-    /// The one that half are not above.
+    /// The value that half are not above.
     pub p50: u32,
-    /// The one that nine tenths are not above.
+    /// The value that nine tenths are not above.
     pub p90: u32,
-    /// The one that 99 of 100 are not above.
+    /// The value that 99 of 100 are not above.
     pub p99: u32,
     /// The largest.
     pub max: u32,
@@ -68,7 +68,7 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of any values; zeros if there are none.
+    /// Returns the percentiles of any values; zeros if there are none.
     pub fn of(mut values: Vec<u32>) -> Percentiles {
         values.sort_unstable();
         let at = |share: f64| {
@@ -94,7 +94,7 @@ impl Percentiles {
 }
 
 impl Statistics {
-    /// Of a trace.
+    /// Returns the statistics of a trace.
     pub fn of(trace: &Trace) -> Statistics {
         let objects = trace.objects as usize;
         let mut counts = vec![0u32; objects];
@@ -134,7 +134,7 @@ impl Statistics {
         }
     }
 
-    /// As two tables for the terminal.
+    /// Formats them as two tables for the terminal.
     pub fn text(&self) -> String {
         let mut rows = vec![
             ("requests".to_owned(), self.requests.to_string()),
@@ -170,16 +170,16 @@ impl Statistics {
     }
 }
 
-/// The share of the requests that goes to this share of the objects.
+/// Returns the share of the requests that goes to this share of the objects.
 fn top(counts: &[u32], share: f64, requests: u64) -> f64 {
     let taken = (counts.len() as f64 * share).ceil() as usize;
     let sum: u64 = counts.iter().take(taken).map(|count| u64::from(*count)).sum();
     sum as f64 / requests.max(1) as f64
 }
 
-/// The slope of the line that fits counts over ranks best, both as logarithms, with its sign
-/// turned. Ranks are taken at even distances of their logarithm, so that the many rare objects do
-/// not outweigh the popular ones.
+/// Returns the slope of the best-fitting line of counts over ranks, both as logarithms, with its
+/// sign inverted. Ranks are taken at even distances of their logarithm, so that the many rare
+/// objects do not outweigh the popular ones.
 fn skew(counts: &[u32]) -> Option<f64> {
     let mut points = Vec::new();
     let mut rank = 1usize;

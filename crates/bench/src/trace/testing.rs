@@ -1,4 +1,4 @@
-//! What tests of traces share: a folder that goes away, a small trace, and files in memory.
+//! Helpers for tests of traces: a temporary folder, a small trace, and files in memory.
 
 use std::fs;
 use std::io::Cursor;
@@ -12,7 +12,7 @@ use crate::failure::Outcome;
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
-/// An empty folder of its own for each test.
+/// An empty folder for one test.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -25,7 +25,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// A file in it.
+    /// Returns the path of a file in it.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -37,7 +37,7 @@ impl Folder {
         path
     }
 
-    /// The files in it.
+    /// Returns the names of the files in it.
     pub fn names(&self) -> Vec<String> {
         let name = |entry: std::io::Result<fs::DirEntry>| {
             entry.expect("the folder can be read").file_name().to_string_lossy().into_owned()
@@ -74,7 +74,7 @@ pub fn example() -> Trace {
     Trace { name: "example".into(), requests, objects: 3 }
 }
 
-/// The file that a trace becomes.
+/// Returns the file of a trace.
 pub fn packed(trace: &Trace, format: Format) -> Vec<u8> {
     let folder = Folder::new();
     let path = folder.path("file");
@@ -82,7 +82,7 @@ pub fn packed(trace: &Trace, format: Format) -> Vec<u8> {
     fs::read(Path::new(&path)).expect("it was written")
 }
 
-/// The trace that a file becomes.
+/// Returns the trace of a file.
 pub fn unpacked(bytes: &[u8], format: Format, requests_max: Option<u64>) -> Outcome<Trace> {
     let mut source = Source::new("file".into(), Cursor::new(bytes.to_vec()))?;
     format::read_as(&mut source, format, requests_max)

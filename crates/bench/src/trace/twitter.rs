@@ -1,7 +1,7 @@
 //! Twitter's cache traces: lines of `time,key,key size,value size,client,operation,TTL`.
 //!
-//! Times are seconds, sizes bytes, the TTL is 0 where nothing is written. Anonymised keys keep the
-//! delimiters of the original ones, which may be commas, so fields are counted from both ends.
+//! Times are seconds, sizes bytes, an empty TTL is 0. Anonymised keys keep the delimiters of the
+//! original ones, which may be commas, so fields are counted from both ends.
 
 use std::io::Write;
 use std::str::{self, FromStr};
@@ -26,7 +26,7 @@ const OPERATIONS: [(&str, Operation); 11] = [
     ("delete", Operation::Delete),
 ];
 
-/// The operation that a word means.
+/// Returns the operation of a word.
 pub fn operation(word: &str) -> Option<Operation> {
     OPERATIONS.iter().find(|(known, _)| *known == word).map(|(_, operation)| *operation)
 }
@@ -70,7 +70,7 @@ pub fn line(request: &Request, key: &[u8], out: &mut Vec<u8>) {
         .expect("a vector takes every write");
 }
 
-/// Whether this could be a line of such a trace.
+/// Returns whether this could be a line of such a trace.
 pub fn is_line(line: &[u8]) -> bool {
     parse(line).is_ok()
 }
@@ -101,7 +101,7 @@ fn parse(line: &[u8]) -> Result<(u64, &[u8], Request), String> {
     Ok((number("time", time)?, key, request))
 }
 
-/// A decimal field.
+/// Parses a decimal field.
 pub fn number<N: FromStr>(name: &str, field: &[u8]) -> Result<N, String> {
     str::from_utf8(field).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
         format!("the {name} `{}` is no number in range", String::from_utf8_lossy(field))
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_named() {
+    fn errors_name_the_fault_of_a_line() {
         for (line, what) in [
             ("1,k,2,3,4,get", "there is no key"),
             ("get,0", "there is no client"),
@@ -170,7 +170,7 @@ mod tests {
                 builder.push(&object, time_s, request).expect("within the limits");
             }
             let trace = builder.finish("file".into());
-            // A key that is padded to different lengths would be several.
+            // A key padded to different lengths would count as several.
             let mut first = std::collections::HashMap::new();
             let mut trace = trace;
             for request in &mut trace.requests {

@@ -1,5 +1,4 @@
-//! What values are made of, as the command line says it, and the values that are ready to be asked
-//! for.
+//! The content of values as the command line gives it, and prepared values.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,17 +11,17 @@ use super::pattern::Pattern;
 use super::records::Records;
 use crate::failure::Outcome;
 
-/// The ratio that saves nothing.
+/// The word for a ratio of 1.
 const INCOMPRESSIBLE: &str = "incompressible";
 
-/// Where values come from.
+/// The source of values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(into = "String")]
 pub enum ValueChoice {
     /// Random bytes.
     #[default]
     Random,
-    /// Made, so that they shrink to one in so many bytes.
+    /// Made to compress by this ratio.
     Made(f64),
     /// The values of a record file.
     Records(PathBuf),
@@ -81,7 +80,7 @@ impl ValueChoice {
     }
 }
 
-/// Values that are ready to be asked for: the same bytes for the same object and length.
+/// Prepared values: the same bytes for the same object and length.
 #[derive(Debug)]
 pub enum Values {
     /// Random bytes.
@@ -93,7 +92,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// Appends the value of an object when it has this length.
+    /// Appends the value of an object at this length.
     pub fn append(&self, object: u32, value_bytes: u32, out: &mut Vec<u8>) {
         match self {
             Values::Random(pattern) => pattern.append(object, value_bytes, out),
@@ -102,8 +101,8 @@ impl Values {
         }
     }
 
-    /// Whether this is the value that an object has when it is so long. `scratch` may hold anything
-    /// before and after.
+    /// Returns whether this is an object's value at its length. `scratch` may hold anything before
+    /// and after.
     pub fn is_value(&self, object: u32, value: &[u8], scratch: &mut Vec<u8>) -> bool {
         if let Values::Random(pattern) = self {
             return pattern.is_value(object, value);
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_choice_is_refused() {
+    fn an_invalid_choice_is_refused() {
         for text in ["made", "records", "", "made:0.5", "made:9", "made:x"] {
             assert!(text.parse::<ValueChoice>().is_err(), "{text}");
         }

@@ -1,12 +1,12 @@
-//! Values that compress as far as is asked for: phrases that occur again and again, mixed with
-//! random bytes that no compressor makes smaller, in chunks of one length:
+//! Values that compress by a given ratio: phrases that occur again and again, mixed with random
+//! bytes that no compressor makes smaller, in chunks of one length:
 //!
 //! ```text
 //!   | phrase 7 | random | phrase 2 | phrase 7 | random | phrase 11 | ...
 //! ```
 //!
-//! A phrase that was seen shrinks to a few bytes, so the share of random chunks sets the ratio. It
-//! is that of zstd and, nearly, of LZ4 over 64 KiB of values; smaller units see each phrase for the
+//! A phrase seen before shrinks to a few bytes, so the share of random chunks sets the ratio. It is
+//! that of zstd and, nearly, of LZ4 over 64 KiB of values; smaller units see each phrase for the
 //! first time more often and gain less, as with real data.
 
 use crate::random::Random;
@@ -15,8 +15,8 @@ use crate::random::Random;
 const CHUNK_BYTES: usize = 64;
 /// Different phrases: 1 KiB, which a unit of a few KiB holds about once.
 const PHRASES: usize = 16;
-/// What a phrase that was seen costs in compressed bytes. With values of 64 bytes at a ratio of 8,
-/// where it matters most, zstd at level 3 takes 2.6 and LZ4 4.6: this lies between.
+/// The compressed bytes of a phrase seen before. With values of 64 bytes at a ratio of 8, where it
+/// matters most, zstd at level 3 takes 2.6 and LZ4 4.6: this lies between.
 const PHRASE_COST_BYTES: f64 = 3.6;
 /// The highest ratio: beyond this the phrases themselves would have to be longer.
 pub const RATIO_MAX: f64 = 8.0;
@@ -30,7 +30,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// Values that shrink to one in so many bytes.
+    /// Returns values that compress by this ratio.
     pub fn new(ratio: f64, seed: u64) -> Made {
         let phrase_share = PHRASE_COST_BYTES / CHUNK_BYTES as f64;
         let mut random = Random::new(!seed);
@@ -41,7 +41,7 @@ impl Made {
         Made { random_share, phrases, seed }
     }
 
-    /// Appends the value of an object when it has this length.
+    /// Appends the value of an object at this length.
     pub fn append(&self, object: u32, value_bytes: u32, out: &mut Vec<u8>) {
         let stream = Random::new(self.seed).word() ^ u64::from(object);
         let mut random = Random::new(Random::new(stream).word());
@@ -64,7 +64,7 @@ impl Made {
 mod tests {
     use super::Made;
 
-    /// The ratios of zstd at level 3 and LZ4 over so many values in units of 64 KiB.
+    /// Returns the ratios of zstd at level 3 and LZ4 over values of this length in units of 64 KiB.
     fn ratios(ratio: f64, value_bytes: u32) -> (f64, f64) {
         let values = Made::new(ratio, 1);
         let mut plain = Vec::new();

@@ -9,8 +9,8 @@
 //! | `--value-bytes N` | N | any of these: a record is cut, or said again |
 //!
 //! Keys are `obj:` and the object's number with leading zeros. Values follow from the object's
-//! number alone, so whoever reads one can check it. `choice` reads the option; `records`, `made`
-//! and `pattern` make the three kinds of content.
+//! number alone, so every reader can check them. `choice` reads the option; `records`, `made` and
+//! `pattern` make the three kinds of content.
 
 mod choice;
 mod made;
@@ -33,12 +33,12 @@ pub const KEY_BYTES_MAX: u16 = 250;
 /// The longest value: the item limit leaves some room for the header and the key.
 pub const VALUE_BYTES_MAX: u32 = (1 << 20) - 512;
 
-/// What the keys and values of a trace shall be.
+/// The keys and values of a trace.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ValueOptions {
-    /// What values hold: random, made:RATIO (compresses so far; made:incompressible is
-    /// made:1), records:FILE or FILE (a stream of
-    /// lengths and bytes, by object number; their lengths too) [default: random].
+    /// The content of values: random, made:RATIO (compresses by this ratio; made:incompressible is
+    /// made:1), records:FILE or FILE (a stream of lengths and bytes, by object number, with their
+    /// lengths) [default: random].
     #[arg(long, value_name = "CHOICE")]
     pub values: Option<ValueChoice>,
     /// Bytes of every value, instead of the trace's own or the record's.
@@ -57,8 +57,8 @@ impl Values {
         ValueChoice::Random.load(1).expect("no file is needed")
     }
 
-    /// Reads what there is to read, what else there is being made from the seed, and gives every
-    /// request of the trace its lengths.
+    /// Reads records, prepares other content from the seed, and gives every request of the trace
+    /// its lengths.
     pub fn attach(options: &ValueOptions, trace: &mut Copies, seed: u64) -> Outcome<Values> {
         let values = options.values.clone().unwrap_or_default().load(seed)?;
         for request in trace.originals() {
@@ -84,7 +84,7 @@ impl Values {
     }
 }
 
-/// Makes `key` the key of an object, in place of the key that it was.
+/// Makes `key` the key of an object, in place of the previous one.
 pub fn write_key(object: u32, key_bytes: u16, key: &mut Vec<u8>) {
     let key_bytes = usize::from(key_bytes);
     if key.len() != key_bytes {
@@ -92,7 +92,7 @@ pub fn write_key(object: u32, key_bytes: u16, key: &mut Vec<u8>) {
         key.extend_from_slice(b"obj:");
         key.resize(key_bytes, b'0');
     }
-    // Two digits at a time, none of which waits for another: keys are made while the clock runs.
+    // Two digits at a time, which do not depend on each other: keys are made while the clock runs.
     let pairs = [100_000_000, 1_000_000, 10_000, 100, 1].map(|unit| object / unit % 100);
     let digits = key.last_chunk_mut::<10>().expect("a key has room for every number");
     for (digits, pair) in digits.chunks_exact_mut(2).zip(pairs) {
@@ -101,7 +101,8 @@ pub fn write_key(object: u32, key_bytes: u16, key: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of the data: keys and values of all distinct objects, each as it appears first.
+/// Returns the bytes of the data: keys and values of all distinct objects, at their first
+/// appearance.
 pub fn data_bytes(requests: impl IntoIterator<Item: Borrow<Request>>, objects: u32) -> u64 {
     let mut is_seen = vec![false; objects as usize];
     let mut bytes = |request: &Request| {
@@ -112,7 +113,7 @@ pub fn data_bytes(requests: impl IntoIterator<Item: Borrow<Request>>, objects: u
     requests.into_iter().map(|request| bytes(request.borrow())).sum()
 }
 
-/// The same for a report, with what it is.
+/// Describes the bytes of the data for a report.
 pub fn data_in_words(data_bytes: u64) -> String {
     let mib = data_bytes as f64 / f64::from(1 << 20);
     format!(
@@ -162,7 +163,7 @@ mod tests {
         assert!(without.iter().all(|request| request.value_bytes == 30));
     }
 
-    /// Values stayed the same whatever a workload's seed was.
+    /// Regression: values were the same whatever the workload's seed.
     #[test]
     fn values_follow_from_the_seed() {
         let value = |arguments: &str| {

@@ -8,10 +8,10 @@
 //!   value         w0^m    w1^m    w2^m   ...  w511^m, then again with the next mask
 //! ```
 //!
-//! Masks are a bijection of the object's number, so two objects differ in every word of 8 bytes.
-//! Neither within a value nor between two does a compressor find anything to repeat. The block
-//! stays in the nearest cache; slices of a larger pool would cost a distant read for each value,
-//! and slices of a pool so small would repeat one another.
+//! Masks are a bijection of the object's number, so two objects differ in every word of 8 bytes. A
+//! compressor finds no repetition within a value or between two. The block stays in the nearest
+//! cache; slices of a larger pool would cost a distant read for each value, and slices of a pool
+//! this small would repeat one another.
 
 use crate::random::Random;
 
@@ -28,14 +28,14 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// A pattern of its own for each seed.
+    /// Returns a different pattern for each seed.
     pub fn new(seed: u64) -> Pattern {
         let mut random = Random::new(seed);
         let block = Box::new(std::array::from_fn(|_| random.word()));
         Pattern { block, seed: random.word() }
     }
 
-    /// Appends the value of an object when it has this length.
+    /// Appends the value of an object at this length.
     pub fn append(&self, object: u32, value_bytes: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + value_bytes as usize, 0);
@@ -51,14 +51,14 @@ impl Pattern {
         }
     }
 
-    /// Whether this is the value of an object, or the front of a longer one.
+    /// Returns whether this is the value of an object, or the front of a longer one.
     pub fn is_value(&self, object: u32, value: &[u8]) -> bool {
         let mut masks = self.masks(object);
         value.chunks(BLOCK_BYTES).all(|block| {
             let mask = masks.word();
             let (words, rest) = block.as_chunks::<WORD_BYTES>();
             let last = self.block[words.len() % BLOCK_WORDS] ^ mask;
-            // No early end: so the comparison is done in wide steps.
+            // No early end, so that the comparison takes wide steps.
             let pairs = words.iter().zip(self.block.iter());
             let differences = pairs
                 .fold(0, |found, (bytes, word)| found | (u64::from_le_bytes(*bytes) ^ word ^ mask));

@@ -7,10 +7,10 @@ use super::VALUE_BYTES_MAX;
 use crate::failure::Outcome;
 use crate::trace::source::Source;
 
-/// All records of a file together are refused beyond this: they stay in memory.
+/// The most bytes of all records of a file, which stay in memory.
 const FILE_BYTES_MAX: usize = 4 << 30;
 
-/// The records of a file, one behind the other, and where each ends.
+/// The records of a file, stored consecutively, and the end of each.
 #[derive(Debug)]
 pub struct Records {
     bytes: Vec<u8>,
@@ -43,24 +43,24 @@ impl Records {
         Ok(Records { bytes, ends })
     }
 
-    /// The record of an object.
+    /// Returns the record of an object.
     pub fn of(&self, object: u32) -> &[u8] {
         let number = object as usize % self.ends.len();
         let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[number]]
     }
 
-    /// How long each is.
+    /// Returns the length of each record.
     pub fn lengths(&self) -> impl Iterator<Item = u32> {
         let starts = std::iter::once(&0).chain(&self.ends);
         self.ends.iter().zip(starts).map(|(end, start)| (end - start) as u32)
     }
 
-    /// Appends an object's record, cut to a length or said again until it has it.
+    /// Appends an object's record, cut or repeated to this length.
     pub fn append(&self, object: u32, value_bytes: u32, out: &mut Vec<u8>) {
         let record = self.of(object);
         let end = out.len() + value_bytes as usize;
-        // An empty record said again is still empty: zeros take its place.
+        // An empty record stays empty when repeated: zeros take its place.
         while out.len() < end && !record.is_empty() {
             out.extend_from_slice(&record[..record.len().min(end - out.len())]);
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_file_is_refused_with_a_reason() {
+    fn an_invalid_record_file_is_refused_with_a_reason() {
         let reason = |bytes: &[u8]| read(bytes).expect_err("bad records").to_string();
         assert!(reason(b"this is text\n").contains("record 1"));
         assert!(reason(b"").contains("no records"));

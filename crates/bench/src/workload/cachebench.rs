@@ -7,9 +7,10 @@
 //!                popularityWeights       276   170   110 ...    weight of the whole bucket
 //! ```
 //!
-//! As many sizes as weights are sizes that occur; one more are the limits of ranges, within each of
-//! which all sizes are alike: both as in CacheBench. The buckets share the key space in proportion
-//! to their objects, whatever the number of keys. Other fields, such as `oneHits`, are left unread.
+//! With as many sizes as weights, these sizes occur; with one more, they are the limits of ranges,
+//! within each of which all sizes are equally likely: both as in CacheBench. The buckets share the
+//! key space in proportion to their objects, whatever the number of keys. Other fields, such as
+//! `oneHits`, are ignored.
 
 use std::fs;
 use std::path::Path;
@@ -65,7 +66,7 @@ impl Popularity {
         Ok(Popularity { ends: ends.collect() })
     }
 
-    /// A key below `keys`.
+    /// Draws a key less than `keys`.
     pub fn rank(&self, keys: u64, random: &mut Random) -> u64 {
         let place = random.unit();
         let bucket = self.ends.partition_point(|end| end.0 <= place).min(self.ends.len() - 1);
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_refused() {
+    fn an_invalid_table_is_refused() {
         let folder = Folder::new();
         for json in [
             "",

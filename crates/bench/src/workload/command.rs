@@ -1,4 +1,4 @@
-//! `larder-bench workload`: makes workloads, says what is in them, and writes them to files.
+//! `larder-bench workload`: generates workloads, describes them, and writes them to files.
 
 use std::path::PathBuf;
 
@@ -15,14 +15,14 @@ use crate::trace::format::Format;
 use crate::trace::statistics::Statistics;
 use crate::values::{ValueChoice, Values};
 
-/// Values that are compressed to find their ratio.
+/// Bytes of values compressed to find their ratio.
 const SAMPLE_BYTES: usize = 4 << 20;
-/// The unit in which they are.
+/// The unit of their compression, in bytes.
 const UNIT_BYTES: usize = 64 << 10;
 /// zstd's default level.
 const ZSTD_LEVEL: i32 = 3;
 
-/// What is done with a workload.
+/// What to do with a workload.
 #[derive(Debug, Args)]
 pub struct WorkloadOptions {
     #[command(subcommand)]
@@ -31,9 +31,9 @@ pub struct WorkloadOptions {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a workload and say what is in it.
+    /// Generate a workload and describe it.
     Show(ShowOptions),
-    /// Make a workload and write it to a trace file.
+    /// Generate a workload and write it to a trace file.
     Write(WriteOptions),
 }
 
@@ -41,7 +41,7 @@ enum Action {
 struct ShowOptions {
     #[command(flatten)]
     spec: Spec,
-    /// Make the values as well and say how far they compress: made:RATIO, records:FILE.
+    /// Make the values as well and report how far they compress: made:RATIO, records:FILE.
     #[arg(long)]
     values: Option<ValueChoice>,
     /// Print JSON, with the spec, instead of tables.
@@ -55,16 +55,16 @@ struct WriteOptions {
     spec: Spec,
     /// The new file; compressed if its name ends in .zst.
     output: PathBuf,
-    /// Its format; without this the name says it.
+    /// Its format [default: by the name].
     #[arg(long, value_enum)]
     to: Option<Format>,
 }
 
-/// How far values compress.
+/// The compression of values.
 #[derive(Debug, Serialize)]
 struct Compression {
     values: ValueChoice,
-    /// Plain bytes for each byte of zstd's, in units of 64 KiB.
+    /// Plain bytes per byte of zstd's output, in units of 64 KiB.
     zstd_ratio: f64,
 }
 
@@ -108,12 +108,12 @@ fn write(options: &WriteOptions) -> Outcome<()> {
     save(&options.spec.generate()?, &options.output, options.to)
 }
 
-/// How far the values of the first requests compress.
+/// Returns the compression ratio of the first requests' values.
 fn ratio(trace: &Trace, values: &Values) -> Outcome<f64> {
     let mut plain = Vec::new();
     let mut next = 0;
     for request in &trace.requests {
-        // Objects are numbered as they appear: each is taken once.
+        // Objects are numbered in order of appearance: each is taken once.
         if request.object == next && plain.len() < SAMPLE_BYTES {
             values.append(request.object, request.value_bytes, &mut plain);
             next += 1;

@@ -1,10 +1,10 @@
-//! What it costs to make a value again, as microseconds of each object.
+//! The costs of making values again, in microseconds for each object.
 //!
 //! GD-Wheel was measured with ten configurations of one value size and three of several sizes,
 //! whose items fall into groups of costs taken from RUBiS and TPC-W (Li and Cox, "GD-Wheel: A
 //! Cost-Aware Replacement Policy for Key-Value Stores", EuroSys 2015, tables 2 and 3). The paper
-//! itself could not be consulted here. What is known of its tables comes from a published simulator
-//! of caches, whose workloads name GD-Wheel's paper as their source:
+//! itself could not be consulted here. Its tables are known from a published simulator of caches,
+//! whose workloads name GD-Wheel's paper as their source:
 //!
 //! | name | source | groups: share of the objects and range of the cost |
 //! | --- | --- | --- |
@@ -12,10 +12,10 @@
 //! | `gd-2` | second-hand | 20 % 10 to 30, 75 % 120 to 180, 5 % 350 to 450 |
 //! | `gd-3` | second-hand | 50 % 10 to 30, 25 % 120 to 180, 25 % 350 to 450 |
 //!
-//! The paper's other figures are not known here. In their place stand configurations of this tool,
-//! each of which moves one property of `gd-1`; results with them are not results of the paper:
+//! The paper's other figures are not known here. In their place are configurations of this tool,
+//! each of which changes one property of `gd-1`; results with them are not results of the paper:
 //!
-//! | name | what differs from `gd-1` |
+//! | name | difference from `gd-1` |
 //! | --- | --- |
 //! | `own-same` | all cost the same: a policy that knows costs must lose nothing |
 //! | `own-two` | two groups: 95 % cheap, 5 % costly |
@@ -28,9 +28,9 @@
 //! | `own-sizes-grow` | for mixed sizes: the largest values are the costly ones |
 //! | `own-sizes-shrink` | for mixed sizes: the smallest values are the costly ones |
 //!
-//! The tables have no unit; here it is the microsecond. Within its range a cost is even. The group
-//! follows from the object, or for the last two from the place of its size among all sizes; with
-//! sizes of record files, which are not drawn, it then follows from the object too.
+//! The tables have no unit; here it is the microsecond. Within its range a cost is uniform. The
+//! group follows from the object, or for the last two from the place of its size among all sizes;
+//! sizes of record files are not drawn, so with them it follows from the object too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -71,7 +71,7 @@ enum Relation {
     Shrinks,
 }
 
-/// Which costs a workload has.
+/// The costs of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(into = "String")]
 pub struct CostChoice {
@@ -80,7 +80,7 @@ pub struct CostChoice {
     costs: Costs,
 }
 
-/// What objects cost.
+/// The costs of objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Costs {
     /// Unknown.
@@ -134,15 +134,15 @@ impl From<CostChoice> for String {
 }
 
 impl CostChoice {
-    /// The costs.
+    /// Returns the costs.
     pub fn costs(&self) -> Costs {
         self.costs.clone()
     }
 }
 
 impl Costs {
-    /// The cost of an object, from places in `[0, 1)`: of its size among the sizes, of its group
-    /// among the groups, and of its cost within the group.
+    /// Returns the cost of an object, from places in `[0, 1)`: of its size among the sizes, of its
+    /// group among the groups, and of its cost within the group.
     pub fn cost_us(&self, size_place: f64, group_place: f64, place: f64) -> u32 {
         let Costs::Groups(Groups { groups, relation }) = self else { return 0 };
         let group_place = match relation {
@@ -160,7 +160,7 @@ impl Costs {
     }
 }
 
-/// Reads `SHARE@LOW-HIGH,...`.
+/// Parses `SHARE@LOW-HIGH,...`.
 fn parse(list: &str) -> Result<Vec<Group>, String> {
     let group = |text: &str| {
         let (share, range) = text.split_once('@').ok_or("a group is SHARE@LOW-HIGH")?;

@@ -1,12 +1,12 @@
 //! Distributions of sizes, given by their quantiles: a place in `[0, 1)` becomes a size, and a
-//! higher place never a smaller one. A uniform place makes a size of the distribution, and places
-//! of neighbours make sizes of neighbours, by which costs can follow sizes.
+//! higher place never a smaller one. A uniform place makes a size of the distribution, and nearby
+//! places make nearby sizes, by which costs can follow sizes.
 
 /// Parts of a distribution, each with its share, from small sizes to large ones.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mixture {
     pieces: Vec<Piece>,
-    /// Where each piece ends: the sum of the shares up to it.
+    /// The end of each piece: the sum of the shares up to it.
     ends: Vec<f64>,
 }
 
@@ -18,7 +18,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// A part that this share of all draws falls into.
+    /// Returns a part that this share of all draws falls into.
     pub const fn new(share: f64, shape: Shape) -> Piece {
         Piece { share, shape }
     }
@@ -27,7 +27,7 @@ impl Piece {
 /// The form of a part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Shape {
-    /// Always this.
+    /// Always this size.
     Exact(f64),
     /// Even from the first to below the second.
     Uniform(f64, f64),
@@ -37,20 +37,20 @@ pub enum Shape {
     Roof(f64, f64),
     /// Generalized Pareto.
     Pareto {
-        /// Where it begins.
+        /// Its beginning.
         location: f64,
-        /// How wide it is.
+        /// Its width.
         scale: f64,
-        /// How heavy its tail is; not 0.
+        /// The weight of its tail; not 0.
         shape: f64,
     },
     /// Generalized Extreme Value.
     ExtremeValue {
         /// Near its peak.
         location: f64,
-        /// How wide it is.
+        /// Its width.
         scale: f64,
-        /// How heavy its tail is; not 0.
+        /// The weight of its tail; not 0.
         shape: f64,
     },
 }
@@ -80,7 +80,7 @@ impl Shape {
 }
 
 impl Mixture {
-    /// Of parts whose shares add up to 1, the smaller sizes first.
+    /// Returns a mixture of parts whose shares add up to 1, the smaller sizes first.
     pub fn new(pieces: impl IntoIterator<Item = Piece>) -> Mixture {
         let pieces: Vec<Piece> = pieces.into_iter().filter(|piece| piece.share > 0.0).collect();
         let mut end = 0.0;
@@ -95,7 +95,7 @@ impl Mixture {
         Mixture { pieces, ends }
     }
 
-    /// The size at a place in `[0, 1)`.
+    /// Returns the size at a place in `[0, 1)`.
     pub fn at(&self, place: f64) -> f64 {
         let index = self.ends.partition_point(|end| *end <= place).min(self.ends.len() - 1);
         let piece = self.pieces[index];
@@ -108,7 +108,7 @@ impl Mixture {
 mod tests {
     use super::{Mixture, Piece, Shape};
 
-    /// How far the shares below a size lie from those of a closed form, at worst.
+    /// Returns the greatest difference between the shares up to a size and those of a closed form.
     fn distance(shape: Shape, below: impl Fn(f64) -> f64) -> f64 {
         let one = Mixture::new([Piece::new(1.0, shape)]);
         let places = (1..10_000).map(|place| f64::from(place) / 10_000.0);

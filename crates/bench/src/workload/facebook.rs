@@ -1,8 +1,8 @@
 //! Sizes of keys and values in Facebook's memcached pools (Atikoglu et al., "Workload Analysis of a
 //! Large-Scale Key-Value Store", SIGMETRICS 2012).
 //!
-//! The paper gives a model of ETC alone, and of the other pools what its text says of their
-//! figures. The rest is this tool's, so that there is a distribution to draw from:
+//! The paper gives a model of ETC alone, and describes the figures of the other pools in its text.
+//! The rest is this tool's, so that there is a distribution to draw from:
 //!
 //! | pool | the paper | filled in here |
 //! | --- | --- | --- |
@@ -17,10 +17,10 @@
 //! | USR keys | 16 or 21 bytes | half each |
 //! | USR values | 2 bytes | |
 //!
-//! How far the tails of APP and SYS reach could not be looked up. The table of small ETC values was
-//! checked against two published programs that use the paper's model (mutilate
-//! and a generator for memcached clients), which agree; of "starting from 15 bytes" they make, as
-//! here, a Pareto distribution that begins at 15. Sizes are cut to whole bytes downwards.
+//! The reach of the tails of APP and SYS could not be looked up. The table of small ETC values was
+//! checked against two published programs that use the paper's model (mutilate and a generator for
+//! memcached clients), which agree; from "starting from 15 bytes" they make, as here, a Pareto
+//! distribution that begins at 15. Sizes are rounded down to whole bytes.
 
 use super::distribution::{Mixture, Piece, Shape};
 
@@ -112,7 +112,7 @@ mod tests {
     fn large_etc_values_have_the_percentiles_of_the_closed_form() {
         let sizes = draws(&etc().1);
         let large: Vec<u32> = sizes.into_iter().filter(|size| *size >= 15).collect();
-        // 15 + 214.476 ((1 - q)^-0.348238 - 1) / 0.348238 by hand.
+        // By hand: 15 + 214.476 ((1 - q)^-0.348238 - 1) / 0.348238.
         for (quantile, wanted) in [(0.1, 38.0), (0.5, 183.2), (0.9, 772.2), (0.99, 2461.0)] {
             let found = f64::from(large[(large.len() as f64 * quantile) as usize]);
             assert!((found / wanted - 1.0).abs() < 0.05, "{quantile}: {found} for {wanted}");
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn etc_keys_have_the_percentiles_of_the_closed_form() {
         let sizes = draws(&etc().0);
-        // 30.7984 + 8.20449 ((-ln q)^-0.078688 - 1) / 0.078688 by hand, cut downwards.
+        // By hand, rounded down: 30.7984 + 8.20449 ((-ln q)^-0.078688 - 1) / 0.078688.
         for (quantile, wanted) in [(0.01, 18u32), (0.1, 24), (0.5, 33), (0.9, 51), (0.99, 76)] {
             let found = sizes[(DRAWS as f64 * quantile) as usize];
             assert!(found.abs_diff(wanted) <= 1, "{quantile}: {found} for {wanted}");

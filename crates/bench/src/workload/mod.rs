@@ -1,4 +1,4 @@
-//! Workloads: traces that are made from a description and a seed instead of read from a file.
+//! Workloads: traces made from a description and a seed instead of read from a file.
 //!
 //! ```text
 //!   Spec --+-- popularity: which key --> numbered as they appear --+--> Trace
@@ -8,11 +8,11 @@
 //!
 //! A key's size and cost follow from the object's number and the seed alone, so they stay the same
 //! over all its requests, and `attach` gives them to a trace from a file in the same way. The same
-//! spec makes the same trace everywhere. What values hold follows from the object too (`values`),
-//! and is made by whoever sends them. `requests` is what commands take: a workload or a trace file.
+//! spec makes the same trace everywhere. A value's content follows from the object too (`values`),
+//! and is made by the sender. `requests` is the argument of commands: a workload or a trace file.
 //!
-//! A workload says nothing of hits: `fill_misses` tells whoever replays it to store what a get does
-//! not find, as a client does that keeps a database's answers in the cache.
+//! A workload does not say which gets hit: `fill_misses` tells a replay to store the objects that
+//! gets miss, like a client that caches a database's answers.
 
 mod cachebench;
 pub mod command;
@@ -36,18 +36,18 @@ use costs::{CostChoice, Costs};
 use popularity::{Choice, KEYS_MAX};
 use sizes::{SizeChoice, Sizes};
 
-/// Everything that a workload follows from.
+/// Everything that determines a workload.
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Spec {
-    /// How many different keys there are at the beginning; not all need to be asked for.
+    /// Number of different keys at the beginning; not all need to be asked for.
     #[arg(long, default_value_t = 1_000_000,
         value_parser = clap::value_parser!(u64).range(1..=KEYS_MAX))]
     pub keys: u64,
-    /// How many requests.
+    /// Number of requests.
     #[arg(long, default_value_t = 1_000_000,
         value_parser = clap::value_parser!(u64).range(1..REQUESTS_MAX))]
     pub requests: u64,
-    /// Which keys are popular: uniform, zipfian, hotspot-R-K (R % of the requests for K % of the
+    /// The popularity of keys: uniform, zipfian, hotspot-R-K (R % of the requests for K % of the
     /// keys), normal, latest, cachebench:FILE.
     #[arg(long, default_value = "zipfian")]
     pub choice: Choice,
@@ -57,27 +57,27 @@ pub struct Spec {
     /// The share of gets; the others are sets, with `latest` of new keys.
     #[arg(long, default_value_t = 1.0, value_parser = share_or_none)]
     pub get_share: f64,
-    /// How large values are: fixed:BYTES, log-uniform:MIN..MAX, etc, app, sys, usr,
-    /// cachebench:FILE, records:FILE.
+    /// The sizes of values: fixed:BYTES, log-uniform:MIN..MAX, etc, app, sys, usr, cachebench:FILE,
+    /// records:FILE.
     #[arg(long, default_value = "fixed:32")]
     pub sizes: SizeChoice,
-    /// Bytes of every key, where the sizes say nothing of keys.
+    /// Bytes of every key, unless the sizes determine them.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=250))]
     pub key_bytes: u16,
-    /// What it costs to make a value again: none, fixed:MICROSECONDS, groups:SHARE@LOW-HIGH,...,
-    /// or the name of a configuration.
+    /// The cost of making a value again: none, fixed:MICROSECONDS, groups:SHARE@LOW-HIGH,..., or
+    /// the name of a configuration.
     #[arg(long, default_value = "none")]
     pub costs: CostChoice,
     /// Requests in each second of the trace.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: u64,
-    /// Seconds that a stored value stays valid, by a set or because a get missed it; 0 for ever.
+    /// Seconds that a stored value stays valid, whether set or filled after a miss; 0: for ever.
     #[arg(long, default_value_t = 0)]
     pub ttl_s: u32,
-    /// Whether whoever replays this stores what a get does not find.
+    /// Whether a replay stores the objects that gets miss.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     pub fill_misses: bool,
-    /// The seed that everything follows from.
+    /// The seed of everything random.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -95,11 +95,11 @@ fn share_or_none(text: &str) -> Result<f64, String> {
 }
 
 impl Spec {
-    /// Makes the trace.
+    /// Generates the trace.
     pub fn generate(&self) -> Outcome<Trace> {
         let sizes = self.sizes.load(self.key_bytes)?;
         let mut chooser = self.choice.load(self.keys, self.skew)?;
-        // Three streams: what is asked for does not change with the share of gets.
+        // Separate streams: the choice of keys does not change with the share of gets.
         let mut choosing = Random::new(object_word(self.seed, Purpose::Choice, 0));
         let mut operating = Random::new(object_word(self.seed, Purpose::Operation, 0));
         let mut builder: Builder<u64> = Builder::new(u64::MAX);
@@ -108,7 +108,7 @@ impl Spec {
             let operation = if is_get { Operation::Get } else { Operation::Set };
             let key =
                 if is_get { chooser.read(&mut choosing) } else { chooser.write(&mut choosing) };
-            // A get has one, too: what it misses is stored with it.
+            // A get has it, too, for the store after a miss.
             let request = Request { operation, ttl_s: self.ttl_s, ..Request::default() };
             builder
                 .push(&key, number / self.rate, request)
@@ -119,7 +119,7 @@ impl Spec {
         Ok(trace)
     }
 
-    /// What it is called in reports.
+    /// Returns its name in reports.
     pub fn name(&self) -> String {
         let skewed = matches!(self.choice, Choice::Zipfian | Choice::Latest);
         let skew = if skewed { format!(" {}", self.skew) } else { String::new() };
@@ -128,7 +128,7 @@ impl Spec {
     }
 }
 
-/// Gives every object of a trace a size and a cost, in place of what it had.
+/// Gives every object of a trace a new size and cost.
 pub fn attach(trace: &mut Trace, sizes: &Sizes, costs: &Costs, seed: u64) {
     let body = |object| {
         let place = |purpose| unit(object_word(seed, purpose, u64::from(object)));
@@ -144,7 +144,7 @@ pub fn attach(trace: &mut Trace, sizes: &Sizes, costs: &Costs, seed: u64) {
     }
 }
 
-/// What a random number is for; each has numbers of its own.
+/// The purpose of a random number; each has its own numbers.
 #[derive(Debug, Clone, Copy)]
 enum Purpose {
     Choice = 1,
@@ -155,7 +155,7 @@ enum Purpose {
     Cost,
 }
 
-/// A random word for each object and purpose.
+/// Returns a random word for each object and purpose.
 fn object_word(seed: u64, purpose: Purpose, object: u64) -> u64 {
     let stream = Random::new(seed.wrapping_mul(8).wrapping_add(purpose as u64)).word();
     Random::new(stream ^ object).word()
@@ -166,7 +166,7 @@ mod tests {
     use crate::trace::{Operation, Trace};
     use clap::{Args, Command, FromArgMatches};
 
-    /// The spec that these arguments mean.
+    /// Parses these arguments into a spec.
     pub fn spec(arguments: &str) -> Spec {
         let command = Spec::augment_args(Command::new("spec").no_binary_name(true));
         let matches = command.try_get_matches_from(arguments.split_whitespace());

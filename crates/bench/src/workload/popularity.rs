@@ -1,26 +1,25 @@
-//! Which key a request asks for.
+//! The choice of a request's key.
 //!
 //! A choice draws a rank, and a bijection spreads ranks over the key space, so that popular keys
-//! are no neighbours.
-//! Its five distributions are here (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB",
-//! SoCC 2010), and CacheBench's tables:
+//! are no neighbours. Here are its five distributions (Cooper et al., "Benchmarking Cloud Serving
+//! Systems with YCSB", SoCC 2010), and CacheBench's tables:
 //!
-//! | choice | who is popular |
+//! | choice | the popular keys |
 //! | --- | --- |
-//! | `uniform` | nobody |
+//! | `uniform` | none |
 //! | `zipfian` | rank `r` in proportion to `1 / r^skew` |
-//! | `scrambled` | the same over 10^10 ranks, which a hash throws together onto the keys |
+//! | `scrambled` | the same law over 10^10 ranks, which a hash maps onto the keys |
 //! | `hotspot-R-K` | R % of the requests go to K % of the keys, evenly within and outside |
 //! | `normal` | the middle: a bell around half the keys with a standard deviation of an eighth |
 //! | `latest` | the newest: `zipfian` back from the last insert; a write inserts a new key |
 //! | `cachebench:FILE` | buckets of equally popular objects, from a `pop.json` |
 //!
-//! `scrambled` is what YCSB calls zipfian and what it uses unless told otherwise. It is much less
-//! skewed than `zipfian`: with a million keys each key also gets ten thousand ranks of the tail, so
-//! that four requests in ten go to all keys alike. To hit 95 % LRU then needs nearly all keys.
+//! `scrambled` is YCSB's "zipfian", and its default. It is much less skewed than `zipfian`: with a
+//! million keys each key also gets ten thousand ranks of the tail, so that four requests in ten go
+//! to all keys alike. To hit 95 % LRU then needs nearly all keys.
 //!
-//! The normal distribution's deviation is this tool's: the sources name none. Draws beyond the
-//! keys, one in 16,000, are repeated.
+//! The deviation of the normal distribution is this tool's: the sources give none. Draws outside
+//! the keys, one in 16,000, are repeated.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -33,13 +32,13 @@ use super::zipf::Zipf;
 use crate::failure::Outcome;
 use crate::random::Random;
 
-/// Steps from rank to key: a prime above all key counts, so coprime to each of them.
+/// The step from rank to key: a prime greater than all key counts, so coprime to each of them.
 pub const SPREAD: u64 = 2_654_435_761;
 /// The most keys: their numbers leave room for as many inserts.
 pub const KEYS_MAX: u64 = 1 << 31;
 /// Ranks of `scrambled`, whatever the number of keys.
 const SCRAMBLED_RANKS: u64 = 10_000_000_000;
-/// The bell of `normal`, as a share of the keys.
+/// The standard deviation of `normal`, as a share of the keys.
 const NORMAL_DEVIATION: f64 = 0.125;
 
 /// How keys are chosen.
@@ -153,7 +152,7 @@ enum Law {
 }
 
 impl Chooser {
-    /// The key that is read next.
+    /// Returns the next key to read.
     pub fn read(&mut self, random: &mut Random) -> u64 {
         match self.law {
             Law::Latest { skew } => {
@@ -164,7 +163,7 @@ impl Chooser {
         }
     }
 
-    /// The key that is written next: with `latest` one that nobody has seen.
+    /// Returns the next key to write: with `latest` a new one.
     pub fn write(&mut self, random: &mut Random) -> u64 {
         if !matches!(self.law, Law::Latest { .. }) {
             return self.read(random);
@@ -173,7 +172,7 @@ impl Chooser {
         self.keys - 1
     }
 
-    /// The rank, from 0, that is drawn next.
+    /// Draws the next rank, from 0.
     fn rank(&self, random: &mut Random) -> u64 {
         let keys = self.keys;
         match &self.law {
@@ -199,7 +198,8 @@ impl Chooser {
     }
 }
 
-/// The hash of Fowler, Noll and Vo (FNV-1a, 64 bits) of a number's bytes, as YCSB scrambles ranks.
+/// The hash of Fowler, Noll and Vo (FNV-1a, 64 bits) of a number's bytes, with which YCSB scrambles
+/// ranks.
 fn fnv(number: u64) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325_u64;
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -208,7 +208,7 @@ fn fnv(number: u64) -> u64 {
 
 /// A number of the standard normal distribution, by Box and Muller.
 fn bell(random: &mut Random) -> f64 {
-    // 1 - unit() is above 0, whose logarithm is finite.
+    // 1 - unit() is above 0, so its logarithm is finite.
     let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.unit()).cos()
 }
@@ -284,9 +284,9 @@ mod tests {
         // The most popular rank has 1 / 26.469 of the draws, by the sum that YCSB states.
         let most = f64::from(*counts.last().expect("there are keys")) / f64::from(draws);
         assert!((most - 1.0 / 26.469).abs() < 0.001, "{most}");
-        // Half of the requests are for ranks beyond the number of keys, by the logarithms, and of
-        // these the least popular three quarters get three quarters, beside little of the other
-        // half. Of plain zipfian's requests they get an eighth.
+        // By the logarithms, half of the requests are for ranks beyond the number of keys; the
+        // least popular three quarters of the keys get three quarters of these, and little of the
+        // other half. Of plain zipfian's requests they get an eighth.
         let tail: u32 = counts[..keys as usize * 3 / 4].iter().sum();
         let share = f64::from(tail) / f64::from(draws);
         assert!((0.37..0.45).contains(&share), "{share}");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_choice_is_refused() {
+    fn an_invalid_choice_is_refused() {
         for text in ["zipf", "hotspot", "hotspot-80", "hotspot-80-0", "hotspot-100-20", "normal-3"]
         {
             assert!(text.parse::<Choice>().is_err(), "{text}");

@@ -1,9 +1,9 @@
-//! Where a command's requests come from: a trace file, or a workload made on the spot.
+//! The source of a command's requests: a trace file, or a workload made on the spot.
 //!
-//! Wherever a command takes a trace it takes either, in one argument: the name of a file, or the
-//! word `make` with the options of a workload behind it, `"make --choice zipfian --sizes etc"`.
-//! Words end at white space; quotes mean nothing. What is wrong with the options is said as for any
-//! other command line. A file whose name begins with that word is named with its folder: `./make`.
+//! Every command that takes a trace takes either, in one argument: the name of a file, or the word
+//! `make` followed by the options of a workload, `"make --choice zipfian --sizes etc"`. Words end
+//! at white space; quotes mean nothing. Errors in the options are reported as for any other command
+//! line. A file whose name begins with that word is given with its folder: `./make`.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use crate::failure::{Failure, Outcome};
 use crate::trace::Trace;
 use crate::trace::format::{self, Format};
 
-/// What a workload's description begins with.
+/// The first word of a workload's description.
 const MAKE: &str = "make";
 
-/// The seed of the values of a file's objects: that of a workload unless it is told another.
+/// The seed of the values of a file's objects, the default seed of a workload.
 const SEED: u64 = 1;
 
 /// A trace file or a workload.
@@ -53,13 +53,13 @@ impl FromStr for Requests {
 }
 
 impl Requests {
-    /// Reads or makes all of them.
+    /// Reads or makes all requests.
     pub fn read(&self) -> Outcome<Trace> {
         self.read_first(None, None)
     }
 
-    /// Reads or makes the first so many. A format is that of a file whose format is not to be found
-    /// out.
+    /// Reads or makes the first `requests_max` requests. `format` is for a file whose format cannot
+    /// be detected.
     pub fn read_first(&self, requests_max: Option<u64>, format: Option<Format>) -> Outcome<Trace> {
         match self {
             Requests::File(path) => format::read(path, format, requests_max),
@@ -73,7 +73,8 @@ impl Requests {
         }
     }
 
-    /// The same for a command that always stores what a get misses: another workload is refused.
+    /// Reads or makes all requests, for a command that always fills misses: a workload that does
+    /// not is refused.
     pub fn read_filled(&self) -> Outcome<Trace> {
         if self.fills_misses() {
             return self.read();
@@ -82,7 +83,7 @@ impl Requests {
         Err(Failure::Input(what.into()))
     }
 
-    /// Whether what a get misses shall be stored. A file does not say, and then it shall.
+    /// Returns whether an object is stored after a miss: always for a file, which does not say.
     pub fn fills_misses(&self) -> bool {
         match self {
             Requests::File(_) => true,
@@ -92,7 +93,7 @@ impl Requests {
 }
 
 impl Requests {
-    /// The seed that values follow from: a workload's, and always the same with a file.
+    /// Returns the seed of values: a workload's own, and always the same for a file.
     pub fn seed(&self) -> u64 {
         match self {
             Requests::File(_) => SEED,
@@ -101,7 +102,7 @@ impl Requests {
     }
 }
 
-/// Hands an error about a workload's options on as it is, not wrapped into one about the argument.
+/// Passes on an error about a workload's options as it is, not wrapped into one about the argument.
 #[derive(Debug, Clone)]
 pub struct RequestsParser;
 

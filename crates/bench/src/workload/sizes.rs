@@ -1,4 +1,4 @@
-//! How large keys and values are.
+//! The sizes of keys and values.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use super::facebook::{self, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::failure::Outcome;
 use crate::values::records::Records;
 
-/// The largest value of any workload: 1 GiB, the largest that memcached can be told to take.
+/// The largest value of any workload: 1 GiB, memcached's highest limit.
 const BYTES_MAX: u32 = 1 << 30;
 
-/// Where sizes come from.
+/// The source of sizes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(into = "String")]
 pub enum SizeChoice {
@@ -91,7 +91,7 @@ impl From<SizeChoice> for String {
 
 impl SizeChoice {
     /// Prepares the sizes; reads the file, if there is one. Keys have `key_bytes` where the choice
-    /// says nothing of keys.
+    /// has no sizes of keys.
     pub fn load(&self, key_bytes: u16) -> Outcome<Sizes> {
         let fixed = |bytes| Mixture::new([Piece::new(1.0, Shape::Exact(f64::from(bytes)))]);
         let own_keys = || fixed(u32::from(key_bytes));
@@ -117,7 +117,7 @@ impl SizeChoice {
     }
 }
 
-/// Sizes that are ready to be asked for.
+/// Prepared sizes.
 #[derive(Debug)]
 pub struct Sizes {
     keys: Mixture,
@@ -126,20 +126,20 @@ pub struct Sizes {
 
 #[derive(Debug)]
 enum Values {
-    /// Drawn, up to a most.
+    /// Drawn, up to a limit.
     Drawn(Mixture, f64),
     /// Object `i` has the length of record `i` modulo their number.
     Records(Vec<u32>),
 }
 
 impl Sizes {
-    /// Bytes of the key at a place in `[0, 1)`.
+    /// Returns the bytes of the key at a place in `[0, 1)`.
     pub fn key_bytes(&self, place: f64) -> u16 {
         self.keys.at(place).clamp(1.0, KEY_BYTES_MAX) as u16
     }
 
-    /// Bytes of the value of an object that has this place in `[0, 1)`: a higher place never makes
-    /// a drawn size smaller.
+    /// Returns the bytes of the value of an object at this place in `[0, 1)`: a higher place never
+    /// makes a drawn size smaller.
     pub fn value_bytes(&self, object: u32, place: f64) -> u32 {
         match &self.values {
             Values::Drawn(mixture, most) => mixture.at(place).clamp(0.0, *most) as u32,
@@ -181,8 +181,8 @@ mod tests {
             let below = (f64::from(found[rank - 1]) / 10.0).ln() / 10_000.1f64.ln();
             (below - rank as f64 / draws as f64).abs()
         });
-        // Whole bytes move the smallest sizes, by up to ln(11 / 10) / ln(10,000); 1.95 /
-        // sqrt(draws) is passed by one right generator in a thousand.
+        // Rounding down moves the smallest sizes, by up to ln(11 / 10) / ln(10,000); one right
+        // generator in a thousand exceeds 1.95 / sqrt(draws).
         let most = 1.95 / (draws as f64).sqrt() + 1.1f64.ln() / 10_000f64.ln();
         assert!(distance.fold(0.0, f64::max) < most);
     }

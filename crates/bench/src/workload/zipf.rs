@@ -4,7 +4,7 @@
 //! Drawn by rejection from the integral of the density (Hörmann and Derflinger,
 //! "Rejection-inversion to generate variates from monotone discrete distributions", ACM TOMACS
 //! 1996): exact, with no table, at a cost that does not depend on the number of ranks. YCSB's
-//! generator approximates the same law (Gray et al., SIGMOD 1994), whose first two ranks it draws
+//! generator approximates the same law (Gray et al., SIGMOD 1994): its first two ranks are drawn
 //! exactly and the others nearly.
 
 use crate::random::Random;
@@ -14,15 +14,15 @@ use crate::random::Random;
 pub struct Zipf {
     ranks: f64,
     skew: f64,
-    /// The integral below the first rank and up to the last, between which a draw falls.
+    /// The integral up to the first rank and up to the last, between which a draw falls.
     low: f64,
     high: f64,
-    /// So near above the middle of a rank no draw is rejected.
+    /// No draw this near above the middle of a rank is rejected.
     sure: f64,
 }
 
 impl Zipf {
-    /// Over so many ranks.
+    /// Returns the law over this many ranks.
     pub fn new(ranks: u64, skew: f64) -> Zipf {
         let ranks = ranks as f64;
         let mut zipf = Zipf { ranks, skew, low: 0.0, high: 0.0, sure: 0.0 };
@@ -48,7 +48,7 @@ impl Zipf {
         place.powf(-self.skew)
     }
 
-    /// `(place^(1 - skew) - 1) / (1 - skew)`, and its limit, the logarithm, at a skew of 1.
+    /// Returns `(place^(1 - skew) - 1) / (1 - skew)`, and its limit, the logarithm, at a skew of 1.
     fn integral(&self, place: f64) -> f64 {
         let log = place.ln();
         let exponent = (1.0 - self.skew) * log;
@@ -85,8 +85,8 @@ mod tests {
         counts
     }
 
-    /// The exponent under which these counts are the most likely: that whose mean logarithm of the
-    /// rank is the one found.
+    /// Returns the maximum-likelihood exponent of these counts: the one whose mean logarithm of the
+    /// rank equals theirs.
     fn likeliest(counts: &[u64]) -> f64 {
         let draws: u64 = counts.iter().sum();
         let logs: Vec<f64> = (1..=counts.len()).map(|rank| (rank as f64).ln()).collect();
@@ -128,7 +128,7 @@ mod tests {
                     (*count as f64 - wanted).powi(2) / wanted
                 })
                 .sum();
-            // 99 degrees of freedom: 148.2 is passed by one right generator in a thousand.
+            // 99 degrees of freedom: one right generator in a thousand exceeds 148.2.
             assert!(square < 148.2, "{square} at {skew}");
         }
     }

@@ -1,9 +1,9 @@
-//! Random conversations in the binary protocol, the same with memcached and with the server under
-//! test: a request over one of three keys and a `noop` behind it, whose reply says that all others
-//! are there. A sequence is not shrunk: its last requests are shown.
+//! Random conversations in the binary protocol, played to memcached and to the server under test:
+//! requests over one of three keys, each followed by a `noop` whose reply shows that all others
+//! have arrived. A sequence is not shrunk: its last requests are shown.
 //!
-//! CAS uniques differ, so both servers are told the one that each gave last for the key, and only
-//! whether there is one is compared. Damaged lengths come last in a sequence, for they end it.
+//! CAS uniques differ, so each server is sent the one that it gave last for the key, and only the
+//! presence of a unique is compared. Damaged lengths come last in a sequence, because they end it.
 
 use super::Tally;
 use super::case::prefix;
@@ -14,32 +14,33 @@ use crate::{Result, fail};
 
 const REQUESTS_MAX: usize = 30;
 const KEYS: usize = 3;
-/// After this many differences the rest of the sequences tells nothing new.
+/// After this many differences the remaining sequences tell nothing new.
 const DIFFERENCES_MAX: usize = 10;
-/// Of a sequence that differs, so many requests are shown.
+/// The number of last requests shown of a sequence that differs.
 const SHOWN: usize = 4;
-/// How often a sequence is played again to see whether memcached answers otherwise.
+/// How often a sequence is played again to see whether memcached answers differently.
 const PLAYS_MAX: usize = 3;
-/// One sequence for so many of those in text.
+/// One sequence is played here per this many of the text protocol.
 const SHARE: usize = 5;
 
 const HEADER_BYTES: usize = 24;
 const NOOP: u8 = 0x0a;
 const VERSION: u8 = 0x0b;
-/// The status of a reply that refuses to count what is no number.
+/// The status of a reply that refuses to count a value that is no number.
 const NON_NUMERIC: [u8; 2] = [0, 6];
 /// The mark of the `noop` that ends each exchange.
 const LAST: u32 = u32::MAX;
 
-/// All opcodes but those that end the connection, flush others' keys, or tell of the server.
+/// All opcodes except those that end the connection, flush the keys of others, or describe the
+/// server.
 const OPCODES: &[u8] = &[
     0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x11, 0x12,
     0x13, 0x14, 0x15, 0x16, 0x19, 0x1a, 0x1c, 0x1d, 0x1e, 0x23, 0x24,
 ];
-/// Some of those that do not exist, or not without SASL.
+/// Some opcodes that do not exist, or only with SASL.
 const UNKNOWN: &[u8] = &[0x1f, 0x20, 0x21, 0x77, 0xff];
 
-/// A request, for both servers but for the CAS unique.
+/// A request, the same for both servers except for the CAS unique.
 #[derive(Debug, Clone)]
 struct Request {
     opcode: u8,
@@ -47,9 +48,9 @@ struct Request {
     extras: Vec<u8>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// Which key's unique is told, or one that nobody gave.
+    /// The unique to send: the last one of a key, or one that was never given.
     unique: Unique,
-    /// A header whose lengths do not fit, without what they announce.
+    /// A header whose lengths do not fit, sent without the bytes that it announces.
     misshapen: bool,
 }
 
@@ -68,7 +69,7 @@ struct Reply {
     body: Vec<u8>,
 }
 
-/// What both servers answered to each request, up to the first difference.
+/// The answers of both servers to each request, up to the first difference.
 struct Played {
     wanted: Vec<Vec<Reply>>,
     got: Vec<Vec<Reply>>,
@@ -89,10 +90,10 @@ impl Played {
 }
 
 impl Difference {
-    /// Whether memcached may have taken a number for none. Before 1.6.22 it looks for the sign of
-    /// a number from 2^63 on beyond the number's end, up to a zero byte in what the item's memory
-    /// held before, and a `-` there makes the number negative. Played again, under other keys, the
-    /// sequence tells whether it was that.
+    /// Returns whether memcached may have read a number as none. Before 1.6.22 it looks for the
+    /// sign of a number from 2^63 on beyond the number's end, up to a zero byte in the earlier
+    /// content of the item's memory, and a `-` there makes the number negative. Playing the
+    /// sequence again under other keys shows whether it was that.
     fn is_stray_sign(&self) -> bool {
         let is_refusal = |reply: &Reply| reply.header[6..8] == NON_NUMERIC;
         self.wanted.iter().any(is_refusal) && !self.got.iter().any(is_refusal)
@@ -115,7 +116,7 @@ impl Request {
 /// A conversation with one server.
 struct Speaker {
     wire: Wire,
-    /// The unique that the server gave last for each key.
+    /// The unique given last for each key.
     uniques: [u64; KEYS],
 }
 
@@ -150,7 +151,8 @@ impl Speaker {
         Ok(replies)
     }
 
-    /// The next reply with its unique and the request's mark; none if the server has closed.
+    /// Returns the next reply with its unique and the request's mark; `None` if the server has
+    /// closed.
     fn reply(&mut self) -> Result<Option<(Reply, u64, u32)>> {
         let Some(header) = self.take(HEADER_BYTES)? else {
             return Ok(None);
@@ -169,7 +171,7 @@ impl Speaker {
         Ok(Some((Reply { header: head, has_unique: unique != 0, body }, unique, number(12))))
     }
 
-    /// The next bytes that the server sends; none if it has closed before the first.
+    /// Returns the next bytes from the server; `None` if it has closed before the first.
     fn take(&mut self, bytes: usize) -> Result<Option<Vec<u8>>> {
         if !self.wire.read_bytes(bytes)? {
             return Ok(None);
@@ -179,7 +181,7 @@ impl Speaker {
     }
 }
 
-/// The request that ends an exchange.
+/// Returns the request that ends an exchange.
 fn noop() -> Request {
     Request {
         opcode: NOOP,
@@ -204,7 +206,7 @@ pub fn sequences(pair: &Pair, tally: &mut Tally) -> Result {
     Ok(())
 }
 
-/// One sequence; says where it is answered in two ways.
+/// Plays one sequence and reports where it is answered in two ways.
 fn sequence(pair: &Pair, number: usize, random: &mut Random) -> Result<Option<String>> {
     let random_before = random.clone();
     let asked = requests(random, &prefix());
@@ -231,7 +233,7 @@ fn sequence(pair: &Pair, number: usize, random: &mut Random) -> Result<Option<St
     Ok(Some(text))
 }
 
-/// Requests, each with the place of its key among those with this prefix.
+/// Draws requests, each with the place of its key among those with this prefix.
 fn requests(random: &mut Random, prefix: &str) -> Vec<(usize, Request)> {
     let count = 1 + random.below(REQUESTS_MAX);
     let mut requests = Vec::new();
@@ -262,7 +264,7 @@ fn played(pair: &Pair, requests: &[(usize, Request)]) -> Result<Played> {
     Ok(played)
 }
 
-/// A request over `key`.
+/// Draws a request over `key`.
 fn request(random: &mut Random, key: Vec<u8>) -> Request {
     let some = |random: &mut Random, numbers: &[u64]| numbers[random.below(numbers.len())];
     let opcodes = if random.once_in(40) { UNKNOWN } else { OPCODES };
@@ -271,7 +273,7 @@ fn request(random: &mut Random, key: Vec<u8>) -> Request {
     match opcode {
         0x01..=0x03 | 0x11..=0x13 => {
             let flags = some(random, &[0, 5, u64::from(u32::MAX)]) as u32;
-            // A time of the last thirty days before 2038, and one that is always over.
+            // A time within the last thirty days before 2038, and one that is always in the past.
             let expiry = some(random, &[0, 0, 100, 5_000_000, 2_147_483_647]) as u32;
             request.extras = [flags.to_be_bytes(), expiry.to_be_bytes()].concat();
             request.value = value(random);
@@ -308,8 +310,8 @@ fn value(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Gives a request parts that do not fit its opcode, in a way that memcached sees from what it
-/// reads: the reply ends the connection.
+/// Gives a request parts that do not fit its opcode, in a way that memcached can see: its reply
+/// ends the connection.
 fn misshape(random: &mut Random, request: &mut Request) {
     (request.opcode, request.value) = (0x00, Vec::new());
     request.misshapen = true;

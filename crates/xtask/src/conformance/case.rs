@@ -1,4 +1,4 @@
-//! Case files: what to send, in a form that a person reads.
+//! Case files: the bytes to send, in a form that people can read.
 //!
 //! ```text
 //! # A comment.
@@ -21,7 +21,7 @@
 
 use crate::{Failure, Result, fail};
 
-/// What a case does, in order.
+/// The steps of a case, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Bytes for the next write.
@@ -34,7 +34,7 @@ pub enum Step {
     Sleep(u64),
 }
 
-/// A piece of what is sent.
+/// A piece of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
     /// Bytes as they are.
@@ -52,9 +52,9 @@ pub enum Part {
 pub struct Case {
     /// Its file and its name.
     pub name: String,
-    /// What it does.
+    /// Its steps, in order.
     pub steps: Vec<Step>,
-    /// Whether the server must close by itself at the end.
+    /// Whether the server has to close by itself at the end.
     pub closes: bool,
     /// Whether it may not be pipelined with its neighbours.
     pub alone: bool,
@@ -62,20 +62,20 @@ pub struct Case {
     pub cuts: bool,
     /// Whether `mn` at the end asks if the server still listens.
     pub asks: bool,
-    /// The options that the server is started with, beside the usual ones.
+    /// Options for the server, besides the usual ones.
     pub server: String,
 }
 
 /// The length of a run's key prefix; nine bytes are twelve in base64, without padding.
 pub const PREFIX_BYTES: usize = 9;
 
-/// A key prefix no other run uses.
+/// Returns a key prefix that no other run uses.
 pub fn prefix() -> String {
     format!("k{:08}", crate::random::ticket() % 100_000_000)
 }
 
 impl Case {
-    /// A case from code rather than from a file.
+    /// Returns a case made in code rather than read from a file.
     pub fn new(name: String, steps: Vec<Step>) -> Case {
         Case {
             name,
@@ -88,7 +88,7 @@ impl Case {
         }
     }
 
-    /// Whether its replies depend on nothing but one write.
+    /// Returns whether its replies depend on one write alone.
     pub fn is_one_write(&self) -> bool {
         let plain = |step: &Step| match step {
             Step::Send(parts) => !parts.iter().any(|part| matches!(part, Part::Cas(_))),
@@ -97,13 +97,13 @@ impl Case {
         !self.closes && !self.alone && self.steps.iter().all(plain)
     }
 
-    /// Whether time has to pass in it.
+    /// Returns whether time has to pass in it.
     pub fn sleeps(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Sleep(_)))
     }
 }
 
-/// The cases of a file.
+/// Parses the cases of a file.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Case>> {
     let mut cases: Vec<Case> = Vec::new();
     let mut server = String::new();
@@ -152,7 +152,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A line's bytes and placeholders.
+/// Parses a line into bytes and placeholders.
 pub fn parts(text: &str) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -191,7 +191,7 @@ fn push_bytes(parts: &mut Vec<Part>, bytes: Vec<u8>) {
     }
 }
 
-/// Bytes from their escaped form.
+/// Returns the bytes of an escaped text.
 pub fn unescape(text: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut letters = text.chars();
@@ -219,7 +219,7 @@ pub fn unescape(text: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Bytes in a form that fits on a line and that `unescape` reads back.
+/// Escapes bytes so that they fit on a line and `unescape` reads them back.
 pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
@@ -234,7 +234,7 @@ pub fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// The base64 form of bytes, with padding.
+/// Returns the base64 form of bytes, with padding.
 pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

@@ -1,6 +1,6 @@
-//! The programs that people use with memcached, each with its own server. What the programs of
-//! other languages do stands in `conformance/`; each takes a host and a port, asserts what it
-//! reads, and ends with a nonzero status when something is wrong.
+//! The programs that people use with memcached, each with its own server. The programs in other
+//! languages are in `conformance/`; each takes a host and a port, asserts what it reads, and ends
+//! with a nonzero status when something is wrong.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::command::{Run, find};
 use crate::install::{GO_CLIENT, NODE, VENV};
 use crate::{Result, fail};
 
-/// memccapable's tests of a protocol: as many of the one as of the other.
+/// The number of memccapable's tests of a protocol, the same for both.
 const CAPABLE_TESTS: usize = 27;
-/// Those that memcached 1.6.45 fails as well: they want an error for a delete with more arguments
-/// than it needs, which it and Larder ignore.
+/// Tests that memcached 1.6.45 fails as well: they want an error for a delete with superfluous
+/// arguments, which it and Larder ignore.
 const OUTDATED: &[&str] = &["ascii delete", "ascii delete noreply"];
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -22,7 +22,7 @@ fn not_run(words: &str) -> Result<Ended> {
     Ok(Ended::NotRun(words.to_string()))
 }
 
-/// The last line a program printed, which says what it did.
+/// Returns the last line of a program's output, which summarises its run.
 fn last_line(text: &str) -> Ended {
     Ended::Passed(text.trim_end().lines().next_back().unwrap_or("").to_string())
 }
@@ -54,8 +54,8 @@ fn capable(bench: &Bench, protocol: &str, outdated: &[&str]) -> Result<Ended> {
     Ok(Ended::Passed(format!("{passed} tests, {} outdated", failed.len())))
 }
 
-/// The names of the tests that memccapable marks as failed. The mark may stand a line below the
-/// name, with what the check printed in between.
+/// Returns the names of the tests that memccapable marks as failed. The mark may be a line below
+/// the name, with the output of the check in between.
 fn failed_tests(text: &str) -> Vec<&str> {
     let mut name = "";
     let mut failed = Vec::new();
@@ -98,7 +98,7 @@ pub fn memcached_tool(bench: &Bench) -> Result<Ended> {
     Ok(Ended::Passed("display, stats, settings, sizes, dump, keys".to_string()))
 }
 
-/// Options of a server that only knows who is named in a file, and a name and password in there.
+/// Options of a server that serves only the users of a file, and a name and password from it.
 const GUARDED: &str = "-m 64 -S -Y conformance/users.txt";
 const KNOWN: [&str; 2] = ["tester", "secret"];
 
@@ -106,7 +106,7 @@ fn python(bench: &Bench, script: &str) -> Result<Ended> {
     python_at(bench, script, "-m 64", &[])
 }
 
-/// A Python client with a server of these options, told more than where it is.
+/// Runs a Python client against a server with these options, with more arguments than its address.
 fn python_at(bench: &Bench, script: &str, options: &str, more: &[&str]) -> Result<Ended> {
     let interpreter = format!("{VENV}/bin/python");
     if !Path::new(&interpreter).exists() {
@@ -125,7 +125,7 @@ pub fn bmemcached(bench: &Bench) -> Result<Ended> {
     python(bench, "binary_client.py")
 }
 
-/// python-binary-memcached, which says who it is.
+/// python-binary-memcached with authentication.
 pub fn bmemcached_sasl(bench: &Bench) -> Result<Ended> {
     if !bench.larder {
         return not_run("only Larder takes its users of SASL from -Y");
@@ -188,7 +188,7 @@ pub fn memjs(bench: &Bench) -> Result<Ended> {
     node(bench, "binary_client.js", "-m 64", &[])
 }
 
-/// memjs, which says who it is.
+/// memjs with authentication.
 pub fn memjs_sasl(bench: &Bench) -> Result<Ended> {
     if !bench.larder {
         return not_run("only Larder takes its users of SASL from -Y");

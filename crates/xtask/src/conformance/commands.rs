@@ -9,33 +9,33 @@ use crate::random::Random;
 pub type Command = Vec<Part>;
 
 const KEYS: &[&str] = &["$ka", "$kb", "$kc", "$kd"];
-/// The key that is sent in base64, too.
+/// A key that is also sent in base64.
 const BINARY_KEY: &str = "${b:d}";
-/// The others.
+/// The other keys.
 const TEXT_KEYS: &[&str] = &["$ka", "$kb", "$kc"];
 
 /// What the commands of a sequence may do.
 #[derive(Clone, Copy)]
 pub struct Choice {
-    /// Name CAS uniques that the server handed out.
+    /// Use CAS uniques that the server gave out.
     pub captured: bool,
-    /// Do what memcached forgets when it makes an item anew, 1.6.18 and 1.6.45 alike: an append,
-    /// and arithmetic whose number needs more bytes.
+    /// Use commands at which memcached loses a property when it remakes the item, in 1.6.18 and
+    /// 1.6.45 alike: an append, and arithmetic whose result needs more bytes. It loses:
     ///
     /// - That the key was base64. After `ms <base64> 1 b` with `9` and `ma <base64> b`, the reply
-    ///   to `mg <base64> b k` shows the bare key, which may hold any byte. So it does after
+    ///   to `mg <base64> b k` shows the bare key, which may hold any byte. The same happens after
     ///   `mg <base64> b N40`.
     /// - The expiry that `ma` itself sets: `set k 0 0 1` with `9`, `ma k T70 t` answers `t70`, and
     ///   `mg k t` then `t-1`.
     ///
     /// Larder keeps both; the cases `meta/... to a binary key` and their neighbours hold the
-    /// replies. So in these sequences nothing shows the key or the time left. In the others both
-    /// are shown, and memcached has no occasion to forget.
+    /// replies. So these sequences never show the key or the time left. The others show both, and
+    /// give memcached no occasion to lose them.
     pub reforms: bool,
 }
 
 impl Choice {
-    /// The keys that may be appended to and counted at.
+    /// Returns the keys that may be appended to and counted.
     fn growing_keys(self) -> &'static [&'static str] {
         if self.reforms { KEYS } else { TEXT_KEYS }
     }
@@ -46,7 +46,7 @@ const NUMBERS: &[&str] =
 const VALUES: &[&str] =
     &["", "5", "10", "abc", "99999999999999999999", "12 ", "a\\r\\nb", "${x:600}"];
 
-/// A command that these choices allow.
+/// Draws a command that these choices allow.
 pub fn command(random: &mut Random, choice: Choice) -> Command {
     let text = match random.below(14) {
         0..=3 => storage(random, choice),
@@ -109,7 +109,7 @@ fn storage(random: &mut Random, choice: Choice) -> String {
     format!("{verb} {key} {flags} {expiry} {bytes}{unique}{noreply}\\r\\n{value}\\r\\n")
 }
 
-/// Some of these flags, in random order.
+/// Draws some of these flags, in random order.
 fn flags(random: &mut Random, choices: &[&str]) -> String {
     let mut left = choices.to_vec();
     let mut text = String::new();
@@ -138,7 +138,7 @@ fn meta(random: &mut Random, verb: &str, choices: &[&str], keys: &[&'static str]
 fn meta_get(random: &mut Random, choice: Choice) -> String {
     const CHOICES: &[&str] =
         &["c", "f", "h", "b", "O12", "q", "s", "v", "T50", "N40", "k", "t", "R90"];
-    // The last three show the key and the time left, the last by its win token.
+    // The last three show the key or the time left; the third of them is a win token.
     let shown = CHOICES.len() - if choice.reforms { 3 } else { 0 };
     let mut flags = flags(random, &CHOICES[..shown]);
     if !choice.reforms && flags.contains(" b") {
@@ -168,8 +168,8 @@ fn meta_set(random: &mut Random, choice: Choice) -> String {
     format!("ms {key} {bytes}{flags}\\r\\n{value}\\r\\n")
 }
 
-/// The command with a byte or two changed, added or lost. The conversation's own part of a key
-/// stays: without it, conversations would share a key.
+/// Returns the command with a byte or two changed, added or lost. The conversation's own part of a
+/// key stays: without it, conversations would share a key.
 pub fn damage(random: &mut Random, command: Command) -> Command {
     const BYTES: &[u8] = b" \r\n0019azA-+\0\x7f\xff$,";
     let mut units: Vec<Part> = Vec::new();

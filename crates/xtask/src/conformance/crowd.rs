@@ -1,5 +1,5 @@
-//! Ten thousand connections at once, held by processes of their own: this program started again
-//! with `hold-connections`, so that no single process needs that many files.
+//! Ten thousand connections at once, held by separate processes: this program, started again with
+//! `hold-connections`, so that no single process needs that many files.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Stdio};
@@ -13,10 +13,10 @@ use crate::{Result, fail};
 const CONNECTIONS: usize = 10_000;
 const HOLDERS: usize = 4;
 
-/// What the server is told: more than there will be.
+/// The server's limit, above the number of connections opened.
 const CONNECTIONS_MAX: usize = 12_000;
 
-/// A server has some files of its own beside its connections.
+/// A server has some files of its own besides its connections.
 const FILES_MIN: usize = CONNECTIONS_MAX + 200;
 
 /// A process that holds connections; dropping it ends it.
@@ -53,8 +53,8 @@ impl Holder {
     }
 }
 
-/// The process that holds: connects, speaks once on every connection, says `ready`, waits until
-/// its input ends, and speaks on every connection again.
+/// The main function of a holding process: connects, sends a request on every connection, prints
+/// `ready`, waits until its input ends, and sends a request on every connection again.
 pub fn hold(arguments: &[String]) -> Result {
     let numbers: Vec<usize> = arguments.iter().filter_map(|word| word.parse().ok()).collect();
     let [port, count] = numbers[..] else {
@@ -75,7 +75,7 @@ pub fn hold(arguments: &[String]) -> Result {
     Ok(())
 }
 
-/// Ten thousand connections while a good client works.
+/// Opens ten thousand connections while a well-behaved client works.
 pub fn check(bench: &Bench) -> Result<Ended> {
     if let Some(files) = files_max()?.filter(|&files| files < FILES_MIN) {
         let words = format!("a process may open {files} files, and {FILES_MIN} are needed");
@@ -109,8 +109,8 @@ pub fn check(bench: &Bench) -> Result<Ended> {
     Ok(Ended::Passed(words))
 }
 
-/// More connections than `-c` allows: the ones too many are told so, the others work, and a place
-/// that becomes free can be taken.
+/// Opens more connections than `-c` allows: the surplus ones are told so, the others work, and a
+/// place that becomes free can be taken.
 pub fn too_many(bench: &Bench) -> Result<Ended> {
     const LIMIT: usize = 40;
     let server = bench.options.server.start(&format!("-m 64 -c {LIMIT}"))?;

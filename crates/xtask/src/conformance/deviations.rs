@@ -1,4 +1,4 @@
-//! The list of differences that are meant: `conformance/deviations.txt`.
+//! The list of intended differences: `conformance/deviations.txt`.
 //!
 //! ```text
 //! case framing/an over-long key in get
@@ -7,13 +7,13 @@
 //! because why Larder answers that
 //! ```
 //!
-//! An entry is checked from both sides: memcached must still answer what the list says, or the
-//! list is out of date, and Larder must answer its own line.
+//! An entry is checked from both sides: memcached must still give the listed answer, otherwise the
+//! list is out of date, and Larder must give its own.
 
 use super::case::{escape, unescape};
 use crate::{Failure, Result};
 
-/// One meant difference; the replies are in normal form.
+/// One intended difference; the replies are in normal form.
 #[derive(Debug, PartialEq)]
 pub struct Deviation {
     /// The case's file and name.
@@ -22,7 +22,7 @@ pub struct Deviation {
     pub memcached: Vec<u8>,
     /// What Larder replies.
     pub larder: Vec<u8>,
-    /// Why.
+    /// The reason.
     pub because: String,
 }
 
@@ -57,7 +57,7 @@ pub fn parse(text: &str) -> Result<Vec<Deviation>> {
     }
 }
 
-/// An entry as it stands in the list.
+/// Formats an entry for the list.
 pub fn format(deviation: &Deviation) -> String {
     format!(
         "case {}\nmemcached {}\nlarder {}\nbecause {}\n\n",

@@ -1,8 +1,9 @@
-//! The same bytes to Debian's memcached and to the server under test, replies compared byte for
-//! byte once `normal` has taken out what must differ.
+//! Sends the same bytes to Debian's memcached and to the server under test, and compares the
+//! replies byte for byte once `normal` has removed what must differ.
 //!
 //! Three passes over the case files: each case alone; all cases of a file in one write; each case
-//! cut in two writes at every place (at some, where it is long), against its own uncut replies.
+//! cut in two writes at every place (at some places where it is long), against its own uncut
+//! replies.
 
 use super::case::{self, Case, Part, Step};
 use super::deviations::{self, Deviation};
@@ -16,36 +17,36 @@ use crate::{Failure, Result, fail};
 const CASES: &str = "conformance/cases";
 const DEVIATIONS: &str = "conformance/deviations.txt";
 
-/// A command before a case, and its reply. memcached drops replies that it has not written when a
-/// get fails, which a case alone does not show.
+/// A command before a case, and its reply. memcached drops replies that it has not yet written when
+/// a get fails, which a case by itself does not show.
 const FIRST: &[u8] = b"touch nothing 0\r\n";
 const FIRST_REPLY: &[u8] = b"NOT_FOUND\r\n";
 
-/// With these words the server refuses an option of memcached's that it will have later. Its cases
-/// are counted apart until then, and played from then on.
+/// The server's words for refusing an option of memcached's that it will have later. Its cases are
+/// counted apart until then, and played from then on.
 const NOT_THERE_YET: &str = "is not there yet";
 
-/// Shorter cases are cut at every place.
+/// Cases up to this many bytes are cut at every place.
 const EVERY_CUT_BYTES: usize = 120;
-/// Longer ones at this many random places.
+/// The number of random places at which longer cases are cut.
 const CUTS: usize = 40;
 
-/// Both servers, and what is known of them.
+/// Both servers, and their kinds.
 pub struct Pair<'a> {
     /// Debian's memcached.
     pub reference: u16,
     /// The server under test.
     pub subject: u16,
-    /// Whether that is Larder, which has deviations, or a memcached, which may have them.
+    /// Whether the subject is Larder, which must have the deviations, or a memcached, which may.
     pub larder: bool,
-    /// Whether the reference is a newer memcached than Debian's, such as Larder follows.
+    /// Whether the reference is newer than Debian's memcached, of a version that Larder follows.
     pub newer: bool,
-    /// What the user asked for.
+    /// The user's options.
     pub options: &'a Options,
 }
 
 impl Pair<'_> {
-    /// What both answer to a case.
+    /// Returns the replies of both servers to a case.
     pub fn replies(&self, case: &Case) -> Result<Replies> {
         let prefix = case::prefix();
         let reference = play(self.reference, case, &prefix, None)?;
@@ -54,7 +55,7 @@ impl Pair<'_> {
     }
 }
 
-/// All cases, with the name of their file before a slash.
+/// Loads all cases, with the name of their file before a slash.
 fn load() -> Result<Vec<Case>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(CASES)? {
@@ -115,7 +116,7 @@ fn show(bytes: &[u8]) -> String {
     shorten(&case::escape(bytes))
 }
 
-/// What is wrong with a pair of replies, if anything.
+/// Returns what is wrong with a pair of replies, if anything.
 fn judge(pair: &Pair, known: Option<&Deviation>, replies: &Replies) -> Option<String> {
     let (reference, subject) = replies;
     let Some(deviation) = known else {
@@ -137,7 +138,7 @@ fn judge(pair: &Pair, known: Option<&Deviation>, replies: &Replies) -> Option<St
     })
 }
 
-/// Each case alone.
+/// Plays each case alone.
 pub fn cases(pair: &Pair, tally: &mut Tally) -> Result {
     let (all, known) = (load()?, known()?);
     if let Some(stray) = known.iter().find(|one| !all.iter().any(|case| case.name == one.case)) {
@@ -149,7 +150,7 @@ pub fn cases(pair: &Pair, tally: &mut Tally) -> Result {
     each_group(pair, tally, each_alone)
 }
 
-/// What both servers answer to each of these cases.
+/// Returns the replies of both servers to each of these cases.
 fn all_replies<'a>(pair: &Pair, cases: &'a [Case]) -> Result<Vec<(&'a Case, Replies)>> {
     let (slow, quick): (Vec<&Case>, Vec<&Case>) = cases.iter().partition(|case| case.sleeps());
     let mut results = Vec::new();
@@ -192,9 +193,9 @@ fn each_alone(pair: &Pair, cases: &[Case], tally: &mut Tally) -> Result {
     Ok(())
 }
 
-/// The cases of each file in one write, twice: against memcached, without the cases that `joins`
-/// leaves out; and all of them against the server's own replies when each case's are read before
-/// the next is sent.
+/// Plays the cases of each file in one write, twice: against memcached, without the cases that
+/// `joins` leaves out; and all of them against the server's own replies when each case's replies
+/// are read before the next case is sent.
 pub fn pipelined(pair: &Pair, tally: &mut Tally) -> Result {
     each_group(pair, tally, in_one_write)
 }
@@ -232,11 +233,11 @@ fn in_one_write(pair: &Pair, all: &[Case], tally: &mut Tally) -> Result {
     Ok(())
 }
 
-/// Whether a case may stand among others before memcached: it is answered alike alone (a deviation
-/// is not, and `cases` has judged it), it ends outside a value, and memcached keeps the replies
-/// before it. It loses them where a key is too long in a `get` or `gat`: after `touch nothing 0`
-/// and `get <251 bytes>` in one write, 1.6.18 and 1.6.45 answer the second alone. A 1.6.45 that
-/// swallows a value also holds them back until it has all of it.
+/// Returns whether a case may be joined with others before memcached: its reply alone is the same
+/// as Larder's (a deviation is not, and `cases` has judged it), it ends outside a value, and
+/// memcached keeps the replies before it. It loses them where a key is too long in a `get` or
+/// `gat`: after `touch nothing 0` and `get <251 bytes>` in one write, 1.6.18 and 1.6.45 answer the
+/// second alone. A 1.6.45 that swallows a value also holds them back until it has all of it.
 fn joins(pair: &Pair, case: &Case) -> Result<bool> {
     let (reference, subject) = pair.replies(case)?;
     if !same(&reference, &subject) {
@@ -248,12 +249,13 @@ fn joins(pair: &Pair, case: &Case) -> Result<bool> {
     Ok(replies.starts_with(FIRST_REPLY) && !replies.ends_with(UNANSWERED))
 }
 
-/// A key prefix for each case.
+/// Returns a key prefix for each case.
 fn prefixes(cases: &[&Case]) -> Vec<String> {
     cases.iter().map(|_| case::prefix()).collect()
 }
 
-/// The cases as one, each with its key prefix. `apart`: each is answered before the next is sent.
+/// Joins cases into one, each with its key prefix. `apart`: each is answered before the next is
+/// sent.
 fn joined(file: &str, cases: &[&Case], prefixes: &[String], apart: bool) -> Case {
     let mut steps: Vec<Step> = Vec::new();
     for (case, prefix) in cases.iter().zip(prefixes) {
@@ -265,7 +267,7 @@ fn joined(file: &str, cases: &[&Case], prefixes: &[String], apart: bool) -> Case
     Case::new(file.to_string(), steps)
 }
 
-/// The replies with each case's prefix turned into its place.
+/// Replaces each case's prefix in the replies by its place.
 fn numbered(mut replies: Vec<u8>, prefixes: &[String]) -> Vec<u8> {
     for (place, prefix) in prefixes.iter().enumerate() {
         replies = name_prefix(&replies, prefix, &format!("k{place}"));
@@ -277,7 +279,7 @@ fn file_of(case: &Case) -> &str {
     case.name.split('/').next().unwrap_or("")
 }
 
-/// A step with its own key prefix, for a conversation of many cases.
+/// Returns a step with its own key prefix, for a conversation of many cases.
 fn renamed(step: &Step, prefix: &str) -> Step {
     match step {
         Step::Send(parts) => {
@@ -288,14 +290,14 @@ fn renamed(step: &Step, prefix: &str) -> Step {
     }
 }
 
-/// The place where two streams part.
+/// Describes the place where two streams part.
 fn differ(left: &[u8], right: &[u8]) -> String {
     let (from, left, right) = parting(left, right);
     let (left, right) = (show(left), show(right));
     format!("from byte {from} on\n    one   {left}\n    other {right}")
 }
 
-/// Each case cut in two writes, against the same server's replies to it uncut.
+/// Plays each case cut in two writes, against the same server's replies to it uncut.
 pub fn cuts(pair: &Pair, tally: &mut Tally) -> Result {
     each_group(pair, tally, in_two_writes)
 }

@@ -1,4 +1,4 @@
-//! What administrators ask for: dumps of all keys, a watch of what happens, another memory limit.
+//! Administrators' requests: dumps of all keys, watching events, another memory limit.
 
 use super::wire::Wire;
 use super::{Bench, Ended};
@@ -6,7 +6,7 @@ use crate::{Result, fail};
 
 const KEYS: usize = 30;
 
-/// Both dumps hold every key once, in their formats.
+/// Checks that both dumps list every key once, in their formats.
 fn dumps(wire: &mut Wire) -> Result {
     let text = wire.ask("lru_crawler metadump all\r\n", "END\r\n")?;
     for key in 0..KEYS {
@@ -27,7 +27,7 @@ fn dumps(wire: &mut Wire) -> Result {
     Ok(())
 }
 
-/// What happens is shown to who watches.
+/// Checks that a watching connection is shown events.
 fn watch(port: u16, wire: &mut Wire, deletions: bool) -> Result {
     let mut watcher = Wire::connect(port)?;
     let kinds = if deletions { "mutations deletions" } else { "mutations" };
@@ -44,7 +44,7 @@ fn watch(port: u16, wire: &mut Wire, deletions: bool) -> Result {
             lines.any(|line| {
                 line.contains(word)
                     && line.contains("key=dump%3Awatched ")
-                    // Deletions are shown without what was deleted: see the server's `watch`.
+                    // Deletions are shown without the key: see the server's `watch`.
                     && (line.contains("type=deleted")
                         || line.contains(" size=1") && !line.contains(" clsid=0 "))
             })
@@ -59,7 +59,7 @@ fn watch(port: u16, wire: &mut Wire, deletions: bool) -> Result {
     Ok(())
 }
 
-/// All of it.
+/// Runs all of these checks.
 pub fn check(bench: &Bench) -> Result<Ended> {
     let server = bench.options.server.start("-m 64")?;
     let mut wire = Wire::connect(server.port)?;
@@ -78,7 +78,7 @@ pub fn check(bench: &Bench) -> Result<Ended> {
             }
         }
     }
-    // Debian's knows no deletions to watch.
+    // Debian's memcached cannot watch deletions.
     watch(server.port, &mut wire, newer)?;
     wire.expect("cache_memlimit 128\r\n", "OK\r\n")?;
     let stats = wire.ask("stats\r\n", "END\r\n")?;

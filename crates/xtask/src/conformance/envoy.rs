@@ -1,4 +1,4 @@
-//! Envoy before several servers, by Redis' protocol, with the configuration that is handed out.
+//! Envoy before several servers, by Redis' protocol, with the configuration in `deploy/`.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,22 +12,22 @@ use super::wire::{Wire, shorten};
 use crate::install::VENV;
 use crate::{Result, fail};
 
-/// The configuration that is handed out.
+/// The configuration for operators.
 const TEMPLATE: &str = "deploy/scale-out/envoy.yaml";
 
-/// Where it says that Envoy listens.
+/// Its line with Envoy's address.
 const LISTEN: &str = "    address: { socket_address: { address: 127.0.0.1, port_value: 6379 } }\n";
 
-/// Behind this comes the list of servers, in two lines each.
+/// The line before the list of servers, which has two lines each.
 const LIST: &str = "      - lb_endpoints:\n";
 
-/// What would send the keys of a server that is lost to others, but not within this test.
+/// Sections that would move the keys of a lost server to others, but not within this test.
 const SLOW: [&str; 2] = ["health_checks:", "outlier_detection:"];
 
-/// What it answers for a server that is down.
+/// Envoy's answer for a server that is down.
 const DOWN: &str = "-upstream failure\r\n";
 
-/// What it answers to commands that it could not do for all servers.
+/// Envoy's answer to a command that it could not run on all servers.
 const REFUSED: &str = "-Fault Injected: Error\r\n";
 
 /// A running Envoy.
@@ -52,7 +52,7 @@ impl Front for Envoy {
         let path = format!("{FOLDER}/envoy-{port}.yaml");
         std::fs::write(&path, configuration(port, servers)?)?;
         let mut command = Command::new(program);
-        // With the same base, which is memory that it shares, two of them cannot run at a time.
+        // Two of them with the same base, which is shared memory, cannot run at a time.
         command.args(["--concurrency", "1", "--use-dynamic-base-id", "-l", "warning", "-c", &path]);
         let neighbour = Neighbour::start(Self::NAME, &mut command, port)?;
         Ok(Some(Self { _neighbour: neighbour, port }))
@@ -93,14 +93,14 @@ impl Front for Envoy {
         Ok(stored)
     }
 
-    /// What its users send, with keys on all servers.
+    /// Checks commands of ordinary users, with keys on all servers.
     fn check(&self, shares: &[Vec<usize>]) -> Result {
         let firsts = Firsts::of(shares);
         let [a, b, c] = firsts.names();
         let unknown = format!("-ERR unknown command 'NONSENSE', with args beginning with: {a}\r\n");
         self.expect(&[
             (&["PING"], "+PONG\r\n"),
-            // A client that wants RESP3 is told to go on in RESP2.
+            // A client that asks for RESP3 is told to go on in RESP2.
             (&["HELLO", "3"], "-NOPROTO unsupported protocol version\r\n"),
             (&["MSET", a, "1", b, "22", c, "333"], "+OK\r\n"),
             (&["MGET", c, "none", b, a], "*4\r\n$3\r\n333\r\n$-1\r\n$2\r\n22\r\n$1\r\n1\r\n"),
@@ -126,7 +126,7 @@ impl Front for Envoy {
         fill(self, &firsts.0)
     }
 
-    /// One error stands for each key of the server that is away, and the others are served.
+    /// Checks that each key of the lost server is one error, and that the others are served.
     fn check_lost(&self, shares: &[Vec<usize>]) -> Result {
         let firsts = Firsts::of(shares);
         let [a, b, c] = firsts.names();
@@ -142,7 +142,7 @@ impl Front for Envoy {
 }
 
 impl Envoy {
-    /// Sends commands, one after the other.
+    /// Sends commands, one after the other, and expects these replies.
     fn expect(&self, commands: &[(&[&str], &str)]) -> Result {
         let mut wire = Wire::connect(self.port)?;
         commands.iter().try_for_each(|(words, wanted)| wire.expect(&packed(words), wanted))
@@ -163,7 +163,7 @@ impl Firsts {
     }
 }
 
-/// The configuration with another port, and with these servers.
+/// Returns the configuration with another port, and with these servers.
 fn configuration(port: u16, servers: &[u16]) -> Result<String> {
     let template = std::fs::read_to_string(TEMPLATE)?;
     let (head, list) = template.split_once(LIST).unwrap_or_default();
@@ -192,7 +192,7 @@ fn configuration(port: u16, servers: &[u16]) -> Result<String> {
     Ok(text)
 }
 
-/// A command as clients send it.
+/// Encodes a command as clients send it.
 fn packed(words: &[&str]) -> String {
     String::from_utf8_lossy(&redis::packed(words)).into_owned()
 }

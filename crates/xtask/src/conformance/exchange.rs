@@ -1,7 +1,7 @@
-//! One conversation: a case's bytes sent to a server, and the normal form of what came back.
+//! One conversation: a case's bytes sent to a server, and the normal form of the replies.
 //!
-//! Every conversation ends with `mn` and a half-closed connection, so it takes no waiting: the
-//! server answers all it got and closes. An `mn` that is not answered tells that the server is
+//! Every conversation ends with `mn` and a half-closed connection, so nothing has to be waited for:
+//! the server answers everything it got and closes. An unanswered `mn` shows that the server is
 //! still inside a value, or has closed before.
 
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::normal::{Uniques, normalise};
 use super::wire::Wire;
 use crate::Result;
 
-/// How long the server has to read the first part of a write that is cut in two.
+/// Time for the server to read the first part of a write that is cut in two.
 const CUT_PAUSE: Duration = Duration::from_micros(150);
-/// How long the server has to read what comes before a `pause`.
+/// Time for the server to read the bytes before a `pause`.
 const PAUSE: Duration = Duration::from_millis(30);
-/// How long the server has to close by itself.
+/// Time for the server to close by itself.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 
 const PROBE: &[u8] = b"mn\r\n";
@@ -23,10 +23,10 @@ const ANSWER: &[u8] = b"MN\r\n";
 /// Ends the replies of a server that did not answer the probe.
 pub const UNANSWERED: &[u8] = b"<no answer to mn>";
 
-/// What memcached and the server under test answered, in this order.
+/// The answers of memcached and of the server under test, in this order.
 pub type Replies = (Vec<u8>, Vec<u8>);
 
-/// The bytes of parts, with this key prefix and these uniques.
+/// Renders parts into bytes, with this key prefix and these uniques.
 pub fn render(parts: &[Part], prefix: &str, uniques: &Uniques) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in parts {
@@ -126,7 +126,7 @@ impl Talk<'_> {
 }
 
 /// Plays a case and returns the normal form of the replies. Where the server falls silent the
-/// replies end with a remark in angle brackets. `cut` splits the bytes in two writes there.
+/// replies end with a remark in angle brackets. `cut` splits the bytes into two writes there.
 pub fn play(port: u16, case: &Case, prefix: &str, cut: Option<usize>) -> Result<Vec<u8>> {
     let wire = Wire::connect(port)?;
     let mut talk = Talk { wire, prefix, pending: Vec::new(), sent: 0, cut };
@@ -137,7 +137,7 @@ pub fn play(port: u16, case: &Case, prefix: &str, cut: Option<usize>) -> Result<
     Ok(normalise(&talk.wire.received, prefix, &mut Uniques::default()))
 }
 
-/// How many bytes a case sends.
+/// Returns the number of bytes that a case sends.
 pub fn length(case: &Case) -> usize {
     let sent = |step: &Step| match step {
         Step::Send(parts) => render(parts, "k00000000", &Uniques::default()).len(),

@@ -1,10 +1,10 @@
-//! Prometheus' memcached_exporter before memcached and before the server, which were given the same
-//! requests: what it tells of the one it has to tell of the other, under the same names, of the
-//! same kinds, with the same labels, and with the same values where these follow from the requests.
+//! Runs Prometheus' memcached_exporter before memcached and before the server under test, after the
+//! same requests. It has to report the same names for both, with the same kinds and labels, and
+//! with the same values where these follow from the requests.
 //!
-//! The server's own `/metrics` uses the exporter's names. It has to mean the same by them: no name
-//! that the exporter does not have, and the kinds, labels and values that the exporter makes of the
-//! server's `stats`.
+//! The server's own `/metrics` uses the exporter's names, and must mean the same by them: every
+//! name is one of the exporter's, with the kind, labels and values that the exporter derives from
+//! the server's `stats`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,11 +19,11 @@ use crate::install::EXPORTER;
 use crate::random::Random;
 use crate::{Failure, Result, fail};
 
-/// What the exporter's log is called.
+/// The name of the exporter's log.
 const NAME: &str = "memcached-exporter";
 
-/// What the exporter tells of memcached alone: of its queues by how long ago items were used, where
-/// Larder has a hand for each class.
+/// Metrics that exist for memcached alone: those of its LRU queues, in whose place Larder has a
+/// CLOCK hand for each class.
 const ABSENT: &[&str] = &[
     "memcached_lru_crawler_hot_max_factor",
     "memcached_lru_crawler_hot_percent",
@@ -32,7 +32,7 @@ const ABSENT: &[&str] = &[
     "memcached_slab_lru_hits_total",
 ];
 
-/// What has to have the same value for both servers.
+/// Metrics that must have the same value for both servers.
 const SAME: &[&str] = &[
     "memcached_accepting_connections",
     "memcached_commands_total",
@@ -48,7 +48,7 @@ const SAME: &[&str] = &[
     "memcached_up",
 ];
 
-/// What changes while nothing is asked for, or by being asked for.
+/// Metrics that change while nothing is asked for, or by being asked for.
 const MOVING: &[&str] = &[
     "memcached_connections_total",
     "memcached_current_connections",
@@ -60,23 +60,23 @@ const MOVING: &[&str] = &[
     "memcached_written_bytes_total",
 ];
 
-/// What the exporter cannot know: a command of Larder's own.
+/// A metric unknown to the exporter: of a command that only Larder has.
 const UNKNOWN: &str = "memcached_commands_total{command=\"flush_prefix\",status=\"hit\"}";
 
-/// How often memory of flash had to be taken back.
+/// The count of collected flash segments.
 const COLLECTED: &str = "memcached_extstore_pages_evicted_total";
 
-/// Flash is full within this.
+/// Time for flash to fill up.
 const FLASH_LIMIT: Duration = Duration::from_secs(60);
 
-/// Nothing moves between the tiers any more within this.
+/// Time until nothing moves between the tiers any more.
 const REST_LIMIT: Duration = Duration::from_secs(20);
 
-/// How many items are stored before the server is asked what became of them.
+/// Number of items stored before each look at the server's metrics.
 const FLASH_ITEMS: usize = 1000;
 const FLASH_VALUE_BYTES: usize = 8192;
 
-/// What the exporter's users see of a metric beside its values.
+/// What the exporter's users see of a metric besides its values.
 #[derive(Debug, PartialEq, Eq)]
 struct Metric {
     kind: String,
@@ -86,12 +86,12 @@ struct Metric {
 /// A page of metrics.
 struct Page {
     metrics: BTreeMap<String, Metric>,
-    /// By name and labels, as they stand there.
+    /// By name and labels, as written on the page.
     values: BTreeMap<String, f64>,
 }
 
 impl Page {
-    /// What is told of memcached on this page of HTTP.
+    /// Reads the metrics of memcached on this page.
     fn read(port: u16, path: &str) -> Result<Page> {
         let answer = http_get(port, path)?;
         if !answer.starts_with("HTTP/1.0 200") && !answer.starts_with("HTTP/1.1 200") {
@@ -124,7 +124,7 @@ impl Page {
         page
     }
 
-    /// The values of a metric.
+    /// Returns the values of a metric.
     fn of<'p>(&'p self, name: &'p str) -> BTreeMap<&'p str, f64> {
         let is_it = |series: &str| series.split('{').next() == Some(name);
         let values = self.values.iter().map(|(series, value)| (series.as_str(), *value));
@@ -132,7 +132,7 @@ impl Page {
     }
 }
 
-/// The scenario.
+/// Runs the scenario.
 pub fn check(bench: &Bench) -> Result<Ended> {
     let memcached = &bench.options.reference;
     if !Path::new(EXPORTER).is_file() {
@@ -161,7 +161,7 @@ fn compare(bench: &Bench, files: &[String; 2]) -> Result<Ended> {
     give_work(&subject)?;
     let port = free_port()?;
     let mut command = Command::new(EXPORTER);
-    // Without an address of its own it reads the server that it is asked for.
+    // Without an address of its own it reads the server named in each request.
     command.args(["--memcached.address=", &format!("--web.listen-address=127.0.0.1:{port}")]);
     let exporter = Neighbour::start(NAME, &mut command, port)?;
     let read = |server: &Server| Page::read(port, &format!("/scrape?target={}", server.address()));
@@ -172,15 +172,15 @@ fn compare(bench: &Bench, files: &[String; 2]) -> Result<Ended> {
         loop {
             let (got, own) = (read(&subject)?, Page::read(admin, "/metrics")?);
             let differences = own_differences(&wanted, &got, &own);
-            // While items still move between the tiers, what is asked a moment later is another
-            // number.
+            // While items still move between the tiers, the same question gets another number a
+            // moment later.
             if differences.is_empty() || started.elapsed() > REST_LIMIT {
                 return Ok::<_, Failure>((own, differences));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
     };
-    // Before flash is filled there is a class without items; after it, items are in all tiers.
+    // Before flash is filled there is a class without items; afterwards all tiers hold items.
     wait_for_an_empty_class(admin)?;
     wrong.extend(compare_own()?.1);
     fill_flash(&subject, admin, bench.options.seed)?;
@@ -207,7 +207,7 @@ fn wait_for_an_empty_class(admin: u16) -> Result {
     fail("no class is without items")
 }
 
-/// Stores what does not fit until segments of flash had to be collected.
+/// Stores more items than fit, until flash has collected segments.
 fn fill_flash(server: &Server, admin: u16, seed: u64) -> Result {
     let mut wire = Wire::connect(server.port)?;
     let mut random = Random::new(seed);
@@ -228,7 +228,7 @@ fn fill_flash(server: &Server, admin: u16, seed: u64) -> Result {
     Ok(())
 }
 
-/// What the exporter tells otherwise of the server than of memcached.
+/// Returns the exporter's differences between the server and memcached.
 fn differences(wanted: &Page, got: &Page) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, metric) in &wanted.metrics {
@@ -249,7 +249,7 @@ fn differences(wanted: &Page, got: &Page) -> Vec<String> {
     wrong
 }
 
-/// What the server tells otherwise than the exporter tells of it.
+/// Returns the differences between the server's own page and the exporter's.
 fn own_differences(wanted: &Page, got: &Page, own: &Page) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, metric) in &own.metrics {
@@ -266,17 +266,17 @@ fn own_differences(wanted: &Page, got: &Page, own: &Page) -> Vec<String> {
     wrong
 }
 
-/// Requests of each kind, with each outcome that is counted.
+/// Sends requests of each kind, with each outcome that is counted.
 fn give_work(server: &Server) -> Result {
     let mut wire = Wire::connect(server.port)?;
     wire.expect("flush_all\r\n", "OK\r\n")?;
     for key in 0..200 {
-        // Of two size classes at the least.
+        // At least two size classes.
         let value = "v".repeat(if key % 2 == 0 { 40 } else { 4000 });
         let store = format!("set key:{key} 0 0 {}\r\n{value}\r\n", value.len());
         wire.expect(&store, "STORED\r\n")?;
     }
-    // Of a class that is left with memory, and no item.
+    // A class that is left with memory but no item.
     let alone = format!("set alone 0 0 700\r\n{}\r\n", "v".repeat(700));
     wire.expect(&alone, "STORED\r\n")?;
     wire.expect("delete alone\r\n", "DELETED\r\n")?;

@@ -1,6 +1,6 @@
-//! Random conversations: sequences of commands over four keys, one command at a time with CAS
-//! uniques that the server handed out, or pipelined, or pipelined with damaged commands (`Kind`).
-//! What answers differently is shrunk by leaving commands out for as long as it stays different.
+//! Random conversations: sequences of commands over four keys, sent one at a time with CAS uniques
+//! that the server gave out, or pipelined, or pipelined with damaged commands (`Kind`). A sequence
+//! that is answered differently is shrunk by leaving out commands while the difference stays.
 
 use std::collections::BTreeSet;
 
@@ -18,17 +18,17 @@ use crate::random::Random;
 const COMMANDS_MAX: usize = 24;
 /// The longest key.
 const KEY_BYTES_MAX: usize = 250;
-/// After this many differences the rest of the sequences tells nothing new.
+/// After this many differences the remaining sequences tell nothing new.
 const DIFFERENCES_MAX: usize = 10;
-/// How often a sequence is played again because a second turned while it differed, or because
-/// memcached may have taken a number for none. Either is so in hardly one sequence of a hundred, so
-/// what differs this often does so whenever it is played.
+/// How often a sequence is played again because the clock's second turned while it differed, or
+/// because memcached may have read a number as none. Either happens in hardly one sequence of a
+/// hundred, so a difference seen this often appears whenever the sequence is played.
 const TURNS_MAX: usize = 5;
 
-/// How memcached refuses to count what is no number.
+/// memcached's refusal to count a value that is no number.
 const NON_NUMERIC: &[u8] = b"cannot increment or decrement non-numeric value";
 
-/// What is done with a sequence.
+/// How a sequence is played.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// Every reply is read before the next command is sent.
@@ -36,11 +36,11 @@ enum Kind {
     /// Commands go out together up to the next arithmetic; then all together, to the server alone,
     /// which must answer the same.
     Pipelined,
-    /// Some commands are damaged. The server answers the same to one write and to two. Debian's
-    /// memcached is no reference here: it answers more than half of these sequences otherwise than
-    /// the version that Larder follows, mostly because it takes the value of a refused command for
-    /// commands. With a newer one as reference, of 1.6.45, it is three in a hundred: what
-    /// `docs/compatibility.md` says of base64, of numbers, and of replies held back.
+    /// Some commands are damaged. The server must answer the same to one write and to two. Debian's
+    /// memcached is no reference here: it answers more than half of these sequences differently
+    /// from the version that Larder follows, mostly because it takes the value of a refused command
+    /// for commands. With a newer reference, 1.6.45, it is three in a hundred: the differences that
+    /// `docs/compatibility.md` names for base64, for numbers, and for replies held back.
     Damaged,
 }
 
@@ -48,20 +48,20 @@ enum Kind {
 struct Trial<'a> {
     pair: &'a Pair<'a>,
     kind: Kind,
-    /// Where a damaged sequence is cut, of a million.
+    /// Where a damaged sequence is cut, in millionths of its length.
     cut_millionths: usize,
 }
 
-/// Two streams of replies that should be the same, with the names of who sent them.
+/// Two streams of replies that should be the same, with the names of their senders.
 struct Difference {
     names: [&'static str; 2],
     replies: Replies,
 }
 
 impl Difference {
-    /// Whether memcached may have taken a number for none. Before 1.6.22 it looks for the sign of
-    /// a number from 2^63 on beyond the number's end, up to a zero byte in what the item's memory
-    /// held before, and a `-` there makes the number negative.
+    /// Returns whether memcached may have read a number as none. Before 1.6.22 it looks for the
+    /// sign of a number from 2^63 on beyond the number's end, up to a zero byte in the earlier
+    /// content of the item's memory, and a `-` there makes the number negative.
     fn is_stray_sign(&self) -> bool {
         let (left, right) = &self.replies;
         let refusals = |replies: &[u8]| {
@@ -96,14 +96,14 @@ pub fn sequences(pair: &Pair, tally: &mut Tally) -> Result {
     Ok(())
 }
 
-/// A sequence of this kind.
+/// Draws a sequence of this kind.
 fn sequence<'a>(pair: &'a Pair, kind: Kind, random: &mut Random) -> (Trial<'a>, Vec<Command>) {
     let count = 1 + random.below(COMMANDS_MAX);
     let choice = Choice { captured: kind == Kind::OneByOne, reforms: random.once_in(2) };
     let mut commands: Vec<Command> = (0..count).map(|_| command(random, choice)).collect();
     let counts = random.once_in(2);
     if kind == Kind::Damaged {
-        // Those that a newer memcached sees hold no arithmetic: see `is_arithmetic`.
+        // Sequences for a newer memcached hold no arithmetic: see `is_arithmetic`.
         commands.retain(|command| counts || !is_arithmetic(command));
         for command in &mut commands {
             if random.once_in(4) {
@@ -115,9 +115,9 @@ fn sequence<'a>(pair: &'a Pair, kind: Kind, random: &mut Random) -> (Trial<'a>, 
 }
 
 impl Trial<'_> {
-    /// Where the sequence is answered in two ways within one second of both servers. Damage makes
-    /// expiries of one second: what it stored is gone if the second turns before it is played the
-    /// other way. Where memcached may have erred, it is asked again.
+    /// Returns where the sequence is answered in two ways within one second of both servers. Damage
+    /// makes expiries of one second: the item is gone if the second turns before the sequence is
+    /// played the other way. Where memcached may have erred, it is asked again.
     fn difference(&self, commands: &[Command]) -> Result<Option<Difference>> {
         for _ in 0..TURNS_MAX {
             let before = self.seconds()?;
@@ -131,13 +131,13 @@ impl Trial<'_> {
         self.played(commands)
     }
 
-    /// What time it is for memcached and for the server under test, in seconds.
+    /// Returns the time of memcached and of the server under test, in seconds.
     fn seconds(&self) -> Result<[u64; 2]> {
         let time = |port| Stats::ask(&mut Wire::connect(port)?, "stats")?.number("time");
         Ok([time(self.pair.reference)?, time(self.pair.subject)?])
     }
 
-    /// Where the sequence is answered in two ways, whatever the time.
+    /// Returns where the sequence is answered in two ways, whatever the time.
     fn played(&self, commands: &[Command]) -> Result<Option<Difference>> {
         let pair = self.pair;
         let steps = commands.iter().cloned().map(Step::Send).collect();
@@ -168,7 +168,7 @@ impl Trial<'_> {
         Ok(unlike(["memcached", "server"], reference, subject))
     }
 
-    /// The steps of a conversation whose replies are read where it needs them.
+    /// Returns the steps of a conversation whose replies are read where it needs them.
     fn synced(&self, commands: &[Command]) -> Vec<Step> {
         let mut steps = Vec::new();
         for command in commands {
@@ -183,7 +183,7 @@ impl Trial<'_> {
         steps
     }
 
-    /// The sequence without one of its commands, where a difference stays.
+    /// Returns the sequence without one of its commands, if a difference stays.
     fn shrunk(&self, commands: &[Command]) -> Result<Option<(Vec<Command>, Difference)>> {
         for index in 0..commands.len() {
             let mut fewer = commands.to_vec();
@@ -202,7 +202,7 @@ fn unlike(names: [&'static str; 2], left: Vec<u8>, right: Vec<u8>) -> Option<Dif
 
 /// Plays damaged commands on a server that holds none of their keys. A damaged key may lack the
 /// conversation's prefix: a byte and a space put before it make that byte the key. Such a key is
-/// the same in every conversation, and what one stores there the next would find.
+/// the same in every conversation, and the next one would find the item stored there.
 fn alone(port: u16, case: &Case, commands: &[Command], cut: Option<usize>) -> Result<Vec<u8>> {
     let prefix = prefix();
     let mut bytes = Vec::new();
@@ -213,7 +213,7 @@ fn alone(port: u16, case: &Case, commands: &[Command], cut: Option<usize>) -> Re
     play(port, case, &prefix, cut)
 }
 
-/// Commands that delete every word without the prefix, as a key and as a key in base64.
+/// Returns commands that delete every word without the prefix, as a key and as a key in base64.
 fn forget_strays(bytes: &[u8], prefix: &str) -> Vec<u8> {
     let own = |word: &[u8]| {
         let holds = |part: &[u8]| word.windows(part.len()).any(|window| window == part);
@@ -222,7 +222,8 @@ fn forget_strays(bytes: &[u8], prefix: &str) -> Vec<u8> {
     let mut words = BTreeSet::new();
     for word in bytes.split(|byte| matches!(byte, b' ' | b'\n')) {
         words.insert(word);
-        // The end of a line may belong to the word, and a zero byte ends a line for Debian's.
+        // The end of a line may belong to the word, and a zero byte ends a line for Debian's
+        // memcached.
         words.insert(word.strip_suffix(b"\r").unwrap_or(word));
         words.extend(word.split(|byte| *byte == 0).next());
     }
@@ -251,9 +252,9 @@ fn describe(number: usize, commands: &[Command], difference: &Difference) -> Str
     text
 }
 
-/// memcached rewrites a number in place, padded with spaces, except while a reply that it has not
-/// written yet holds the item: then the number gets an item of its own. So the replies are read
-/// before arithmetic.
+/// Returns whether a command counts. memcached rewrites a number in place, padded with spaces,
+/// except while an unwritten reply holds the item: then the number gets an item of its own. So the
+/// replies are read before arithmetic.
 fn is_arithmetic(command: &Command) -> bool {
     let Some(Part::Bytes(bytes)) = command.first() else {
         return false;
@@ -265,8 +266,8 @@ fn is_arithmetic(command: &Command) -> bool {
 mod tests {
     use super::*;
 
-    /// A damaged sequence used to store under the key `\\x00`, which it found again when it was
-    /// played cut in two.
+    /// Regression: a damaged sequence stored an item under the key `\\x00`, and found it when the
+    /// sequence was played again, cut in two.
     #[test]
     fn words_that_other_conversations_may_send_are_forgotten() {
         let sent = b"ma \0 k00000001b N60\r\nset azAwMDAwMDAxZA== \xffx\0y\r\r\n";

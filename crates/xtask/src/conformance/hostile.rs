@@ -14,7 +14,7 @@ use crate::{Result, fail};
 
 const MIB: u64 = 1 << 20;
 
-/// The memory a server started with `-m limit` may use, as the design promises.
+/// The memory that a server started with `-m limit` may use, by the design's promise.
 fn resident_max(limit_mib: u64) -> u64 {
     limit_mib * MIB * 105 / 100 + 32 * MIB
 }
@@ -37,18 +37,18 @@ fn finish(server: &mut Server, witness: Witness, what: &str) -> Result<Ended> {
     Ok(Ended::Passed(format!("{what}; {answered} good requests beside them")))
 }
 
-/// Sends bytes, reads for a moment what comes back, and goes away without a word.
+/// Sends bytes, reads the replies for a moment, and disconnects.
 fn throw(port: u16, bytes: &[u8]) -> Result {
     let wire = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     wire.set_write_timeout(Some(Duration::from_millis(500)))?;
     wire.set_read_timeout(Some(Duration::from_millis(2)))?;
-    // Whether the server takes it, refuses it or hangs up is its own affair.
+    // The server may accept it, refuse it or hang up.
     let _ = (&wire).write_all(bytes);
     let _ = (&wire).read(&mut [0; 4096]);
     Ok(())
 }
 
-/// One of the ways to be wrong.
+/// Draws one kind of invalid input.
 fn garbage(random: &mut Random) -> Vec<u8> {
     let long = |length: usize| "x".repeat(length);
     let text = match random.below(12) {
@@ -66,7 +66,7 @@ fn garbage(random: &mut Random) -> Vec<u8> {
         9 => format!("get {}\r\n", "k ".repeat(20_000)),
         10 => "mg\r\nms a\r\nms a x\r\nma b N0 N0\r\n \r\n\r\n\0\r\nGET a\r\n".to_string(),
         _ => {
-            // A binary request that promises more than it brings: more than may be, or a value.
+            // A binary request that announces more than it sends: more than is allowed, or a value.
             let mut header = vec![0x80, random.next() as u8, 0xff, 0xff, 0xff, 0, 0, 0];
             header.extend_from_slice(&[0xff; 16]);
             if random.once_in(2) {
@@ -80,7 +80,8 @@ fn garbage(random: &mut Random) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Wrong syntax, long keys, wrong lengths, missing ends, values over the limit, binary garbage.
+/// Sends wrong syntax, long keys, wrong lengths, missing ends, values over the limit, binary
+/// garbage.
 pub fn bad_input(bench: &Bench) -> Result<Ended> {
     const CONNECTIONS: usize = 1500;
     let mut server = bench.options.server.start("-m 64")?;
@@ -93,7 +94,7 @@ pub fn bad_input(bench: &Bench) -> Result<Ended> {
     finish(&mut server, witness, &format!("{CONNECTIONS} bad connections, {used}"))
 }
 
-/// Requests of which half arrives, on connections that then stay silent.
+/// Sends half of a request on connections that then stay silent.
 pub fn half_requests(bench: &Bench) -> Result<Ended> {
     let mut server = bench.options.server.start("-m 64")?;
     let witness = Witness::start(server.port);
@@ -120,7 +121,7 @@ pub fn half_requests(bench: &Bench) -> Result<Ended> {
     ended
 }
 
-/// Clients that ask for a large value again and again and never read.
+/// Clients ask for a large value again and again and never read.
 pub fn deaf_client(bench: &Bench) -> Result<Ended> {
     const CLIENTS: usize = 8;
     const GETS: usize = 5000;
@@ -135,7 +136,7 @@ pub fn deaf_client(bench: &Bench) -> Result<Ended> {
     for _ in 0..CLIENTS {
         let wire = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port))?;
         wire.set_write_timeout(Some(Duration::from_millis(300)))?;
-        // The server stops reading sooner or later; what it refuses is left out.
+        // The server stops reading sooner or later; requests that it refuses are left out.
         let _ = (&wire).write_all("get large\r\n".repeat(GETS).as_bytes());
         deaf.push(wire);
     }
@@ -147,7 +148,7 @@ pub fn deaf_client(bench: &Bench) -> Result<Ended> {
     finish(&mut server, witness, &format!("{CLIENTS} clients that never read, {used}"))
 }
 
-/// A million requests in one go on one connection, every reply checked in its place.
+/// Sends a million requests in one go on one connection, and checks every reply in its place.
 pub fn long_pipeline(bench: &Bench) -> Result<Ended> {
     const REQUESTS: usize = 1_000_000;
     let mut server = bench.options.server.start("-m 64")?;
@@ -191,7 +192,7 @@ pub fn long_pipeline(bench: &Bench) -> Result<Ended> {
     finish(&mut server, witness, &format!("{REQUESTS} pipelined requests, {used}"))
 }
 
-/// Servers with hardly any memory: they may refuse and forget, but never answer wrongly.
+/// Servers with hardly any memory: they may refuse and evict, but never answer wrongly.
 pub fn tiny_memory(bench: &Bench) -> Result<Ended> {
     let rows = [8, 1].map(|megabytes| tiny(bench, megabytes));
     let [eight, one] = rows;

@@ -1,8 +1,8 @@
-//! The table of clients in `docs/compatibility.md`: language, library, its version as it is
-//! installed, protocol, and what was run with it.
+//! The table of clients in `docs/compatibility.md`: language, library, its installed version,
+//! protocol, and the tests run with it.
 //!
-//! The table is made from a run, and every run compares its own rows with what stands there, so
-//! that the page cannot promise what is not tested. `--table write` puts the rows of a run there.
+//! The table is made from a run, and every run compares its own rows with it, so that the page
+//! cannot promise anything untested. `--table write` writes the rows of a run.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,13 +20,13 @@ const HEAD: &str = "| `--only` | language | library | version | protocol | what 
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Where the version of what is installed is read.
+/// Where the version of an installed client is found.
 enum Installed {
-    /// A package of Debian's.
+    /// A Debian package.
     Debian(&'static str),
     /// A distribution among the Python libraries, under its normal name.
     Python(&'static str),
-    /// A module that a Go program is, or has inside.
+    /// A module that a Go program is or contains.
     Go(&'static str, &'static str),
     /// A jar.
     Java(&'static str),
@@ -79,7 +79,7 @@ const CLIENTS: &[Client] = &[
     Client("jedis", "Java", "Jedis", Java("jedis"), "RESP2, RESP3"),
 ];
 
-/// Compares what a run found with the table, or writes it there. Nothing where no client ran.
+/// Compares the rows of a run with the table, or writes them. Returns `None` if no client ran.
 pub fn check(checks: &[Check], is_written: bool) -> Result<Option<String>> {
     let mut page = std::fs::read_to_string(PAGE)?;
     let Some((from, to)) = between(&page) else {
@@ -91,7 +91,7 @@ pub fn check(checks: &[Check], is_written: bool) -> Result<Option<String>> {
     for client in CLIENTS {
         let check = checks.iter().find(|check| check.name == client.0);
         let listed = old.iter().find(|line| line.starts_with(&client.beginning()));
-        // What did not run now, or went wrong, says nothing of the table.
+        // A client that did not run now, or failed, says nothing about the table.
         let row = match (check.map(|check| &check.outcome), listed) {
             (Some(Outcome::Passed(words)), _) => {
                 let row = client.row(words)?;
@@ -125,14 +125,14 @@ pub fn check(checks: &[Check], is_written: bool) -> Result<Option<String>> {
     }
 }
 
-/// Where the table begins and ends.
+/// Returns where the table begins and ends.
 fn between(page: &str) -> Option<(usize, usize)> {
     let from = page.find(BEGIN)? + BEGIN.len();
     Some((from, from + page[from..].find(END)?))
 }
 
 impl Client {
-    /// How the row of this client begins: by that it is found again.
+    /// Returns the beginning of this client's row, by which it is found again.
     fn beginning(&self) -> String {
         format!("| `{}` | ", self.0)
     }
@@ -186,7 +186,8 @@ impl Installed {
     }
 }
 
-/// What stands between `before` and `after` in the name of a file or folder; digits begin it.
+/// Returns the text between `before` and `after` in a file's or folder's name; it begins with a
+/// digit.
 fn named(folder: &Path, before: &str, after: &str) -> Result<Option<String>> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
@@ -198,7 +199,7 @@ fn named(folder: &Path, before: &str, after: &str) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The version of a package's authors, without Debian's own numbers before and behind it.
+/// Returns the upstream version of a package, without Debian's own numbers around it.
 fn upstream(version: &str) -> &str {
     let version = version.split_once(':').map_or(version, |(_, rest)| rest);
     version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)

@@ -1,6 +1,6 @@
-//! memcached's own proxy, built from the source of Debian's package: its binary is built without.
+//! memcached's own proxy, built from the source of Debian's package, whose binary lacks it.
 //!
-//! The build happens in a copy, once, so that what other parts do with the source stays theirs.
+//! The build happens once, in a copy, so that the source stays clean for its other users.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ use super::server::{FOLDER, free_port};
 use crate::command::Run;
 use crate::{Result, fail, sources};
 
-/// The configuration that is handed out.
+/// The configuration for operators.
 const TEMPLATE: &str = "deploy/scale-out/memcached-proxy.lua";
 
-/// A server in it stands on a line that begins so.
+/// The beginning of a server's line in it.
 const SERVER: &str = "    { \"larder-";
 
 const BUILD_LIMIT: Duration = Duration::from_secs(600);
@@ -22,16 +22,16 @@ const BUILD_LIMIT: Duration = Duration::from_secs(600);
 /// A running proxy.
 pub struct MemcachedProxy {
     proxy: Neighbour,
-    /// Where clients ask.
+    /// The port for clients.
     pub port: u16,
     path: String,
 }
 
 impl MemcachedProxy {
-    /// What its log is called.
+    /// The name of its log.
     pub const LOG: &str = "memcached-proxy";
 
-    /// Starts it before servers on these ports; nothing where memcached's source is not there.
+    /// Starts it before servers on these ports; `None` where memcached's source is missing.
     pub fn start(servers: &[u16]) -> Result<Option<Self>> {
         let Some(program) = build()? else { return Ok(None) };
         let port = free_port()?;
@@ -45,7 +45,7 @@ impl MemcachedProxy {
         Ok(Some(Self { proxy, port, path }))
     }
 
-    /// Gives it another list.
+    /// Gives it another list of servers.
     pub fn reload(&self, servers: &[u16]) -> Result {
         configure(&self.path, servers)?;
         self.proxy.reload()
@@ -69,7 +69,7 @@ fn configure(path: &str, servers: &[u16]) -> Result {
     Ok(())
 }
 
-/// The program, built if it is not there yet.
+/// Returns the program, built if need be.
 fn build() -> Result<Option<PathBuf>> {
     if !sources::has("memcached") {
         return Ok(None);

@@ -1,8 +1,8 @@
 //! The conformance suite: a server, started for the purpose, against memcached and against the
 //! programs that people already use with memcached.
 //!
-//! A `Part` is a row of the report: a function that fails with words, or says that it could not
-//! run. Most parts share one server; those that stop servers or need other options start their
+//! A `Part` is a row of the report: a function that fails with a message, or reports that it could
+//! not run. Most parts share one server; those that stop servers or need other options start their
 //! own. `report` prints the table and writes `target/conformance/report.json`.
 
 mod binary;
@@ -40,10 +40,10 @@ use server::{Recipe, Server};
 
 use crate::{Result, fail};
 
-/// The memcached that the list of deviations speaks of.
+/// The version of memcached that the list of deviations describes.
 const DEBIAN_VERSION: &str = " 1.6.18";
 
-/// What the person who runs the suite may choose.
+/// The user's options.
 pub struct Options {
     /// The parts to run; empty means all.
     pub only: Vec<String>,
@@ -51,11 +51,11 @@ pub struct Options {
     pub server: Recipe,
     /// The memcached to compare with.
     pub reference: Recipe,
-    /// Of everything random.
+    /// The seed of everything random.
     pub seed: u64,
-    /// How many random sequences are played.
+    /// The number of random sequences.
     pub sequences: usize,
-    /// Where to write the differences as deviations.
+    /// The file for the differences, written as deviations.
     pub record: Option<String>,
     /// Whether the table of clients is written rather than compared.
     pub writes_table: bool,
@@ -76,34 +76,34 @@ impl Default for Options {
     }
 }
 
-/// What a part counts: things done, and what is wrong.
+/// The counts of a part: things tried, and failures.
 #[derive(Default)]
 pub struct Tally {
-    /// How many things were tried.
+    /// Number of things tried.
     pub tried: usize,
-    /// What went wrong.
+    /// The failures.
     pub failures: Vec<String>,
-    /// What waits for an option that the server does not have yet.
+    /// Cases for options that the server does not have yet.
     pub not_there_yet: Vec<String>,
 }
 
 impl Tally {
-    /// One thing was tried; `wrong` says what was wrong with it, if anything.
+    /// Counts one thing tried; `wrong` is what was wrong with it, if anything.
     pub fn done(&mut self, wrong: Option<String>) {
         self.tried += 1;
         self.failures.extend(wrong);
     }
 }
 
-/// How a part ends when nothing failed.
+/// The outcome of a part without failures.
 pub enum Ended {
-    /// It ran; the words say how much.
+    /// It ran; the text says how much.
     Passed(String),
-    /// It could not run; the words say what is missing.
+    /// It could not run; the text says what is missing.
     NotRun(String),
 }
 
-/// What all parts may use.
+/// Resources for all parts.
 pub struct Bench<'a> {
     options: &'a Options,
     larder: bool,
@@ -162,7 +162,7 @@ const PARTS: &[Part] = &[
 ];
 
 impl Bench<'_> {
-    /// Whether this server is the memcached that the list of deviations speaks of.
+    /// Returns whether this server is the memcached that the list of deviations describes.
     fn is_debian(&self, server: &Server) -> Result<bool> {
         Ok(version(server)?.contains(DEBIAN_VERSION))
     }
@@ -199,7 +199,7 @@ impl Bench<'_> {
 /// `cargo xtask conformance`.
 pub fn main(arguments: &[String]) -> Result {
     let options = options(arguments)?;
-    // Or the program that is there may be of another day.
+    // An existing program may be out of date.
     if options.server.path == std::path::Path::new("target/release/larder") {
         crate::command::Run::new("cargo build --quiet --release -p larder-server").run()?;
     }
@@ -260,7 +260,7 @@ pub fn run(options: &Options) -> Result<Report> {
         let outcome = outcome(part(&bench));
         report.add(Check { name, outcome, seconds: started.elapsed().as_secs_f64() });
     }
-    // Another server than Larder has a table of its own.
+    // A server other than Larder has a table of its own.
     if larder {
         let table = matrix::check(&report.checks, options.writes_table).transpose();
         if let Some(table) = table {

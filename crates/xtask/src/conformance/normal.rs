@@ -1,20 +1,21 @@
-//! Replies with everything taken out that may differ between two servers that are both right.
+//! Normal forms of replies, without anything that may differ between two correct servers.
 //!
 //! A reply stream is walked line by line, jumping over values by their length. CAS uniques become
 //! the order of their first appearance (`cas#1`), times become `~30`, which compares within two
-//! seconds, sizes and classes become `#`, costs go, and the key prefix of the run becomes `$k`.
+//! seconds, sizes and classes become `#`, costs are removed, and the key prefix of the run becomes
+//! `$k`.
 
 use super::case::base64;
 
-/// A time difference that two servers asked one after the other may show.
+/// The most seconds by which two servers asked one after the other may differ.
 const SECONDS_APART: u64 = 2;
 
-/// The names of numbers seen so far in one conversation.
+/// The uniques seen so far in one conversation.
 #[derive(Default)]
 pub struct Uniques(Vec<u64>);
 
 impl Uniques {
-    /// The unique that appeared as the `number`th, counted from 1.
+    /// Returns the unique that appeared as the `number`th, counted from 1.
     pub fn nth(&self, number: usize) -> u64 {
         self.0.get(number.wrapping_sub(1)).copied().unwrap_or(u64::MAX)
     }
@@ -23,7 +24,7 @@ impl Uniques {
         let Ok(unique) = digits.parse::<u64>() else {
             return digits.to_string();
         };
-        // Zero is what a server without uniques answers; it names nothing.
+        // Zero is the answer of a server without uniques; it names nothing.
         if unique == 0 {
             return "0".to_string();
         }
@@ -36,7 +37,7 @@ impl Uniques {
     }
 }
 
-/// The normal form of a reply stream; `uniques` holds the numbers it showed.
+/// Returns the normal form of a reply stream and adds its uniques to `uniques`.
 pub fn normalise(replies: &[u8], prefix: &str, uniques: &mut Uniques) -> Vec<u8> {
     let mut normal = Vec::with_capacity(replies.len());
     let mut rest = replies;
@@ -56,13 +57,13 @@ pub fn normalise(replies: &[u8], prefix: &str, uniques: &mut Uniques) -> Vec<u8>
     replace(&named, base64(prefix.as_bytes()).as_bytes(), b"${b}")
 }
 
-/// Replies with a name in the place of a key prefix, as it is and in base64.
+/// Replaces a key prefix in replies by a name, in plain and in base64 form.
 pub fn name_prefix(replies: &[u8], prefix: &str, name: &str) -> Vec<u8> {
     let named = replace(replies, prefix.as_bytes(), format!("${{{name}}}").as_bytes());
     replace(&named, base64(prefix.as_bytes()).as_bytes(), format!("${{b:{name}}}").as_bytes())
 }
 
-/// A line's normal form, and the length of the value that follows it.
+/// Returns a line's normal form, and the length of the value that follows it.
 fn line_normal(line: &[u8], uniques: &mut Uniques) -> (Vec<u8>, Option<usize>) {
     let mut words: Vec<Vec<u8>> = line.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect();
     let first = words[0].clone();
@@ -101,7 +102,7 @@ fn number(word: &[u8]) -> Option<usize> {
     digits.parse().ok()
 }
 
-/// A returned meta flag: `c` shows a unique, `t` and `l` a time.
+/// Normalises a returned meta flag: `c` is a unique, `t` and `l` are times.
 fn flag(word: &mut Vec<u8>, uniques: &mut Uniques) {
     match word.first() {
         Some(b'c') => rename(word, 1, uniques),
@@ -110,8 +111,8 @@ fn flag(word: &mut Vec<u8>, uniques: &mut Uniques) {
     }
 }
 
-/// Takes out what an item cost, the last field of `me`: only Larder has it, and what it measures is
-/// another time in each run.
+/// Removes an item's cost, the last field of `me`: only Larder has it, and it is a measured time
+/// that differs in each run.
 fn drop_cost(words: &mut Vec<Vec<u8>>) {
     let is_cost = |word: &mut Vec<u8>| word.starts_with(b"cost=") && word.ends_with(b"\r\n");
     if words.pop_if(is_cost).is_some()
@@ -121,7 +122,7 @@ fn drop_cost(words: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// A field of `me`, such as `exp=30`.
+/// Normalises a field of `me`, such as `exp=30`.
 fn field(word: &mut Vec<u8>, uniques: &mut Uniques) {
     let Some(equals) = word.iter().position(|byte| *byte == b'=') else {
         return;
@@ -170,7 +171,7 @@ fn replace(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether two normal forms are the same, times within two seconds.
+/// Returns whether two normal forms are the same, with times within two seconds.
 pub fn same(left: &[u8], right: &[u8]) -> bool {
     let (mut left, mut right) = (left, right);
     while let (Some(a), Some(b)) = (left.first(), right.first()) {
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_differ_is_taken_out() {
+    fn the_normal_form_lacks_everything_that_may_differ() {
         assert_eq!(
             normal("VALUE k00000001 5 2 912\r\nhi\r\nHD c912 c913 kc5 t30 t-1 s2\r\n"),
             "VALUE $k 5 2 cas#1\r\nhi\r\nHD ccas#1 ccas#2 kc5 t~30 t-1 s2\r\n"

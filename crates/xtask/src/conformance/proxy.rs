@@ -1,4 +1,4 @@
-//! twemproxy in front of three servers: many keys through it, one server stopped under load and
+//! twemproxy in front of three servers: many keys through it; one server is stopped under load and
 //! started again.
 
 use std::fs::OpenOptions;
@@ -13,21 +13,21 @@ use crate::{Failure, Result, fail};
 
 const KEYS: usize = 600;
 
-/// What the log is called.
+/// The name of the log.
 const NAME: &str = "twemproxy";
 
-/// A neighbour listens within this, or it never will.
+/// Time for a neighbour to start listening; after that it never will.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// How many bytes of a log a failure shows.
+/// The bytes of a log shown with a failure.
 const LOG_SHOWN: usize = 4000;
 
-/// A program that is started beside servers, such as a proxy; dropping it kills it.
+/// A program that runs beside servers, such as a proxy; dropping it kills it.
 pub struct Neighbour(Child);
 
 impl Neighbour {
-    /// Starts one that shall listen on this port, and waits until it does. What it prints goes to
-    /// its log, behind what others of this name have printed in this run.
+    /// Starts a program that is to listen on this port, and waits until it does. Its output is
+    /// appended to the log of its name.
     pub fn start(name: &str, command: &mut Command, port: u16) -> Result<Self> {
         std::fs::create_dir_all(FOLDER)?;
         let log = OpenOptions::new().create(true).append(true).open(log_path(name))?;
@@ -44,7 +44,7 @@ impl Neighbour {
         Ok(neighbour)
     }
 
-    /// Tells it to read its configuration again.
+    /// Makes it read its configuration again.
     pub fn reload(&self) -> Result {
         let kill = Run::new("kill -HUP").arg(self.0.id().to_string());
         kill.capture(Duration::from_secs(5)).map(drop)
@@ -59,12 +59,12 @@ impl Drop for Neighbour {
     }
 }
 
-/// Two runs at a time have logs of their own.
+/// The process id is in the name: simultaneous runs have logs of their own.
 fn log_path(name: &str) -> String {
     format!("{FOLDER}/{name}-{}.log", std::process::id())
 }
 
-/// A failure, with the end of what programs of this name have printed in this run.
+/// Adds to a failure the end of this run's log of this name.
 pub fn with_log<T>(name: &str, outcome: Result<T>) -> Result<T> {
     outcome.map_err(|failure| {
         let log = std::fs::read(log_path(name)).unwrap_or_default();
@@ -86,8 +86,8 @@ fn start(servers: &[Server]) -> Result<Option<(Neighbour, u16)>> {
     })
 }
 
-/// Starts twemproxy with the configuration that `text` makes of the port that it shall listen on;
-/// returns it with this port, or nothing where it is not installed.
+/// Starts twemproxy with the configuration that `text` returns for its port; returns it with this
+/// port, or `None` where it is not installed.
 pub fn start_with(name: &str, text: impl Fn(u16) -> String) -> Result<Option<(Neighbour, u16)>> {
     let Some(program) = find("nutcracker") else {
         return Ok(None);
@@ -114,13 +114,13 @@ fn found(key: usize) -> String {
     format!("VALUE proxied:{key} 0 {}\r\n{}\r\n", value(key).len(), value(key))
 }
 
-/// Whether a server holds a key, asked without the proxy.
+/// Returns whether a server holds a key, asked without the proxy.
 fn holds(wire: &mut Wire, key: usize) -> Result<bool> {
     let reply = wire.ask(&format!("get proxied:{key}\r\n"), "END\r\n")?;
     Ok(reply == found(key) + "END\r\n")
 }
 
-/// Reads keys a hundred at a time; the proxy gathers their replies from all servers.
+/// Reads a hundred keys at a time; the proxy gathers their replies from all servers.
 fn multiget(wire: &mut Wire, keys: &[usize]) -> Result {
     for chunk in keys.chunks(100) {
         let names: Vec<String> = chunk.iter().map(|key| format!("proxied:{key}")).collect();
@@ -133,7 +133,7 @@ fn multiget(wire: &mut Wire, keys: &[usize]) -> Result {
     Ok(())
 }
 
-/// The scenario.
+/// Runs the scenario.
 pub fn check(bench: &Bench) -> Result<Ended> {
     with_log(NAME, scenario(bench))
 }
@@ -191,7 +191,7 @@ fn scenario(bench: &Bench) -> Result<Ended> {
     Ok(Ended::Passed(format!("{lost} keys stopped, {kept} stayed, {requests} requests of load")))
 }
 
-/// Sets and gets for two seconds; answers of the stopped server's keys may be errors, never wrong.
+/// Sets and gets for two seconds; answers for the stopped server's keys may be errors, never wrong.
 fn load(port: u16) -> Result<usize> {
     let (started, mut requests) = (Instant::now(), 0);
     let mut wire = Wire::connect(port)?;

@@ -1,15 +1,15 @@
-//! What the suite found: a table for people, JSON for programs.
+//! The results of the suite: a table for people, JSON for programs.
 
 use super::server::FOLDER;
 use crate::{Result, fail};
 
-/// How one part ended.
+/// The outcome of one part.
 pub enum Outcome {
-    /// Well; the words say how much was tried.
+    /// It passed; the text says how much was tried.
     Passed(String),
-    /// Badly; the words say how.
+    /// It failed; the text says how.
     Failed(String),
-    /// Not at all; the words say what is missing.
+    /// It did not run; the text says what is missing.
     NotRun(String),
 }
 
@@ -17,9 +17,9 @@ pub enum Outcome {
 pub struct Check {
     /// The part's name.
     pub name: &'static str,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// How long it took.
+    /// Its time in seconds.
     pub seconds: f64,
 }
 
@@ -32,7 +32,7 @@ impl Check {
         }
     }
 
-    /// The row as text.
+    /// Formats the row as text.
     pub fn line(&self) -> String {
         let (state, words) = self.words();
         format!("{:<16} {state:<8} {:>6.1} s  {words}", self.name, self.seconds)
@@ -48,7 +48,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report without rows.
+    /// Returns a report without rows.
     pub fn new(seed: u64, version: &str) -> Report {
         Report { checks: Vec::new(), seed, version: version.to_string() }
     }
@@ -59,17 +59,17 @@ impl Report {
         self.checks.push(check);
     }
 
-    /// How many parts passed.
+    /// Returns how many parts passed.
     pub fn passed(&self) -> usize {
         self.checks.iter().filter(|check| matches!(check.outcome, Outcome::Passed(_))).count()
     }
 
-    /// How many parts failed.
+    /// Returns how many parts failed.
     pub fn failed(&self) -> usize {
         self.that_failed().count()
     }
 
-    /// The rows of the parts that failed or could not run.
+    /// Returns the rows of the parts that failed or could not run.
     pub fn that_did_not_pass(&self) -> Vec<String> {
         let has_passed = |check: &&Check| matches!(check.outcome, Outcome::Passed(_));
         self.checks.iter().filter(|check| !has_passed(check)).map(Check::line).collect()
@@ -79,7 +79,7 @@ impl Report {
         self.checks.iter().filter(|check| matches!(check.outcome, Outcome::Failed(_)))
     }
 
-    /// A failure that names the parts that failed.
+    /// Returns a failure that names the failed parts, if any.
     pub fn verdict(&self) -> Result {
         let failed: Vec<&str> = self.that_failed().map(|check| check.name).collect();
         if failed.is_empty() { Ok(()) } else { fail(failed.join(", ")) }
@@ -113,7 +113,7 @@ impl Report {
     }
 }
 
-/// A JSON string.
+/// Quotes a JSON string.
 fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {

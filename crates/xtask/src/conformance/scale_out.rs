@@ -1,10 +1,10 @@
 //! Several servers as one cache: behind twemproxy, memcached's own proxy and Envoy with the
-//! configurations that are handed out, and by a client that spreads keys itself.
+//! configurations from `deploy/`, and with a client that spreads keys itself.
 //!
-//! The proxies go by the names of servers or by their places, not by their addresses, so where keys
-//! go is the same in every run. What is checked is what the runbook promises: keys are spread, a
-//! lost server loses its own and no others, which nobody else takes meanwhile, one that is replaced
-//! under its name keeps them, and one that is added takes about its share.
+//! The proxies place keys by the names of servers or their positions, not by addresses, so a key's
+//! server is the same in every run. The checks are the runbook's promises: keys are spread; a lost
+//! server loses its own keys and no others, and no other server takes them meanwhile; a server
+//! replaced under its name keeps them; an added one takes about its share.
 
 use std::time::{Duration, Instant};
 
@@ -18,47 +18,47 @@ use crate::command::Run;
 use crate::install::VENV;
 use crate::{Failure, Result, fail};
 
-/// How many keys are spread.
+/// The number of keys.
 pub const KEYS: usize = 3000;
 
-/// How long the end of a saving server may take.
+/// Time for a server to save and end.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a proxy may take until it goes by a changed list.
+/// Time for a proxy to follow a changed list.
 const CHANGE_LIMIT: Duration = Duration::from_secs(10);
 
-/// A proxy with the configuration that is handed out, before servers.
+/// A proxy with the configuration from `deploy/`, before servers.
 pub trait Front: Sized {
-    /// What its log is called.
+    /// The name of its log.
     const NAME: &'static str;
 
-    /// Starts a server that it can ask, and says at which port.
+    /// Starts a server that it can ask; returns it and its port.
     fn server(bench: &Bench, options: &str) -> Result<(Server, u16)> {
         let server = bench.options.server.start(options)?;
         let port = server.port;
         Ok((server, port))
     }
 
-    /// Starts it before servers at these ports, `larder-1` and so on; nothing where it is not
+    /// Starts it before servers at these ports, `larder-1` and so on; `None` where it is not
     /// installed.
     fn start(servers: &[u16]) -> Result<Option<Self>>;
 
-    /// Gives it another list.
+    /// Gives it another list of servers.
     fn change(self, servers: &[u16]) -> Result<Self>;
 
-    /// The keys that are found through it; errors are misses.
+    /// Returns the keys that are found through it; errors are misses.
     fn found(&self) -> Result<Vec<usize>>;
 
     /// Stores keys through it, and returns those that it took; errors are refusals.
     fn store(&self, keys: &[usize]) -> Result<Vec<usize>>;
 
-    /// What else it is for, asked while each server holds its share of the keys, which are the
-    /// same in the end.
+    /// Checks its other functions while each server holds its share of the keys, which must be the
+    /// same afterwards.
     fn check(&self, _shares: &[Vec<usize>]) -> Result {
         Ok(())
     }
 
-    /// The same while the second server is away.
+    /// Checks its other functions while the second server is away.
     fn check_lost(&self, _shares: &[Vec<usize>]) -> Result {
         Ok(())
     }
@@ -71,10 +71,10 @@ struct Twemproxy {
 }
 
 impl Twemproxy {
-    /// The configuration that is handed out.
+    /// The configuration for operators.
     const TEMPLATE: &str = "deploy/scale-out/twemproxy.yml";
 
-    /// Where it says that the proxy listens.
+    /// The proxy's address in it.
     const LISTEN: &str = "127.0.0.1:22121";
 }
 
@@ -125,7 +125,7 @@ impl Front for MemcachedProxy {
         let before = found(self.port)?;
         self.reload(servers)?;
         let started = Instant::now();
-        // Every list that it is given here leads to other keys than the one before.
+        // Every new list in this test places keys differently from the one before.
         while found(self.port)? == before {
             if started.elapsed() > CHANGE_LIMIT {
                 return fail("memcached's proxy does not go by its changed list");
@@ -144,7 +144,7 @@ impl Front for MemcachedProxy {
     }
 }
 
-/// The keys that are found through a proxy or by a server; errors are misses.
+/// Returns the keys that are found through a proxy or by a server; errors are misses.
 fn found(port: u16) -> Result<Vec<usize>> {
     let mut wire = Wire::connect(port)?;
     let mut found = Vec::new();
@@ -163,7 +163,7 @@ fn found(port: u16) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-/// Stores keys through a proxy; those that it refused are left out of what is returned.
+/// Stores keys through a proxy; returns those that it did not refuse.
 fn store(port: u16, keys: &[usize]) -> Result<Vec<usize>> {
     let mut wire = Wire::connect(port)?;
     let mut stored = Vec::new();
@@ -180,7 +180,7 @@ fn store(port: u16, keys: &[usize]) -> Result<Vec<usize>> {
     Ok(stored)
 }
 
-/// Stores keys through a proxy, all of which it has to take.
+/// Stores keys through a proxy, which has to take all of them.
 pub fn fill(front: &impl Front, keys: &[usize]) -> Result {
     let stored = front.store(keys)?.len();
     if stored == keys.len() {
@@ -189,7 +189,7 @@ pub fn fill(front: &impl Front, keys: &[usize]) -> Result {
     fail(format!("{stored} keys of {} could be stored", keys.len()))
 }
 
-/// A share in percent.
+/// Returns a share in percent.
 fn percent(part: usize, whole: usize) -> usize {
     100 * part / whole.max(1)
 }
@@ -218,14 +218,14 @@ pub fn envoy(bench: &Bench) -> Result<Ended> {
 
 fn behind<F: Front>(bench: &Bench, why_not: &str) -> Result<Ended> {
     let image = format!("{FOLDER}/scale-out-{}.image", std::process::id());
-    // What an earlier run may have left would be restored.
+    // An image left by an earlier run would be restored.
     let _ = std::fs::remove_file(&image);
     let outcome = grow_and_shrink::<F>(bench, &image, why_not);
     let _ = std::fs::remove_file(&image);
     proxy::with_log(F::NAME, outcome)
 }
 
-/// What the runbook says of servers that are lost, replaced and added.
+/// Checks the runbook's promises about servers that are lost, replaced and added.
 fn grow_and_shrink<F: Front>(bench: &Bench, image: &str, why_not: &str) -> Result<Ended> {
     let saved = format!("-m 64 -e {image}");
     let (mut servers, mut ports) = (Vec::new(), Vec::new());
@@ -252,7 +252,7 @@ fn grow_and_shrink<F: Front>(bench: &Bench, image: &str, why_not: &str) -> Resul
     front.check(&shares)?;
     servers.remove(1).stop(STOP_LIMIT)?;
     lost(&front, &shares)?;
-    // Under its name, at another address, with what it had.
+    // Under its name, at another address, with its saved items.
     let (_back, port) = F::server(bench, &saved)?;
     ports[1] = port;
     let front = front.change(&ports)?;
@@ -273,12 +273,12 @@ fn grow_and_shrink<F: Front>(bench: &Bench, image: &str, why_not: &str) -> Resul
     )))
 }
 
-/// While the second server is away: its keys are lost and no others, and no other server takes
-/// them, for they would come back later to one that has what they were before.
+/// Checks a lost second server: its keys are lost and no others, and no other server takes them,
+/// because they would later return to a server with their old values.
 fn lost(front: &impl Front, shares: &[Vec<usize>]) -> Result {
     let mut kept: Vec<usize> = [&shares[0][..], &shares[2]].concat();
     kept.sort_unstable();
-    // Several times: some proxies give a server up only after it failed a few times.
+    // Several times: some proxies give up a server only after several failures.
     for _ in 0..3 {
         let left = front.found()?;
         if left != kept {
@@ -289,7 +289,7 @@ fn lost(front: &impl Front, shares: &[Vec<usize>]) -> Result {
         if stored > 0 {
             return fail(format!("a server was lost: {stored} of its keys went to others"));
         }
-        // Connections to the others are as they were.
+        // Connections to the others are unaffected.
         fill(front, &kept)?;
     }
     front.check_lost(shares)

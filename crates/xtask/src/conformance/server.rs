@@ -1,7 +1,7 @@
 //! A server started for a check, on a free port of the loopback address, and ended with it.
 //!
 //! The guard kills the process when it is dropped, so neither a failed check nor a panic leaves a
-//! server behind. What the server prints goes to a file beside the report.
+//! server behind. The server's output goes to a file beside the report.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -14,19 +14,19 @@ use super::wire::Wire;
 use crate::command::Run;
 use crate::{Result, fail};
 
-/// Where reports and logs go.
+/// The folder of reports and logs.
 pub const FOLDER: &str = "target/conformance";
 
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a shell does to be allowed many open files.
+/// The shell command that raises the limit of open files.
 const RAISE_FILES: &str = "ulimit -n 16384 2>/dev/null || ulimit -n $(ulimit -H -n)";
 
-/// Ports that have been drawn. Of those that the system gives at random, the same comes twice now
-/// and then before anybody listens there.
+/// Ports that have been drawn. The system's random choice returns the same port twice now and then
+/// before anybody listens there.
 static DRAWN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// So many times a port is drawn: a run uses a few hundred of the many thousand that there are.
+/// The most draws of a port: a run uses a few hundred of many thousand.
 const DRAWS_MAX: usize = 100;
 
 /// How a kind of server is started; `start` adds the port.
@@ -44,7 +44,7 @@ impl Recipe {
         Recipe { path: PathBuf::from(path), extra: extra.to_vec() }
     }
 
-    /// Whether this is memcached itself, which wants to be told that root may run it.
+    /// Returns whether this is memcached itself, which needs an option to run as root.
     pub fn is_memcached(&self) -> bool {
         let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned());
         name.is_some_and(|name| name.contains("memcached"))
@@ -55,7 +55,7 @@ impl Recipe {
         self.start_at(free_port()?, options)
     }
 
-    /// Starts it on a given port, for a server that comes back where it was.
+    /// Starts it on a given port, for a server that comes back at its old address.
     pub fn start_at(&self, port: u16, options: &str) -> Result<Server> {
         if !Path::new(&self.path).is_file() {
             return fail(format!("no server at {}", self.path.display()));
@@ -79,7 +79,7 @@ impl Recipe {
 /// A running server; dropping it kills it.
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// The port it listens on.
     pub port: u16,
 }
 
@@ -115,12 +115,12 @@ impl Server {
         fail(format!("no connection to port {} after {START_LIMIT:?}", self.port))
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Its resident memory in bytes.
+    /// Returns its resident memory in bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -131,7 +131,7 @@ impl Server {
         }
     }
 
-    /// Stops it as an operator would, and waits for its end; a failure if it does not come.
+    /// Stops it as an operator would, and waits for its end; fails if it does not end in time.
     pub fn stop(mut self, limit: Duration) -> Result {
         Run::new("kill -TERM").arg(self.child.id().to_string()).capture(limit)?;
         let started = Instant::now();
@@ -148,7 +148,7 @@ impl Server {
         fail(format!("a server did not stop within {limit:?}"))
     }
 
-    /// Whether it is still running.
+    /// Returns whether it is still running.
     pub fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -156,28 +156,28 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A process that has ended already cannot be killed, which is as good.
+        // Killing fails if it has ended already, which is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs the program that is its first argument, with what comes behind, and has it open many files
-/// at a time: as many as may be if that is fewer.
+/// Returns a command that runs its first argument as a program, with the arguments behind it, with
+/// a raised limit of open files: as many as are allowed if that is fewer.
 pub fn with_many_files() -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{RAISE_FILES}; exec \"$0\" \"$@\"")]);
     command
 }
 
-/// How many files such a program may open; none if there is no end.
+/// Returns how many files such a program may open; `None` if there is no limit.
 pub fn files_max() -> Result<Option<usize>> {
     let script = format!("{RAISE_FILES}; ulimit -n");
     let text = Run::new("sh -c").arg(script).capture(Duration::from_secs(5))?;
     Ok(text.trim().parse().ok())
 }
 
-/// A port that nobody listens on now, another one each time.
+/// Returns a port that nobody listens on now, a different one each time.
 pub fn free_port() -> Result<u16> {
     for _ in 0..DRAWS_MAX {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
@@ -193,7 +193,7 @@ pub fn free_port() -> Result<u16> {
 mod tests {
     use super::*;
 
-    /// A server and its admin port were to listen at one place, once in some thousand runs.
+    /// Regression: a server and its admin port got the same port, once in some thousand runs.
     #[test]
     fn no_port_is_drawn_twice() {
         let ports: BTreeSet<u16> = (0..500).map(|_| free_port().expect("a free port")).collect();

@@ -1,11 +1,11 @@
-//! The statistics that monitoring reads: every name there, with a value of the right form, and
-//! the counters counting.
+//! The statistics that monitoring reads: every name is present, with a value of the right form, and
+//! the counters count.
 
 use super::wire::Wire;
 use super::{Bench, Ended};
 use crate::{Result, fail};
 
-/// What `stats` must list.
+/// The names that `stats` must list.
 const NAMES: &str = "pid uptime time version pointer_size rusage_user rusage_system \
     max_connections curr_connections total_connections rejected_connections cmd_get cmd_set \
     cmd_flush cmd_touch cmd_meta get_hits get_misses get_expired get_flushed delete_misses \
@@ -16,12 +16,12 @@ const NAMES: &str = "pid uptime time version pointer_size rusage_user rusage_sys
     curr_items total_items bytes evictions reclaimed expired_unfetched evicted_unfetched \
     evicted_active";
 
-/// What `stats settings` must list.
+/// The names that `stats settings` must list.
 const SETTINGS: &str = "maxbytes maxconns tcpport udpport inter verbosity oldest evictions \
     domain_socket umask growth_factor chunk_size num_threads stat_key_prefix detail_enabled \
     reqs_per_event cas_enabled tcp_backlog binding_protocol item_size_max";
 
-/// What `stats slabs` must list for a class, and `stats items`.
+/// The names that `stats slabs` and `stats items` must list for a class.
 const SLABS: &str = "chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks \
     get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits";
 const ITEMS: &str = "number age evicted evicted_time outofmemory";
@@ -37,7 +37,7 @@ impl Stats {
         for line in reply.lines().filter(|line| *line != "END") {
             let row = line.strip_prefix("STAT ").and_then(|row| row.split_once(' '));
             match row {
-                // memcached leaves these empty when they are not set, and says NULL in one.
+                // memcached leaves unset ones empty, and writes NULL in one.
                 Some((name, value)) if !value.trim().is_empty() => {
                     rows.push((name.to_string(), value.trim().to_string()));
                 }
@@ -54,7 +54,7 @@ impl Stats {
         }
     }
 
-    /// The value of this name.
+    /// Returns the value of this name.
     pub fn number(&self, name: &str) -> Result<u64> {
         let value = self.get(name)?;
         value.parse().map_err(|_| crate::Failure(format!("{name} is {value:?}, not a number")))
@@ -66,7 +66,7 @@ impl Stats {
         if missing.is_empty() { Ok(()) } else { fail(format!("missing: {}", missing.join(" "))) }
     }
 
-    /// Whether some row is called `...:name`.
+    /// Fails unless each name appears in some row called `...:name`.
     fn has_in_class(&self, names: &str) -> Result {
         for name in names.split_whitespace() {
             if !self.0.iter().any(|(row, _)| row.rsplit(':').next() == Some(name)) {
@@ -100,7 +100,7 @@ fn work(wire: &mut Wire) -> Result {
     Ok(())
 }
 
-/// How much each counter must have grown after `work`.
+/// The least growth of each counter after `work`.
 const GROWTH: &[(&str, u64)] = &[
     ("cmd_set", 4),
     ("cmd_touch", 2),
@@ -117,13 +117,13 @@ const GROWTH: &[(&str, u64)] = &[
     ("touch_misses", 1),
 ];
 
-/// What memcached counts, too. It counts `me` alone under `cmd_meta`, where the server counts all
-/// meta commands, and under `get_flushed` only what its own walk has not removed by then.
+/// Counters that memcached has, too. It counts only `me` under `cmd_meta`, where the server counts
+/// all meta commands, and under `get_flushed` only items that its own walk has not removed by then.
 const COUNTED: &str = "cmd_get cmd_set cmd_flush cmd_touch get_hits get_misses get_expired \
     delete_misses delete_hits incr_misses incr_hits decr_misses decr_hits cas_misses cas_hits \
     cas_badval touch_hits touch_misses";
 
-/// Requests that must count alike; `$` stands for a key of their own.
+/// Requests that both servers must count alike; `$` stands for a key of their own.
 const ALIKE: &[&str] = &[
     "get $\r\n",
     "set $ 0 0 1\r\n1\r\nget $ $ $x\r\ngets $\r\n",
@@ -148,7 +148,7 @@ const ALIKE: &[&str] = &[
     "set $ 0 0 1\r\n1\r\nme $\r\nme $x\r\ntouch $ 0\r\ntouch $x 0\r\n",
 ];
 
-/// By how much each counter grows with these requests.
+/// Returns the growth of each counter by these requests.
 fn growth(wire: &mut Wire, requests: &str) -> Result<Vec<(&'static str, u64)>> {
     let before = Stats::ask(wire, "stats")?;
     wire.ask(&format!("{requests}mn\r\n"), "MN\r\n")?;
@@ -157,7 +157,7 @@ fn growth(wire: &mut Wire, requests: &str) -> Result<Vec<(&'static str, u64)>> {
     names.map(|name| Ok((name, after.number(name)? - before.number(name)?))).collect()
 }
 
-/// Both servers count the same requests alike.
+/// Checks that both servers count the same requests alike.
 fn counted_alike(bench: &Bench) -> Result {
     let reference = bench.options.reference.start("-m 64")?;
     let subject = bench.options.server.start("-m 64")?;
@@ -174,7 +174,7 @@ fn counted_alike(bench: &Bench) -> Result {
     Ok(())
 }
 
-/// All of it.
+/// Runs all of these checks.
 pub fn check(bench: &Bench) -> Result<Ended> {
     let server = bench.options.server.start("-m 64")?;
     let mut wire = Wire::connect(server.port)?;

@@ -12,7 +12,7 @@ use crate::install::VENV;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The variable by which the programs in Python learn whom to trust.
+/// The variable that tells the Python programs which certificate authority to trust.
 const CA_FILE: &str = "CA_FILE";
 
 /// pymemcache, by the text protocol.

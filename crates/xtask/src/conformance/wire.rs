@@ -1,4 +1,4 @@
-//! A plain connection that says what it sent and shows what came back.
+//! A plain connection that shows in failures what it sent and what came back.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use crate::{Result, fail};
 
-/// How long an answer may take before it counts as missing.
+/// The time after which an answer counts as missing.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How far from the beginning of its line a difference may be for the line to be shown whole.
+/// The most bytes between a line's beginning and a difference for the line to be shown from there.
 const LINE_SHOWN: usize = 80;
 
 /// A connection to a server on this machine.
 pub struct Wire {
     stream: TcpStream,
-    /// Everything the server has sent so far.
+    /// All bytes received so far.
     pub received: Vec<u8>,
 }
 
@@ -29,14 +29,14 @@ impl Wire {
         Ok(Wire { stream, received: Vec::new() })
     }
 
-    /// Waits at most this long in each read and write from now on.
+    /// Sets the longest wait of each read and write from now on.
     pub fn patience(&self, limit: Duration) -> Result {
         self.stream.set_read_timeout(Some(limit))?;
         self.stream.set_write_timeout(Some(limit))?;
         Ok(())
     }
 
-    /// Sends bytes; that the server has closed is no failure, for its replies are what counts.
+    /// Sends bytes. A closed connection is no failure here, because the replies decide.
     pub fn send(&mut self, bytes: &[u8]) -> Result {
         match self.stream.write_all(bytes) {
             Err(error) if is_closed(error.kind()) => Ok(()),
@@ -60,7 +60,7 @@ impl Wire {
         }
     }
 
-    /// Reads until what came since `from` ends with `ending`; false when the server closed first.
+    /// Reads until the bytes since `from` end with `ending`; false when the server closed first.
     pub fn read_until(&mut self, from: usize, ending: &[u8]) -> Result<bool> {
         while !self.received[from..].ends_with(ending) {
             if !self.read()? {
@@ -70,7 +70,7 @@ impl Wire {
         Ok(true)
     }
 
-    /// Reads until so many bytes are there; false when the server closed first.
+    /// Reads until this many bytes are there; false when the server closed first.
     pub fn read_bytes(&mut self, bytes: usize) -> Result<bool> {
         while self.received.len() < bytes {
             if !self.read()? {
@@ -86,7 +86,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending side.
     pub fn finish(&mut self) -> Result {
         match self.stream.shutdown(Shutdown::Write) {
             Err(error) if error.kind() != ErrorKind::NotConnected => Err(error.into()),
@@ -111,7 +111,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Asks, and fails unless the whole answer is this one.
+    /// Sends a command, and fails unless the whole answer is this one.
     pub fn expect(&mut self, command: &str, answer: &str) -> Result {
         let reply = self.ask(command, "\n")?;
         // A reply of several lines may come in pieces.
@@ -136,7 +136,7 @@ impl Wire {
     }
 }
 
-/// What a server of HTTP on this machine answers to a GET, as it comes.
+/// Returns the unparsed answer of an HTTP server on this machine to a GET.
 pub fn http_get(port: u16, path: &str) -> Result<String> {
     let mut wire = Wire::connect(port)?;
     wire.send(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())?;
@@ -144,13 +144,13 @@ pub fn http_get(port: u16, path: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&wire.received).into_owned())
 }
 
-/// The beginning of a long text.
+/// Returns the beginning of a long text.
 pub fn shorten(text: &str) -> String {
     let head: String = text.chars().take(160).collect();
     if head.len() < text.len() { format!("{head}... ({} bytes)", text.len()) } else { head }
 }
 
-/// Where two streams part: the place where the line begins in which they do, and both from there.
+/// Returns where two streams part: the beginning of that line, and both streams from there.
 pub fn parting<'a>(left: &'a [u8], right: &'a [u8]) -> (usize, &'a [u8], &'a [u8]) {
     let at = left.iter().zip(right).take_while(|(a, b)| a == b).count();
     let from = left[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |line| line + 1);

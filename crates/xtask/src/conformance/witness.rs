@@ -9,13 +9,13 @@ use crate::{Result, fail};
 
 const KEYS: usize = 500;
 
-/// A thread that sets and reads its own keys until it is asked how that went.
+/// A thread that sets and reads its own keys until it is asked for the result.
 pub struct Witness {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<usize>>,
 }
 
-/// The value that belongs to a key in a round.
+/// Returns the value of a key in a round.
 fn value(key: usize, round: usize) -> String {
     format!("{key}:{round}:{}", "v".repeat(key % 200))
 }
@@ -29,7 +29,7 @@ impl Witness {
         Witness { stop, thread }
     }
 
-    /// Stops, and reads everything once more; how many requests were answered rightly.
+    /// Stops, and reads everything once more; returns how many requests were answered rightly.
     pub fn verify(self) -> Result<usize> {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.join() {

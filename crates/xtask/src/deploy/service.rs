@@ -1,6 +1,7 @@
-//! The unit under a real systemd, as process 1 of namespaces of its own: it starts, says that it
-//! serves, takes new options, keeps what is in memory over a restart, comes back when it is
-//! killed, stays down when its options are wrong, and is handed a file that only root may read.
+//! Runs the unit under a real systemd, which is process 1 of its own namespaces. The service
+//! starts, reports that it serves, takes new options, keeps the items in memory over a restart,
+//! comes back after a kill, stays down when its options are wrong, and reads a file that only root
+//! may read.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,26 +12,27 @@ use crate::conformance::server::free_port;
 use crate::conformance::wire::Wire;
 use crate::{Failure, Result, fail};
 
-/// What becomes process 1.
+/// The script that becomes process 1.
 const START: &str = "conformance/systemd/start.sh";
 
 const UNIT: &str = "deploy/larder.service";
 
-/// Where the options stand, as the unit has it.
+/// The path of the options file, as the unit names it.
 const OPTIONS: &str = "/etc/larder/larder.toml";
 
-/// Where the unit is.
+/// The path of the installed unit.
 const INSTALLED: &str = "/etc/systemd/system/larder.service";
 
-/// What systemd hands the service of the file of users.
+/// The path at which systemd gives the service its file of users.
 const USERS: &str = "/run/credentials/larder.service/users";
 
-/// The status of a program whose options are wrong, which the unit knows.
+/// The exit status for wrong options, which the unit knows.
 const STATUS_OF_USAGE: &str = "64";
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Plays it with a program, with files below a folder. Says why where there can be no systemd.
+/// Runs the scenario with a program, with files below a folder. Returns the reason where systemd
+/// cannot run.
 pub fn check(program: &str, folder: &str) -> Result<Option<String>> {
     let is_root = Run::new("id -u").capture(LIMIT)?.trim() == "0";
     if !is_root || find("unshare").is_none() || !Path::new("/lib/systemd/systemd").is_file() {
@@ -76,7 +78,7 @@ fn play(machine: &Machine, port: u16) -> Result {
     machine.run("systemctl kill --signal=KILL larder")?;
     machine.wait_for("NRestarts", "1")?;
     machine.wait_for("ActiveState", "active")?;
-    // What was saved before is older than what was served since.
+    // The saved image is older than the stores since.
     Wire::connect(port)?.expect("get kept\r\n", "END\r\n")?;
 
     machine.run("systemctl stop larder")?;
@@ -91,7 +93,7 @@ fn play(machine: &Machine, port: u16) -> Result {
     play_with_users(machine, port)
 }
 
-/// With the file of users as the unit's comment says.
+/// Runs with a file of users, as the unit's comment describes.
 fn play_with_users(machine: &Machine, port: u16) -> Result {
     machine.run(&format!("sed -i s/^#LoadCredential=users/LoadCredential=users/ {INSTALLED}"))?;
     machine.run(&format!("cp /run/good.toml {OPTIONS}"))?;
@@ -104,10 +106,10 @@ fn play_with_users(machine: &Machine, port: u16) -> Result {
     machine.expect("Result", "success")
 }
 
-/// A running systemd. It ends with all that it has started when this is dropped.
+/// A running systemd. Dropping it ends it with everything it has started.
 struct Machine {
     unshare: Child,
-    /// Its process, as this machine counts.
+    /// The process id of its first process, outside its namespace.
     process: String,
 }
 
@@ -131,7 +133,7 @@ impl Machine {
                 return fail(format!("{status}: {}", said.trim()));
             }
             machine.process = machine.first_process();
-            // It answers once it is systemd, and its bus is there.
+            // It answers once `unshare` has become systemd and its bus is there.
             if !machine.process.is_empty() && machine.run("systemctl show larder").is_ok() {
                 return Ok(machine);
             }
@@ -142,14 +144,14 @@ impl Machine {
         }
     }
 
-    /// The process that `unshare` has begun.
+    /// Returns the process that `unshare` has started.
     fn first_process(&self) -> String {
         let process = self.unshare.id();
         let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
         children.unwrap_or_default().trim().to_owned()
     }
 
-    /// Runs a command there.
+    /// Runs a command inside.
     fn run(&self, words: &str) -> Result<String> {
         Run::new("nsenter --mount --pid --cgroup --uts --ipc --root --wd --target")
             .arg(&self.process)
@@ -157,7 +159,7 @@ impl Machine {
             .capture(LIMIT)
     }
 
-    /// A property of the service.
+    /// Returns a property of the service.
     fn property(&self, name: &str) -> Result<String> {
         let said = self.run(&format!("systemctl show larder --value --property={name}"))?;
         Ok(said.trim().to_owned())
@@ -170,7 +172,7 @@ impl Machine {
         }
     }
 
-    /// Waits until a property of the service is as expected.
+    /// Waits until a property of the service has the expected value.
     fn wait_for(&self, name: &str, expected: &str) -> Result {
         let started = Instant::now();
         while started.elapsed() < LIMIT {
@@ -185,7 +187,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // With the first process of the namespace all others end.
+        // All other processes of the namespace end with its first.
         let _ = Run::new("kill -KILL").arg(&self.process).capture(LIMIT);
         let _ = self.unshare.kill();
         let _ = self.unshare.wait();

@@ -1,8 +1,8 @@
-//! Requests whose lines are asked for ahead: what their loads find in the cache, and what it costs.
+//! Prefetching for groups of requests: the hits of their loads, and the cost.
 //!
-//! A request that reads a line which was asked for a group ago hits, as a processor counts its
-//! loads, although the line came from memory. That costs what those lines push out, and what is
-//! pushed out again before its turn: both show in all lines that come from memory.
+//! A request that reads a line prefetched one group ago hits, by a processor's count of loads,
+//! although the line came from memory. The cost is the evictions caused by those lines, and of
+//! those lines before their turn: both show in the total of lines from memory.
 
 use super::memory::Kind;
 use super::run::{Figures, LARDER, Load, headings, row, usual};
@@ -13,11 +13,11 @@ use crate::report::model::{Axis, Cell, Plot, Point, Series};
 use crate::workload::popularity::Choice;
 use crate::workload::sizes::SizeChoice;
 
-/// Requests whose memory the server asks for together: `GROUP` of `crates/cache/src/ahead.rs`.
+/// Requests whose memory the server prefetches together: `GROUP` of `crates/cache/src/prefetch.rs`.
 pub const SERVER_GROUP: usize = 8;
-/// Sizes of the group; one at a time asks for nothing.
+/// Sizes of the group; a size of one prefetches nothing.
 const GROUPS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// Which of them is the server's.
+/// The place of the server's size.
 const SERVER: usize = 3;
 
 /// Larder's items and index by the size of the group.
@@ -58,7 +58,7 @@ pub fn ahead(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// Lines of a request that come from memory, whether anybody waits for them or not.
+/// Returns a request's lines from memory, whether it waits for them or not.
 fn from_memory(figures: &Figures) -> f64 {
     figures.misses(&Kind::ALL) + figures.ahead()
 }

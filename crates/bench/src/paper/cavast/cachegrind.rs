@@ -1,15 +1,15 @@
-//! The cache's model beside valgrind's: cachegrind counts what a program misses that reads as the
-//! model is told to.
+//! The cache's model beside valgrind's: cachegrind counts the misses of a program with the reads of
+//! the model.
 //!
 //! The program is this one: `larder-bench touch` reads lines of a buffer in an order that follows
 //! from a seed and needs no memory of its own. It runs twice, the second time with twice the reads,
 //! and the differences are compared, so that starting and stopping cancel out. cachegrind has a
-//! small first level, of sixteen lines, which the model has before it here, too; its last level is
+//! small first level, of sixteen lines, which is put before the model here, too; its last level is
 //! this experiment's cache at a scale of 0.05, 640 KiB with 20 ways, since it takes only powers of
 //! two of sets.
 //!
-//! What may differ: cachegrind's last level holds the program's instructions and stack as well,
-//! and counts a read over two lines once. The order here has no such reads.
+//! Possible differences: cachegrind's last level holds the program's instructions and stack as
+//! well, and counts a read over two lines once. The order here has no such reads.
 
 use std::fs;
 use std::hint::black_box;
@@ -33,7 +33,7 @@ const SETS: usize = 512;
 const WAYS: usize = 20;
 /// Reads of the shorter run.
 const READS: u64 = 200_000;
-/// The two counts may differ by so many for a hundred reads.
+/// The tolerated difference of the two counts, in percent of the reads.
 const TOLERANCE_PERCENT: f64 = 0.5;
 /// Buffers, in lines: half of the cache, twice, and eight times as much.
 const LINES: [u64; 3] = [5_120, 20_480, 81_920];
@@ -52,7 +52,8 @@ pub struct TouchOptions {
     seed: u64,
 }
 
-/// Lines for ever, the first ones more often than the last: the product of two even draws.
+/// Returns lines for ever, the first ones more often than the last: the product of two uniform
+/// draws.
 fn order(lines: u64, seed: u64) -> impl Iterator<Item = u64> {
     let mut random = Random::new(seed);
     std::iter::repeat_with(move || {
@@ -65,7 +66,7 @@ fn order(lines: u64, seed: u64) -> impl Iterator<Item = u64> {
 pub fn touch(options: &TouchOptions) -> Outcome<()> {
     let bytes = ((options.lines + 1) * LINE_BYTES) as usize;
     let buffer = vec![0_u8; bytes];
-    // Where the first whole line begins.
+    // The beginning of the first whole line.
     let first = buffer.as_ptr().align_offset(LINE_BYTES as usize);
     let reads = order(options.lines, options.seed).take(options.reads as usize);
     reads.for_each(|line| {
@@ -113,7 +114,7 @@ pub fn cachegrind(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// Misses of the last level by the model.
+/// Returns the model's misses of the last level.
 fn modelled(lines: u64, reads: u64, seed: u64) -> f64 {
     let cache = |ways, sets| CacheGeometry::new(LINE_BYTES as usize, ways, sets, 1);
     let mut first = Llc::new(&cache(FIRST_LINES, 1).expect("it is a cache"));
@@ -122,7 +123,7 @@ fn modelled(lines: u64, reads: u64, seed: u64) -> f64 {
     reads.filter(|line| !first.touch(*line, false) && !last.touch(*line, false)).count() as f64
 }
 
-/// Misses of the last level of a run under cachegrind, of data that is read.
+/// Returns cachegrind's data read misses of the last level in one run.
 fn counted(valgrind: &Path, lines: u64, reads: u64, seed: u64) -> Outcome<f64> {
     let folder = Scratch::folder("larder-cachegrind")?;
     let file = folder.path().join("counts");
@@ -144,7 +145,7 @@ fn counted(valgrind: &Path, lines: u64, reads: u64, seed: u64) -> Outcome<f64> {
     misses(&text?).ok_or_else(|| Failure::Reply(format!("cachegrind counted nothing: {}", said())))
 }
 
-/// The event `DLmr` of cachegrind's file.
+/// Parses the event `DLmr` of cachegrind's file.
 fn misses(text: &str) -> Option<f64> {
     let words = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let at = words("events:")?.split_whitespace().position(|event| event == "DLmr")?;
@@ -156,7 +157,7 @@ mod tests {
     use super::{misses, modelled};
 
     #[test]
-    fn what_fits_misses_once() {
+    fn a_fitting_buffer_misses_each_line_once() {
         assert_eq!(modelled(2, 10_000, 1), 2.0);
         let twice = modelled(5_120, 400_000, 1) - modelled(5_120, 200_000, 1);
         assert!(twice < 1_000.0, "{twice}");

@@ -1,4 +1,4 @@
-//! Where items lie: slabs of 2 MiB, each cut into cells of one size.
+//! The places of items: slabs of 2 MiB, each cut into cells of one size.
 //!
 //! ```text
 //!   inline   | header key value    | header key value    | ...                              |
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Inline, a cell is a chunk of Larder's size classes. Split, keys and values have cells of their
-//! own in the same slab, and an offset of three bytes leads from key to value. So that two items
-//! can change places, all cells of a slab are alike: sizes of keys go in steps of 16 bytes, those
-//! of values by the same classes, and a slab belongs to a pair of both. With `alignment`, cells
-//! begin on lines as far as they are large enough.
+//! own in the same slab, and an offset of three bytes leads from key to value. So that any two
+//! items can swap places, all cells of a slab are alike: sizes of keys go in steps of 16 bytes,
+//! those of values by the same classes, and a slab belongs to a pair of both. With `alignment`,
+//! cells that are large enough begin on lines.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use super::population::Population;
 
 /// The paper's slab.
 pub const SLAB_BYTES: u64 = 2 << 20;
-/// From a key to its value.
+/// Bytes of the offset from a key to its value.
 const OFFSET_BYTES: u64 = 3;
 const KEY_STEP_BYTES: u64 = 16;
 /// No item in this cell.
@@ -34,11 +34,11 @@ pub struct Layout {
     pub header_bytes: u64,
     /// Whether values lie apart from keys.
     pub is_split: bool,
-    /// Cells of at least so many bytes begin at a multiple of it.
+    /// Cells of at least this many bytes begin at a multiple of it.
     pub alignment: u64,
 }
 
-/// Bytes of a slab's cells: key and value, or 0 for the latter if they lie together.
+/// Bytes of a slab's cells: key and value, or 0 for the latter if they are together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     pub key_cell: u64,
@@ -46,7 +46,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// How many items a slab holds.
+    /// Returns the number of items of a slab.
     pub fn cells(&self) -> u32 {
         (SLAB_BYTES / (self.key_cell + self.value_cell)) as u32
     }
@@ -59,7 +59,7 @@ pub struct Slab {
     pub items: Vec<u32>,
 }
 
-/// Where an item is.
+/// The place of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub slab: u32,
@@ -77,7 +77,7 @@ pub struct Cells {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
     pub key: u64,
-    /// Header, key, and offset if there is one.
+    /// Bytes of header, key, and offset if there is one.
     pub key_bytes: u64,
     pub value: u64,
     pub value_bytes: u64,
@@ -117,12 +117,12 @@ impl Cells {
         cells
     }
 
-    /// Where an item is.
+    /// Returns the place of an item.
     pub fn place(&self, item: u32) -> Place {
         self.places[item as usize]
     }
 
-    /// Lets two cells of slabs of one shape change what they hold.
+    /// Swaps the contents of two cells in slabs of one shape.
     pub fn swap(&mut self, one: Place, other: Place) {
         debug_assert!(self.slabs[one.slab as usize].shape == self.slabs[other.slab as usize].shape);
         let (first, second) = (self.item(one), self.item(other));
@@ -134,12 +134,12 @@ impl Cells {
         }
     }
 
-    /// What a cell holds.
+    /// Returns the item in a cell.
     pub fn item(&self, place: Place) -> u32 {
         self.slabs[place.slab as usize].items[place.cell as usize]
     }
 
-    /// Where an item's parts are.
+    /// Returns the places of an item's parts.
     pub fn parts(&self, population: &Population, item: u32) -> Parts {
         let place = self.place(item);
         let shape = self.slabs[place.slab as usize].shape;
@@ -155,37 +155,37 @@ impl Cells {
         }
     }
 
-    /// Where in its slab what decides of a cell's row lies: its value, or all of it if they are
-    /// together.
+    /// Returns the offset in its slab of the part that decides a cell's row: its value, or all of
+    /// it if they are together.
     pub fn value_offset(&self, place: Place) -> u64 {
         let shape = self.slabs[place.slab as usize].shape;
         if self.layout.is_split {
-            // Bottoms of slabs are lines, and aligned cells are whole lines.
+            // Slabs end on lines, and aligned cells are whole lines.
             SLAB_BYTES - (u64::from(place.cell) + 1) * shape.value_cell
         } else {
             u64::from(place.cell) * shape.key_cell
         }
     }
 
-    /// How far a cell is from where its slab's first column begins. Values begin at the bottom, and
+    /// Returns the distance of a cell from its slab's first column. Values begin at the bottom, and
     /// so does their first column.
     pub fn column_offset(&self, place: Place) -> u64 {
         let shape = self.slabs[place.slab as usize].shape;
         u64::from(place.cell) * (shape.key_cell + shape.value_cell)
     }
 
-    /// Bytes of slabs.
+    /// Returns the bytes of slabs.
     pub fn bytes(&self) -> u64 {
         self.slabs.len() as u64 * SLAB_BYTES
     }
 }
 
-/// Larder's classes where slabs are plenty.
+/// Returns Larder's classes where slabs are plenty.
 fn size_classes() -> SizeClasses {
     SizeClasses::new(CHUNK_BYTES_MIN, GROWTH_FACTOR_MIN, SLAB_BYTES as usize, 1 << 20, 0)
 }
 
-/// The longest item that fits a cell under any header.
+/// Returns the longest item that fits a cell under any header.
 pub fn item_bytes_max() -> u32 {
     size_classes().chunk_bytes_max() as u32 - 64
 }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_places_is_found_there() {
+    fn swapped_items_are_found_at_their_new_places() {
         let population = population();
         let mut cells = Cells::fill(layout(false), &population, 0..population.count());
         let slab = cells.place(0).slab;

@@ -1,9 +1,9 @@
-//! Columns where slabs are of small pages: by offsets, which say nothing of the sets that small
-//! pages meet, and by the colours of their frames. Beside them huge pages, and what columns are
-//! there if the cache's span is a slab: the first of each slab, or of each slab another one.
+//! Columns in slabs of small pages: by offsets, which do not determine the sets of small pages, and
+//! by the colours of their frames. Beside them huge pages, and the columns of a cache whose span is
+//! a slab: the first of each slab, or a different one in each slab.
 //!
-//! These caches have the spans that are meant at any scale, and so more sets and fewer ways than
-//! the other experiments give them.
+//! These caches have the intended spans at any scale, and so more sets and fewer ways than in the
+//! other experiments.
 
 use policy::geometry::CacheGeometry;
 
@@ -19,7 +19,7 @@ use crate::workload::popularity::Choice;
 use crate::workload::sizes::SizeChoice;
 
 const WAYS: usize = 4;
-/// The paper's span, 32 pages, and that of a slab.
+/// The paper's span, 32 pages, and the span of a slab.
 const CACHES: [(&str, usize); 2] = [("128 KiB", 2048), ("a slab", 32_768)];
 
 const SMALL: Config = Config { pages: Pages::Small, ..HUGE };
@@ -33,7 +33,7 @@ const STORES: [(&str, Config); 6] = [
     ("small, columns", Config { placement: Placement::Columns(1), ..SMALL }),
     ("small, coloured", Config { placement: Placement::Coloured(1), ..SMALL }),
 ];
-/// Of these.
+/// The number of hot columns.
 const COLUMNS: usize = 1;
 const FIRST_COLUMNS: usize = 2;
 const BY_OFFSETS: usize = 4;
@@ -89,7 +89,7 @@ pub fn colours(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// How evenly hot pages are spread over the colours.
+/// Describes how evenly hot pages are spread over the colours.
 fn pool_row(words: [&str; 2], pools: &[u32]) -> Vec<Cell> {
     let all: u32 = pools.iter().sum();
     let [least, most] = [pools.iter().min(), pools.iter().max()].map(|pool| *pool.unwrap_or(&0));

@@ -1,5 +1,5 @@
-//! The index as a cuckoo table, as Cavast's tree, and as the list it is compared with: memory,
-//! cache lines of a lookup, lookups of one thread, and how long an insertion takes at worst.
+//! The index as a cuckoo table, as Cavast's tree, and as the list of the paper's comparison:
+//! memory, cache lines of a lookup, lookups of one thread, and the longest time of an insertion.
 
 use std::time::Instant;
 
@@ -14,33 +14,33 @@ use crate::report::Spread;
 use crate::report::model::{Cell, Table as Rows};
 use crate::tables::{Chaining, Items, Key, LarderIndex, Table, Touched, items, key};
 
-/// Absent keys have numbers from here on.
+/// The first number of absent keys.
 const ABSENT: u64 = 1 << 40;
 /// Lookups whose lines are counted.
 const COUNTED: usize = 100_000;
-/// Lookups whose time is taken, in each round.
+/// Lookups that are timed, in each round.
 const TIMED_MAX: usize = 2_000_000;
-/// Memory is averaged from this share of the items on: below, few tables stand for the average.
+/// Memory is averaged from this share of the items on: before that, few tables make the average.
 const FIRST_SHARE: usize = 16;
-/// From one number of items at which memory is looked at to the next.
+/// The ratio between two numbers of items at which memory is read.
 const STEP: f64 = 1.01;
-/// A time of insertion longer than this counts as this long.
+/// The longest time of insertion; longer ones count as this.
 const INSERT_NS_MAX: u64 = 1_000_000_000;
 
 const KINDS: [(&str, Kind); 3] =
     [("cuckoo", Kind::Cuckoo), ("tree", Kind::Tree), ("list", Kind::List)];
 
-/// An index that has grown to all items, and what was seen meanwhile.
+/// An index that has grown to all items, and its figures on the way.
 struct Grown {
     name: &'static str,
     index: LarderIndex,
-    /// Bytes for each item: on average over the logarithm of their number, and at worst.
+    /// Bytes per item: on average over the logarithm of their number, and at worst.
     bytes_mean: f64,
     bytes_worst: f64,
     insert_ns: Histogram<u64>,
 }
 
-/// All of it.
+/// Runs the whole experiment.
 pub fn index(scale: &Scale) -> Outcome<Findings> {
     let count = scale.items(20_000_000);
     let items = items(0, count);
@@ -102,7 +102,7 @@ const LOOKUPS: [&str; 5] =
     ["index", "hits, M / CPU s", "ahead", "misses, M / CPU s", "misses ahead"];
 const INSERTIONS: [&str; 7] = ["index", "mean, us", "p50", "p99", "p99.9", "p99.99", "longest"];
 
-/// Lets an index grow to all items.
+/// Grows an index to all items.
 fn grow(name: &'static str, kind: Kind, items: &Items) -> Outcome<Grown> {
     let index = LarderIndex::of_kind(kind, items.clone(), false);
     let mut insert_ns = Histogram::new_with_max(INSERT_NS_MAX, 3).expect("a valid range");
@@ -125,7 +125,7 @@ fn grow(name: &'static str, kind: Kind, items: &Items) -> Outcome<Grown> {
     Ok(Grown { name, index, bytes_mean, bytes_worst, insert_ns })
 }
 
-/// What lookups of these keys read in all.
+/// Returns the total reads of lookups of these keys.
 fn touched(table: &dyn Table, keys: &[Key]) -> Touched {
     let touched = keys.iter().filter_map(|key| table.touched(key));
     touched.fold(Touched::default(), |sum, one| Touched {
@@ -147,7 +147,7 @@ fn memory(grown: &[Grown]) -> Rows {
     table("cavast-index-bytes", &MEMORY, rows.collect())
 }
 
-/// Lookups of each index, one after the other and with their lines asked for ahead.
+/// Times lookups of each index, one after the other and with their lines prefetched.
 fn lookups(grown: &mut [Grown], rounds: u64, keys: [&[Key]; 2]) -> Outcome<Rows> {
     let found = in_rounds(rounds, grown.len(), |which| {
         let one = &mut grown[which];

@@ -1,31 +1,31 @@
-//! memcached's layout in one thread's hands: heads, and items in the order they were stored,
-//! header, key and value together, linked through their headers.
+//! memcached's layout for one thread: heads, and items in the order of storing, header, key and
+//! value together, linked through their headers.
 
 /// memcached's header with its CAS unique.
 const HEADER_BYTES: usize = 56;
-/// Where in it the next item's place stands, the key's length and the value's.
+/// Offsets in it of the next item's place, the key's length and the value's.
 const NEXT: usize = 16;
 const KEY_LENGTH: usize = 47;
 const VALUE_LENGTH: usize = 32;
-/// Items are aligned to this; a place is so many of them.
+/// The alignment of items, and the unit of places.
 const UNIT_BYTES: usize = 8;
-/// memcached doubles its table when there are more items than so many times its heads.
+/// memcached doubles its table when there are more items than this many times its heads.
 const LOAD_MAX: f64 = 1.5;
 /// The end of a chain.
 const NOTHING: u32 = 0;
 
-/// A table that is filled once and read.
+/// A table that is filled once and then read.
 pub struct InlineChains {
     heads: Vec<u32>,
     items: Vec<u8>,
 }
 
 impl InlineChains {
-    /// Room for so many items, of so many bytes of keys and values.
+    /// Returns room for `count` items, with `bytes` bytes of keys and values.
     pub fn new(count: usize, bytes: usize) -> Self {
         let heads = (count as f64 / LOAD_MAX).ceil() as usize;
         let mut items = Vec::with_capacity(bytes + count * (HEADER_BYTES + UNIT_BYTES));
-        // Place 0 is nothing.
+        // Place 0 stands for nothing.
         items.resize(UNIT_BYTES, 0);
         Self { heads: vec![NOTHING; heads.next_power_of_two()], items }
     }
@@ -45,7 +45,7 @@ impl InlineChains {
         self.heads[head] = u32::try_from(place / UNIT_BYTES).expect("at most 32 GiB");
     }
 
-    /// The key's value.
+    /// Returns the key's value.
     pub fn get(&self, key: &[u8], hash: u64) -> Option<&[u8]> {
         let mut place = self.heads[hash as usize & (self.heads.len() - 1)];
         while place != NOTHING {

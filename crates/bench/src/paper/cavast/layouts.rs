@@ -1,5 +1,5 @@
 //! The server's own separation of keys and values beside items in one piece: lookups, stores while
-//! memory is full, and how many items the memory has.
+//! memory is full, and the number of items in the memory.
 
 use larder::{Ahead, Cache, ChunkLayout, Expiry, Hash};
 
@@ -15,7 +15,7 @@ use crate::report::model::Cell;
 struct Kind {
     name: &'static str,
     key_bytes: usize,
-    /// The shortest value, and how many lengths from there on there are.
+    /// The shortest value, and the number of lengths from there on.
     value_bytes: usize,
     value_lengths: usize,
 }
@@ -28,29 +28,29 @@ const KINDS: [Kind; 3] = [
 ];
 const LAYOUTS: [(&str, ChunkLayout); 2] =
     [("inline", ChunkLayout::Inline), ("split", ChunkLayout::Split)];
-/// What an item takes of memory beside key and value, at most.
+/// The most bytes that an item takes besides key and value.
 const ITEM_BYTES: usize = 160;
-/// Memory that has room for all, at least: each size class takes whole slabs.
+/// The least memory with room for all items: each size class takes whole slabs.
 const ROOM_BYTES_MIN: usize = 64 << 20;
-/// Memory that is to be full, at least.
+/// The least memory that is to be full.
 const FULL_BYTES_MIN: usize = 16 << 20;
 /// Lookups in each round.
 const LOOKUPS: usize = 1_000_000;
-/// Of so many items one is stored anew in each round while memory is full.
+/// One item in this many is stored anew in each round while memory is full.
 const STORED_SHARE: u64 = 4;
-/// Of so many items one was read before that, so that the hand passes it over once.
+/// One item in this many was read before that, so that the hand passes it over once.
 const READ_SHARE: usize = 2;
 /// Keys in a batch of the server's.
 const BATCH: usize = 128;
 
-/// What is done with a cache.
+/// The operations on a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
-    /// Keys that are there, one by one; their values are copied.
+    /// Present keys, one by one; their values are copied.
     Hits,
-    /// The same as the server asks ahead.
+    /// Present keys, prefetched as in the server.
     HitsAhead,
-    /// Keys that are not there.
+    /// Absent keys.
     Misses,
     /// Stores of new keys while memory is full.
     Stores,
@@ -86,7 +86,7 @@ impl Kind {
     }
 }
 
-/// A cache and what was stored in it, by numbers from 0 on.
+/// A cache and its items, numbered from 0.
 struct Store {
     kind: Kind,
     cache: Cache,
@@ -94,7 +94,7 @@ struct Store {
 }
 
 impl Store {
-    /// With so many items stored in so much memory.
+    /// Returns a store of `count` items in `memory_bytes`.
     fn filled(kind: Kind, layout: ChunkLayout, count: u64, memory_bytes: usize) -> Outcome<Self> {
         let built = Cache::builder().memory_bytes(memory_bytes).layout(layout).build();
         let cache = built.map_err(|error| Failure::Check(error.to_string()))?;
@@ -113,7 +113,7 @@ impl Store {
         Ok(())
     }
 
-    /// Millions a CPU second of looking these up.
+    /// Returns millions of lookups of these per CPU second.
     fn look_up(&self, work: Work, wanted: &[u32]) -> Outcome<f64> {
         let absent = if work == Work::Misses { self.stored } else { 0 };
         let key = |rank: u32| self.kind.key(absent + scattered(rank, self.stored));
@@ -130,7 +130,7 @@ impl Store {
         Ok(rate)
     }
 
-    /// How many of these are there, each of which is copied, asked for in batches.
+    /// Copies the present ones of these, looked up in batches; returns their number.
     fn found(&self, keys: &[Vec<u8>], batch: usize) -> usize {
         let (mut found, mut copy, mut hashes) = (0, Vec::new(), Vec::<Hash>::new());
         for keys in keys.chunks(batch) {
@@ -151,7 +151,7 @@ impl Store {
         found
     }
 
-    /// Millions of new items a CPU second, after some of the newest were read.
+    /// Returns millions of new items per CPU second, after some of the newest were read.
     fn replace(&mut self, count: u64) -> Outcome<f64> {
         let newest = self.stored.saturating_sub(self.cache.stats().items);
         for number in (newest..self.stored).step_by(READ_SHARE) {
@@ -163,12 +163,12 @@ impl Store {
     }
 }
 
-/// The item of this rank: those that are popular lie anywhere.
+/// Returns the item of this rank: popular items are scattered.
 fn scattered(rank: u32, count: u64) -> u64 {
     u64::from(rank) * 0x1_0000_000f % count
 }
 
-/// Layouts of the server's chunks.
+/// Compares layouts of the server's chunks.
 pub fn layouts(scale: &Scale) -> Outcome<Findings> {
     let mut found = Findings::default();
     let (mut rows, mut memory) = (Vec::new(), Vec::new());
@@ -208,7 +208,7 @@ pub fn layouts(scale: &Scale) -> Outcome<Findings> {
     Ok(found)
 }
 
-/// Stores while memory is full, and what fits.
+/// Measures stores while memory is full, and the number of items that fit.
 fn full(
     scale: &Scale,
     kind: Kind,
@@ -246,7 +246,7 @@ fn full(
     Ok(())
 }
 
-/// One row for each layout; returns how many times as many there were of the last.
+/// Adds a row for each layout; returns the ratio of the last one's rates.
 fn row(rows: &mut Vec<Vec<Cell>>, names: [&'static str; 3], rates: &[Vec<f64>]) -> Spread {
     for ((layout, _), rate) in LAYOUTS.into_iter().zip(rates) {
         let mut cells: Vec<Cell> = names.into_iter().chain([layout]).map(Cell::text).collect();

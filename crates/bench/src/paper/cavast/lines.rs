@@ -1,4 +1,4 @@
-//! Lines that a request reads by the kind of index and by how full it is.
+//! Lines that a request reads, by the kind of index and its load.
 
 use super::lookup::IndexKind;
 use super::memory::Kind;
@@ -9,13 +9,13 @@ use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Axis, Cell, Plot, Point, Series};
 use crate::workload::sizes::SizeChoice;
 
-/// Items for each head, or for each first bucket.
+/// Items per head, or per first bucket.
 const LOADS: [f64; 6] = [0.75, 1.5, 3.0, 6.0, 12.0, 24.0];
-/// The load at which memcached's table grows, and that of buckets full on the average.
+/// The places of the load at which memcached's table grows, and of that of full buckets on average.
 const CHAINING_USUAL: usize = 1;
 const LINKED_USUAL: usize = 3;
 
-/// Indexes.
+/// Compares indexes.
 pub fn lines(scale: &Scale) -> Outcome<Findings> {
     let app = usual(scale, SizeChoice::App)?;
     let load = Load::zipfian(scale, &app);

@@ -1,10 +1,10 @@
 //! A last-level cache: sets of ways of lines, replaced by true LRU within each set.
 //!
 //! A line's set follows from its lowest bits, and its slice, where there are several, from a hash
-//! of all of them, as in processors whose hash is not known. Writes are as reads: what is counted
-//! is which lines come from memory. Every access allocates. One that is *passing* takes the place
+//! of all of them, as in processors whose hash is not known. Writes are treated as reads: the count
+//! is of lines that come from memory. Every access allocates. A *passing* access takes the place
 //! that is next to be replaced and stays there, so that it costs the others at most one way of its
-//! set: what processors do, more or less, with a line that is asked for as non-temporal.
+//! set: roughly what processors do with non-temporal reads.
 
 use policy::geometry::CacheGeometry;
 
@@ -18,7 +18,7 @@ pub struct Llc {
     ways: usize,
     set_bits: u32,
     slices: u64,
-    /// Of each set its ways, used last first.
+    /// The ways of each set, the most recently used first.
     tags: Vec<u32>,
 }
 
@@ -34,7 +34,7 @@ impl Llc {
         }
     }
 
-    /// Accesses a line by its number; whether it was there.
+    /// Accesses a line by its number; returns whether it was there.
     #[inline]
     pub fn touch(&mut self, line: u64, is_passing: bool) -> bool {
         let within = line & ((1 << self.set_bits) - 1);
@@ -46,7 +46,7 @@ impl Llc {
         if is_passing {
             ways[found.unwrap_or(self.ways - 1)] = tag;
         } else {
-            // The line goes to the front: of a miss the last one leaves.
+            // The line goes to the front; on a miss the last one leaves.
             ways.copy_within(..found.unwrap_or(self.ways - 1), 1);
             ways[0] = tag;
         }
@@ -60,7 +60,7 @@ mod tests {
     use crate::random::Random;
     use policy::geometry::CacheGeometry;
 
-    /// Sets as lists, used last last; an empty way is a line that nobody asks for.
+    /// Sets as lists, the most recently used last; an empty way is a line that is never accessed.
     struct Naive {
         sets: Vec<Vec<u64>>,
     }
@@ -104,7 +104,8 @@ mod tests {
         let geometry = CacheGeometry::new(64, 20, 32, 6).expect("it is a cache");
         let mut cache = Llc::new(&geometry);
         let lines = geometry.bytes() as u64 / 64;
-        // Half of what fits stays, whichever slice each line falls to: hardly any set overflows.
+        // Half of a fitting buffer stays, whichever slice each line falls to: hardly any set
+        // overflows.
         let misses =
             |cache: &mut Llc| (0..lines / 2).filter(|line| !cache.touch(*line, false)).count();
         assert_eq!(misses(&mut cache), lines as usize / 2);

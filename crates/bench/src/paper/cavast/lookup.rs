@@ -1,6 +1,6 @@
-//! The lines that finding an item's place touches, by the kind of index.
+//! The lines read to find an item's place, by the kind of index.
 //!
-//! | index | bucket | what a search reads |
+//! | index | bucket | reads of a search |
 //! | --- | --- | --- |
 //! | chaining | 8 bytes | the head, then items: header, and key if it is as long |
 //! | list | six words, six tags, a link | lines until the tag matches |
@@ -8,10 +8,10 @@
 //! | cuckoo | eight words with tags | both lines of the key |
 //!
 //! All buckets but heads are lines. Chaining is memcached's: the chain goes through the items'
-//! headers, and a new item comes first. List and tree are the paper's, as far as is known: a bucket
-//! that is full sends further items to one that it links to, taken from the same array. A tag has
-//! eight bits; where it deceives, the key of another item is read. Cuckoo is Larder's: tags of 23
-//! bits deceive nobody here.
+//! headers, and a new item comes first. List and tree are the paper's, as far as is known: a full
+//! bucket sends further items to one that it links to, taken from the same array. A tag has eight
+//! bits; a false match reads another item's key. Cuckoo is Larder's: tags of 23 bits have no false
+//! matches here.
 
 use super::memory::INDEX_BASE;
 use super::population::Population;
@@ -19,14 +19,14 @@ use crate::random::Random;
 
 /// Words of a bucket with links.
 const SLOTS: usize = 6;
-/// Slots of a cuckoo bucket, and how full its table is.
+/// Slots of a cuckoo bucket, and the load of its table.
 const CUCKOO_SLOTS: f64 = 8.0;
 const CUCKOO_LOAD: f64 = 0.95;
 const LINE_BYTES: u64 = 64;
 const HEAD_BYTES: u64 = 8;
 const NONE: u32 = u32::MAX;
 
-/// Which index, and how full: items for each head, or first bucket.
+/// The kind of index and its load: items per head, or per first bucket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum IndexKind {
     Chaining { load: f64 },
@@ -36,7 +36,7 @@ pub enum IndexKind {
 }
 
 impl IndexKind {
-    /// What it is called.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             IndexKind::Chaining { .. } => "chaining",
@@ -47,10 +47,10 @@ impl IndexKind {
     }
 }
 
-/// Something that a search reads.
+/// One read of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// So many bytes of the index.
+    /// Address and bytes of a part of the index.
     Index(u64, u64),
     /// Another item's header, and its key if `has_key`.
     Other { item: u32, has_key: bool },
@@ -114,7 +114,7 @@ impl Lookup {
         Lookup::Linked { buckets, roots, is_tree }
     }
 
-    /// Bytes of the index; of chaining the links in the items, too.
+    /// Returns the bytes of the index; for chaining including the links in the items.
     pub fn bytes(&self) -> u64 {
         match self {
             Lookup::Chaining { heads, next } => (heads.len() + next.len()) as u64 * HEAD_BYTES,
@@ -123,7 +123,7 @@ impl Lookup {
         }
     }
 
-    /// What a search reads until it comes to the item, which it reads last and is not among it.
+    /// Collects the reads of a search before the item's own, which are not included.
     pub fn find(&self, item: u32, population: &Population, steps: &mut Vec<Step>) {
         steps.clear();
         match self {
@@ -156,7 +156,7 @@ impl Lookup {
     }
 }
 
-/// Reads one bucket; whether the item is in it.
+/// Reads one bucket; returns whether the item is in it.
 fn look(bucket: &Bucket, at: usize, item: u32, steps: &mut Vec<Step>) -> bool {
     steps.push(Step::Index(INDEX_BASE + at as u64 * LINE_BYTES, LINE_BYTES));
     for other in bucket.items {
@@ -175,7 +175,7 @@ fn hash(item: u32) -> u64 {
 }
 
 fn bucket_of(item: u32, buckets: usize) -> usize {
-    // The upper bits choose; tags and branches have others.
+    // The upper bits choose; tags and branches use others.
     ((u128::from(hash(item)) * buckets as u128) >> 64) as usize
 }
 
@@ -183,7 +183,8 @@ fn tag(item: u32) -> u8 {
     hash(item) as u8
 }
 
-/// Two bits of the hash for each level, from the ninth on; deeper than ten levels they repeat.
+/// Returns two bits of the hash for each level, from the ninth on; deeper than ten levels they
+/// repeat.
 fn branch(item: u32, depth: u32) -> usize {
     (hash(item) >> (8 + depth % 10 * 2)) as usize & 3
 }
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
     use crate::workload::sizes::SizeChoice;
 
-    /// Mean lines of the index, and items that are met on the way, for each search.
+    /// Returns the mean lines of the index, and items met on the way, per search.
     fn mean(kind: IndexKind) -> (f64, f64) {
         let population = Population::new(SizeChoice::App, 6 << 20, 1 << 16, 1).expect("no file");
         let lookup = Lookup::new(kind, population.count());
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn chains_are_as_long_as_the_load_makes_them() {
-        // Half of the others in the bucket are before an item, on the average.
+        // On average half of the others in the bucket are before an item.
         for load in [0.75, 1.5, 6.0] {
             let (heads, others) = mean(IndexKind::Chaining { load });
             assert_eq!(heads, 1.0);

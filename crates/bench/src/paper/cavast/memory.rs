@@ -1,5 +1,5 @@
-//! Simulated memory: what is read lies at an address, comes through the cache line by line, and is
-//! counted by what it is.
+//! Simulated memory: data has addresses, comes through the cache line by line, and is counted by
+//! kind.
 //!
 //! ```text
 //!   read(kind, address, bytes) -> pages: address of the program to that of the machine
@@ -8,20 +8,20 @@
 //!                              line by line -> Llc -> fetched, missed, by kind
 //! ```
 //!
-//! With small pages, machine addresses are those of random frames: two neighbouring pages have
-//! nothing to do with each other, and only the lowest six bits of the set are the program's. With
-//! huge pages the lowest fifteen and more are. A page whose translation is not at hand costs an
-//! entry of the lowest table and, with small pages, one of the table above. The TLB has 1024
-//! entries of 8 ways at the size of the paper's cache, and as many fewer as the cache is smaller.
+//! With small pages, machine addresses are those of random frames: two neighbouring pages are
+//! unrelated, and only the lowest six bits of the set are the program's. With huge pages the lowest
+//! fifteen and more are. A page missing from the TLB costs an entry of the lowest table and, with
+//! small pages, one of the table above. The TLB has 1024 entries of 8 ways at the size of the
+//! paper's cache, and as many fewer as the cache is smaller.
 //!
-//! Of the smaller caches in between there is only this: a line that is read twice in a row counts
-//! once, as where a key ends in the line in which its value begins. What else they would keep, the
-//! last-level cache is seen to hit. What a real processor reads beside the store's data is not
-//! simulated: the stack, network buffers, the kernel.
+//! The smaller caches in between are reduced to this: a line that is read twice in a row counts
+//! once, as where a key ends in the line in which its value begins. Other reads that they would
+//! serve count as hits of the last-level cache. A real processor's reads besides the store's data
+//! are not simulated: the stack, network buffers, the kernel.
 //!
-//! A line that was *asked for ahead* comes through the cache as any other, and takes a place there.
-//! Who reads it later hits if it is still there: so a processor's counters of loads have it, which
-//! know nothing of prefetches. That it came from memory is counted on its own.
+//! A *prefetched* line comes through the cache as any other, and takes a place there. A later read
+//! hits if it is still there: so do a processor's counters of loads, which ignore prefetches. That
+//! it came from memory is counted separately.
 
 use std::ops::Sub;
 
@@ -29,11 +29,11 @@ use policy::geometry::CacheGeometry;
 
 use super::llc::Llc;
 
-/// Where the simulation puts what: slabs begin at 0.
+/// The addresses of the simulation's parts: slabs begin at 0.
 pub const INDEX_BASE: u64 = 1 << 37;
 /// Temperatures of chunks.
 pub const TEMPERATURE_BASE: u64 = 1 << 38;
-/// A small index of what is in the hot area.
+/// A small index of the hot area's items.
 pub const FRONT_BASE: u64 = 3 << 37;
 const TABLES_BASE: u64 = 1 << 39;
 const UPPER_BASE: u64 = 5 << 37;
@@ -41,16 +41,16 @@ const UPPER_BASE: u64 = 5 << 37;
 const LINE_BITS: u32 = 6;
 const SMALL_BITS: u32 = 12;
 const HUGE_BITS: u32 = 21;
-/// Numbers of small pages below `TABLES_BASE` have so many bits.
+/// Numbers of small pages below `TABLES_BASE` have this many bits.
 const FRAME_BITS: u32 = 27;
 /// Bytes of a page table's entry.
 const ENTRY_BYTES: u64 = 8;
 const TLB_ENTRIES: usize = 1024;
 const TLB_WAYS: usize = 8;
-/// The cache that a TLB of so many entries goes with.
+/// The cache size that goes with a TLB of this many entries.
 const FULL_CACHE_BYTES: usize = 15 << 20;
 
-/// What memory is backed by.
+/// The size of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
     /// 4 KiB.
@@ -60,13 +60,13 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// The frame, in units of small pages, of a page of the program's address space.
+    /// Returns the frame, in units of small pages, of a page of the program's address space.
     pub fn frame_of(self, page: u64) -> u64 {
         if self == Pages::Small { frame_of(page) } else { page }
     }
 }
 
-/// What a line is read for.
+/// The purpose of a line's read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Finding the item: lines of the index, and of other items on the way.
@@ -77,12 +77,12 @@ pub enum Kind {
     Value,
     /// Page tables.
     Walk,
-    /// Temperatures, swaps and what looks for expired items.
+    /// Temperatures, swaps and the search for expired items.
     Upkeep,
 }
 
 impl Kind {
-    /// What a request reads for itself.
+    /// A request's own reads.
     pub const OWN: [Kind; 3] = [Kind::Index, Kind::Key, Kind::Value];
     /// All of them.
     pub const ALL: [Kind; 5] = [Kind::Index, Kind::Key, Kind::Value, Kind::Walk, Kind::Upkeep];
@@ -97,17 +97,17 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Lines read, of these kinds.
+    /// Returns the lines read, of these kinds.
     pub fn fetched(&self, kinds: &[Kind]) -> u64 {
         kinds.iter().map(|kind| self.fetched[*kind as usize]).sum()
     }
 
-    /// Of them, those that were not in the cache.
+    /// Returns those of them that were not in the cache.
     pub fn missed(&self, kinds: &[Kind]) -> u64 {
         kinds.iter().map(|kind| self.missed[*kind as usize]).sum()
     }
 
-    /// Lines that came from memory because they were asked for ahead, and are not among the others.
+    /// Returns the lines that came from memory by a prefetch, which the others do not include.
     pub fn ahead(&self, kinds: &[Kind]) -> u64 {
         kinds.iter().map(|kind| self.ahead[*kind as usize]).sum()
     }
@@ -139,7 +139,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Nothing of it is in the cache yet.
+    /// Returns memory of which nothing is in the cache yet.
     pub fn new(geometry: &CacheGeometry, pages: Pages) -> Memory {
         let entries = TLB_ENTRIES * geometry.bytes() / FULL_CACHE_BYTES / TLB_WAYS;
         let sets = entries.next_power_of_two();
@@ -156,12 +156,12 @@ impl Memory {
         }
     }
 
-    /// Whether what is read from now on shall leave the cache as it is, but for page tables.
+    /// Sets whether reads from now on leave the cache as it is, except for page tables.
     pub fn set_passing(&mut self, is_passing: bool) {
         self.is_passing = is_passing;
     }
 
-    /// Reads, or writes, so many bytes from an address on.
+    /// Reads, or writes, `bytes` bytes from an address on.
     pub fn read(&mut self, kind: Kind, address: u64, bytes: u64) {
         if bytes == 0 {
             return;
@@ -171,7 +171,7 @@ impl Memory {
         }
     }
 
-    /// Asks for so many bytes that are going to be read.
+    /// Prefetches `bytes` bytes.
     pub fn ask(&mut self, kind: Kind, address: u64, bytes: u64) {
         self.is_asking = true;
         self.read(kind, address, bytes);
@@ -198,7 +198,7 @@ impl Memory {
         self.count(kind, frame << page_bits | line & ((1 << page_bits) - 1));
     }
 
-    /// The page tables, which the machine reads by its own addresses.
+    /// Reads the page tables, by addresses of the machine.
     fn walk(&mut self, page: u64) {
         self.count(Kind::Walk, (TABLES_BASE + page * ENTRY_BYTES) >> LINE_BITS);
         if self.pages == Pages::Small {
@@ -219,7 +219,7 @@ impl Memory {
     }
 }
 
-/// The frame of a small page: a bijection without any order.
+/// Returns the frame of a small page: a bijection without any order.
 fn frame_of(page: u64) -> u64 {
     const MASK: u64 = (1 << FRAME_BITS) - 1;
     debug_assert!(page <= MASK);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_ahead_is_hit_and_came_from_memory() {
+    fn a_prefetched_line_hits_and_counts_as_from_memory() {
         let mut memory = memory(Pages::Huge);
         memory.ask(Kind::Value, 640, 128);
         memory.ask(Kind::Index, 6400, 1);

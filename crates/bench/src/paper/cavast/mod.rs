@@ -1,11 +1,11 @@
 //! Cavast (Wang, Liu and Chen, "Put an Elephant into a Fridge: Optimizing Cache Efficiency for
-//! In-memory Key-value Stores", PVLDB 13(9), 2020): what the processor's last-level cache hits when
-//! a key-value store is placed for it.
+//! In-memory Key-value Stores", PVLDB 13(9), 2020): the hits of the processor's last-level cache
+//! when a key-value store is laid out for it.
 //!
 //! Of the paper the abstract was at hand when this was written, and some figures and mechanisms
-//! second-hand. What its figures and tables show could not be looked up, so the experiments are
-//! named by what they measure. Nothing was tuned to reach the paper's figures, and a column says
-//! which are reached.
+//! second-hand. The content of its figures and tables could not be looked up, so the experiments
+//! are named by what they measure. Nothing was tuned to reach the paper's figures, and a column
+//! says which are reached.
 //!
 //! ```text
 //!   population: sizes, popular keys --get--> store: lookup, cells, zones, expiry
@@ -14,12 +14,12 @@
 //!                                            memory: pages, TLB --lines--> llc
 //! ```
 //!
-//! But for `index`, `staged`, `throughput`, `repartition` and `layouts`, which measure the real
+//! Except for `index`, `staged`, `throughput`, `repartition` and `layouts`, which measure the real
 //! index and cache, everything is a simulation of addresses: exact, the same in each run with one
-//! seed, and without any byte of a value. What runs is the placement's decisions, crate `policy`.
-//! The cache and the data shrink together with the scale, so that the cache is the paper's 0.023 %
-//! of the data; a smaller scale has fewer items, and of fewer items a share that is as small is
-//! asked for less.
+//! seed, and without any byte of a value. The placement's decisions are the real ones, crate
+//! `policy`. The cache and the data shrink together with the scale, so that the cache is the
+//! paper's 0.023 % of the data; a smaller scale has fewer items, and an equal share of fewer items
+//! gets fewer of the requests.
 
 mod ahead;
 pub mod cachegrind;

@@ -1,4 +1,5 @@
-//! What placement costs: where it cannot help, by how often accesses count, and in work and memory.
+//! The cost of placement: where it cannot help, by the share of counted accesses, and in work and
+//! memory.
 
 use policy::columns::{LIMITS, Limits};
 
@@ -13,13 +14,13 @@ use crate::report::model::{Axis, Cell, Plot, Point, Series};
 use crate::workload::popularity::Choice;
 use crate::workload::sizes::SizeChoice;
 
-/// One access in so many counts.
+/// One access in this many counts.
 const EVERY: [u64; 4] = [1, 4, 16, 64];
 const COLUMNS: Config = Config { placement: Placement::Columns(1), ..HUGE };
 const IN_AREA: Config = Config { placement: AREA, ..HUGE };
 
-/// Columns as the server has them: a sampled hit for each sixteenth chunk of a slab is one of
-/// 22,000 accesses where chunks have APP's sizes, and what moves is four hits warmer.
+/// Columns as in the server: a sampled hit for each sixteenth chunk of a slab is one of 22,000
+/// accesses where chunks have APP's sizes, and a moved item is four hits warmer.
 const AS_SERVER: Config = Config {
     heating: Heating {
         every: 64,
@@ -29,10 +30,10 @@ const AS_SERVER: Config = Config {
     },
     ..COLUMNS
 };
-/// Requests for each item before they are counted, and then: passes are as rare as that.
+/// Requests per item before the count and during it: passes are that rare.
 const SERVER_SHARES: [f64; 2] = [4.0, 4.0];
 
-/// Uniform requests: nobody is hot.
+/// Uniform requests: no item is hot.
 pub fn uniform(scale: &Scale) -> Outcome<Findings> {
     let app = usual(scale, SizeChoice::App)?;
     let load = Load { choice: Choice::Uniform, ..Load::zipfian(scale, &app) };
@@ -64,7 +65,7 @@ pub fn uniform(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// How seldom accesses may count.
+/// The effect of counting fewer accesses.
 pub fn sampling(scale: &Scale) -> Outcome<Findings> {
     let app = usual(scale, SizeChoice::App)?;
     let load = Load::zipfian(scale, &app);
@@ -120,7 +121,7 @@ fn plot(found: &[(String, Figures)]) -> Plot {
     }
 }
 
-/// Swaps, bytes moved and bytes kept.
+/// Swaps, moved bytes and bytes of state.
 pub fn overhead(scale: &Scale) -> Outcome<Findings> {
     let mut rows = Vec::new();
     let mut beside = Vec::new();

@@ -1,10 +1,11 @@
-//! What pays in this model: the hottest items of the whole store in an area of the cache's size, a
-//! small index of that area, and reads of all other items that leave the cache as it is.
+//! The layout that pays in this model: the hottest items of the whole store in an area of the
+//! cache's size, a small index of that area, and reads of all other items that leave the cache as
+//! it is.
 //!
-//! Rows are the paper's way to keep cold items from where hot ones are, but give the hot ones no
-//! larger a share of the sets than of the memory. What is not read again soon can also be read as
-//! non-temporal, which takes nothing away from anybody; it takes knowing which items are hot before
-//! they are read, and that is what the area's index knows.
+//! Rows are the paper's way to keep cold items out of the hot ones' sets, but give the hot ones no
+//! larger a share of the sets than of the memory. Items that are not read again soon can also be
+//! read as non-temporal, which evicts nothing; that takes knowing which items are hot before they
+//! are read, and the area's index knows.
 
 use super::cells::Layout;
 use super::memory::Kind;
@@ -21,7 +22,7 @@ use crate::workload::sizes::SizeChoice;
 /// Larder's items in cells that begin on lines.
 pub const ON_LINES: Config = Config { layout: Layout { alignment: 64, ..LARDER.layout }, ..LARDER };
 /// The same with an area of the cache's size. If every access counted, all items that deserve the
-/// area would be as hot as can be told in four bits; one in four counts.
+/// area would have the highest temperature of four bits; one in four counts.
 pub const IN_AREA: Config = Config {
     placement: Placement::Area { share: CACHE_SHARE },
     heating: Heating { every: 4, ..Heating::USUAL },

@@ -1,5 +1,5 @@
-//! Where hot items lie: wherever they were stored, in rows, in columns, in an area of their own, or
-//! in the order of their popularity.
+//! The place of hot items: as stored, in rows, in columns, in an area of their own, or in the order
+//! of their popularity.
 
 use super::memory::Kind;
 use super::run::{Figures, HOTSPOT, HUGE, Load, headings, row, usual};
@@ -11,7 +11,7 @@ use crate::report::model::Cell;
 use crate::workload::popularity::Choice;
 use crate::workload::sizes::SizeChoice;
 
-/// The area's share of all places: some times what the cache holds.
+/// The area's share of all places: a few times the cache's capacity.
 pub const AREA: Placement = Placement::Area { share: 0.001 };
 
 const PLACEMENTS: [(&str, Placement); 8] = [
@@ -25,7 +25,7 @@ const PLACEMENTS: [(&str, Placement); 8] = [
     ("by rank", Placement::ByRank),
 ];
 
-/// Placements.
+/// Compares placements.
 pub fn placement(scale: &Scale) -> Outcome<Findings> {
     let app = usual(scale, SizeChoice::App)?;
     let zipfian = Load::zipfian(scale, &app);

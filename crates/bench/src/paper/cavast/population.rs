@@ -1,5 +1,5 @@
-//! The items of a simulation and who of them is popular: sizes, and nothing that would need memory
-//! for values. All stores of an experiment have the same items and get the same requests.
+//! The items of a simulation and their popularity: sizes, and nothing that would need memory for
+//! values. All stores of an experiment have the same items and get the same requests.
 
 use policy::geometry::CacheGeometry;
 
@@ -8,23 +8,23 @@ use crate::random::Random;
 use crate::workload::popularity::{Choice, SPREAD};
 use crate::workload::sizes::SizeChoice;
 
-/// The paper's cache to its data.
+/// The ratio of the paper's cache to its data.
 pub const CACHE_SHARE: f64 = 0.000_23;
 /// Ways and line of the paper's cache, and its sets in six slices.
 const WAYS: usize = 20;
 const LINE_BYTES: usize = 64;
 const SETS: usize = 2048;
 const SLICES: usize = 6;
-/// Below this scale figures mean nothing, and a quarter of the sets shows sooner that all works.
+/// Below this scale figures mean nothing, and a quarter of the sets makes a quicker smoke test.
 const SHARE_MIN: f64 = 0.005;
 const SETS_MIN: usize = 8;
-/// The exponent of the power law, unless it is looked into.
+/// The exponent of the power law, unless it is the experiment's subject.
 pub const SKEW: f64 = 0.99;
-/// Requests of every experiment begin with this, and those that are counted with the next.
+/// Added to the seed of the requests that warm up; counted requests use other draws.
 const WARMING: u64 = 0x7761_726d;
 
-/// The cache at a scale: the paper's six slices at 1, and otherwise one slice with a power of two
-/// of sets, so many as come next to that share.
+/// Returns the cache at a scale: the paper's six slices at 1, and otherwise one slice with the
+/// power of two of sets that is nearest to that share.
 pub fn geometry(share: f64) -> CacheGeometry {
     let share = if share < SHARE_MIN { share / 4.0 } else { share };
     let all = ((SETS * SLICES) as f64 * share).round() as usize;
@@ -36,7 +36,7 @@ pub fn geometry(share: f64) -> CacheGeometry {
     CacheGeometry::new(LINE_BYTES, WAYS, sets, slices).expect("these are in range")
 }
 
-/// Bytes of keys and values under a cache, for its share of them.
+/// Returns the bytes of keys and values for a cache that is this share of them.
 pub fn data_bytes(geometry: &CacheGeometry, cache_share: f64) -> u64 {
     (geometry.bytes() as f64 / cache_share) as u64
 }
@@ -49,7 +49,7 @@ pub struct Population {
 }
 
 impl Population {
-    /// So many bytes of keys and values; no item has more than `item_bytes_max`.
+    /// Returns items with `bytes` bytes of keys and values, each of at most `item_bytes_max`.
     pub fn new(
         sizes: SizeChoice,
         data_bytes: u64,
@@ -70,13 +70,13 @@ impl Population {
         Ok(Population { sizes, key_bytes, value_bytes })
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn count(&self) -> u32 {
         self.key_bytes.len() as u32
     }
 
-    /// Requests by a law of popularity: which items, for ever. `warming` draws others than counted
-    /// requests are.
+    /// Draws requests by a law of popularity, for ever. `warming` draws others than counted
+    /// requests.
     pub fn requests(
         &self,
         (choice, skew): (&Choice, f64),
@@ -88,33 +88,34 @@ impl Population {
         Ok(std::iter::repeat_with(move || chooser.read(&mut random) as u32))
     }
 
-    /// The items, the most popular first.
+    /// Returns the items, the most popular first.
     pub fn by_rank(&self) -> impl Iterator<Item = u32> + use<> {
         let count = u64::from(self.count());
         (0..count).map(move |rank| (rank * SPREAD % count) as u32)
     }
 
-    /// [`Self::most_hits`] of zipfian requests for items like these in the paper's full size.
+    /// Returns [`Self::most_hits`] of zipfian requests for items like these in the paper's full
+    /// size.
     pub fn most_hits_in_full(&self, beside_bytes: u64) -> f64 {
         let kept = geometry(1.0).bytes() as f64 / (self.item_bytes() + beside_bytes as f64);
         weight(kept, SKEW) / weight(self.count_in_full(), SKEW)
     }
 
-    /// How many items like these there are in the paper's full size.
+    /// Returns the number of items like these in the paper's full size.
     pub fn count_in_full(&self) -> f64 {
         data_bytes(&geometry(1.0), CACHE_SHARE) as f64 / self.item_bytes()
     }
 
-    /// Bytes of a key and its value on the average.
+    /// Returns the mean bytes of a key and its value.
     fn item_bytes(&self) -> f64 {
         let keys: u64 = self.key_bytes.iter().map(|key| u64::from(*key)).sum();
         let values: u64 = self.value_bytes.iter().map(|value| u64::from(*value)).sum();
         (keys + values) as f64 / f64::from(self.count())
     }
 
-    /// The share of the requests that whoever keeps the most popular items, whole and without a
-    /// byte beside them, serves from so many bytes: the most that any replacement can that does not
-    /// know what comes next.
+    /// Returns the share of the requests served from `bytes` bytes that hold the most popular
+    /// items, whole and without a byte besides `beside_bytes`: the most that any replacement can
+    /// serve without knowing the future.
     pub fn most_hits(&self, (choice, skew): (&Choice, f64), bytes: u64, beside_bytes: u64) -> f64 {
         let count = self.count() as usize;
         let mut left = bytes;
@@ -136,8 +137,8 @@ impl Population {
     }
 }
 
-/// The weight of so many ranks of a power law: a sum of the first ones, and an integral that
-/// differs from that of the others by less than can be seen.
+/// Returns the weight of this many ranks of a power law: a sum of the first ones, and an integral
+/// that differs from the sum of the others by less than can be seen.
 fn weight(ranks: f64, skew: f64) -> f64 {
     const SUMMED: f64 = 100_000.0;
     let summed: f64 = (1..=ranks.min(SUMMED) as u64).map(|rank| (rank as f64).powf(-skew)).sum();

@@ -1,4 +1,4 @@
-//! Who notices that items have expired: a walk of its own, or the passes that come by anyway.
+//! How expired items are found: by a separate walk, or by the passes that come by anyway.
 
 use super::cells::Layout;
 use super::expiry::ExpiryKind;
@@ -19,7 +19,7 @@ const KINDS: [(&str, ExpiryKind); 5] = [
     ("passes, by four bits", ExpiryKind::PassBeside),
 ];
 
-/// Who looks.
+/// Compares the ways to find expired items.
 pub fn expiry(scale: &Scale) -> Outcome<Findings> {
     let app = usual(scale, SizeChoice::App)?;
     let load = Load::zipfian(scale, &app);

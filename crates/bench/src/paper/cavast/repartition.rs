@@ -1,5 +1,5 @@
-//! What moving hot items to their columns costs the cache itself, and what it brings: lookups as
-//! the server makes them, beside the background's thread, with re-partitioning and without.
+//! The cost of moving hot items to their columns for the cache itself, and the gain: lookups as in
+//! the server, beside the background's thread, with re-partitioning and without.
 
 use std::time::Instant;
 
@@ -17,23 +17,23 @@ use crate::report::model::Cell;
 
 /// Lookups in each round.
 const LOOKUPS: usize = 4_000_000;
-/// Rounds before the first that counts: what is hot has to get where it belongs.
+/// Rounds before the first counted one, in which hot items move to their columns.
 const WARM_UP: usize = 3;
-/// Of the keys that are looked up, one in so many is stored anew when delays are looked for.
+/// One looked-up key in this many is stored anew when delays are measured.
 const STORED_OF: usize = 12;
-/// A delay that nobody may have.
+/// A delay that no store may have.
 const DELAY_NS: u64 = 50_000;
-/// The longest store that is told from longer ones.
+/// The longest time of a store; longer ones count as this.
 const STORE_NS_MAX: u64 = 10_000_000_000;
-/// The caches that are compared.
+/// The compared caches.
 const NAMES: [&str; 2] = ["off", "on"];
 
-/// What a round came to.
+/// The results of a round.
 struct Round {
     millions_per_cpu_second: f64,
-    /// Of one processor, in percent.
+    /// The background's CPU time, in percent of one processor.
     background: f64,
-    /// What moved, for each lookup.
+    /// Swaps per lookup.
     swaps: f64,
     moved_bytes: f64,
 }
@@ -66,7 +66,7 @@ impl Store {
         self.cache.stats().repartition.map(|it| it.counts).unwrap_or_default()
     }
 
-    /// Looks up so many items beside the background.
+    /// Looks up these items beside the background.
     fn round(&self, cores: &[usize], wanted: &[u32]) -> Outcome<Round> {
         let before = self.counts();
         let (mut found, began) = (0, Instant::now());
@@ -86,8 +86,8 @@ impl Store {
         })
     }
 
-    /// How long stores take beside the background, in nanoseconds by the wall, among lookups that
-    /// give it something to do.
+    /// Returns the latencies of stores beside the background, in nanoseconds of wall time, among
+    /// lookups that give it something to do.
     fn stores(&self, cores: &[usize], wanted: &[u32]) -> Outcome<Histogram<u64>> {
         let mut taken = Histogram::new_with_max(STORE_NS_MAX, 3).expect("a valid range");
         let mut refused = 0;
@@ -111,7 +111,7 @@ impl Store {
         Ok(taken)
     }
 
-    /// The key of a rank: those that are popular lie anywhere.
+    /// Returns the key of a rank: popular keys are scattered.
     fn scattered(&self, rank: u32) -> u64 {
         u64::from(rank) * 0x1_0000_000f % self.count
     }
@@ -137,7 +137,7 @@ impl Store {
     }
 }
 
-/// Lookups and the background's time with columns and without.
+/// Measures lookups and the background's time with columns and without.
 pub fn repartition(scale: &Scale) -> Outcome<Findings> {
     let count = scale.items(24_000_000) as u64;
     let repartition = Repartition::for_this_processor();
@@ -198,7 +198,7 @@ pub fn repartition(scale: &Scale) -> Outcome<Findings> {
 const DELAYS: [&str; 7] =
     ["stores", "columns", "p50, us", "p99.9", "p99.99", "longest", "over 50 us, of a million"];
 
-/// A row about how long stores took in each round.
+/// Returns a row about the latencies of stores in each round.
 fn delay_cells(names: [&str; 2], rounds: &[Histogram<u64>]) -> Vec<Cell> {
     let spread = |figure: &dyn Fn(&Histogram<u64>) -> f64| {
         Spread::of(rounds.iter().map(figure).collect::<Vec<_>>())

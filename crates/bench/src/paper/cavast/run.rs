@@ -1,4 +1,4 @@
-//! One store under one load: what a request cost once it had warmed up, and the tables of it.
+//! One store under one load: the cost of a request after a warm-up, and the tables of it.
 
 use policy::geometry::CacheGeometry;
 
@@ -15,14 +15,15 @@ use crate::report::model::Cell;
 use crate::workload::popularity::Choice;
 use crate::workload::sizes::SizeChoice;
 
-/// Requests of the counted phase, for each item.
+/// Requests of the counted phase, per item.
 const COUNTED_SHARE: f64 = 0.1;
-/// Of the phase before where nothing moves, and where items move by their temperature.
+/// Requests of the warm-up per item, where nothing moves, and where items move by their
+/// temperature.
 const WARM_SHARE: f64 = 0.1;
 const WARM_MOVING_SHARE: f64 = 0.6;
 
-/// memcached as it comes: its header with a CAS unique, its index at the load at which it grows,
-/// small pages.
+/// memcached with its defaults: its header with a CAS unique, its index at the load at which it
+/// grows, small pages.
 pub const STOCK: Config = Config {
     index: IndexKind::Chaining { load: 1.5 },
     layout: Layout { header_bytes: 56, is_split: false, alignment: 1 },
@@ -34,7 +35,7 @@ pub const STOCK: Config = Config {
     expiry: ExpiryKind::Never,
     group: 1,
 };
-/// The same on huge pages: without these an application does not know the sets of its memory.
+/// The same on huge pages, without which an application does not know the sets of its memory.
 pub const HUGE: Config = Config { pages: Pages::Huge, ..STOCK };
 /// Larder's items and index.
 pub const LARDER: Config = Config {
@@ -43,24 +44,24 @@ pub const LARDER: Config = Config {
     ..HUGE
 };
 
-/// What keeping an item takes in any case beside its key and value: a word of an index.
+/// The least bytes of an item besides its key and value: a word of an index.
 pub const BESIDE_BYTES: u64 = 8;
 
 /// A hot set of about twice the cache in a stock store: where density would pay most.
 pub const HOTSPOT: Choice = Choice::Hotspot { requests: 90.0, keys: 0.02 };
 
-/// The items of a scale under a cache of so large a share of them.
+/// Returns the items of a scale for a cache that is this share of them.
 pub fn population(scale: &Scale, sizes: SizeChoice, cache_share: f64) -> Outcome<Population> {
     let bytes = data_bytes(&geometry(scale.share), cache_share);
     Population::new(sizes, bytes, item_bytes_max(), scale.seed)
 }
 
-/// The items of a scale at the paper's share.
+/// Returns the items of a scale at the paper's share.
 pub fn usual(scale: &Scale, sizes: SizeChoice) -> Outcome<Population> {
     population(scale, sizes, CACHE_SHARE)
 }
 
-/// Whatever stores that are compared have in common.
+/// The common part of compared stores.
 pub struct Load<'l> {
     pub population: &'l Population,
     pub choice: Choice,
@@ -69,7 +70,7 @@ pub struct Load<'l> {
     pub seed: u64,
 }
 
-/// What the counted requests did.
+/// The results of the counted requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
     pub requests: u64,
@@ -85,7 +86,7 @@ pub struct Figures {
 }
 
 impl<'l> Load<'l> {
-    /// Zipfian requests at a scale.
+    /// Returns zipfian requests at a scale.
     pub fn zipfian(scale: &Scale, population: &'l Population) -> Load<'l> {
         let geometry = geometry(scale.share);
         Load { population, choice: Choice::Zipfian, skew: SKEW, geometry, seed: scale.seed }
@@ -101,7 +102,7 @@ impl<'l> Load<'l> {
         self.run_for(config, [warm, COUNTED_SHARE])
     }
 
-    /// The same with so many requests for each item, before those that are counted and of them.
+    /// Warms a store up and counts, with these numbers of requests per item.
     pub fn run_for(&self, config: Config, [warm, counted]: [f64; 2]) -> Outcome<Figures> {
         let mut store = Store::new(config, self.population, &self.geometry, self.seed);
         let (law, items) = ((&self.choice, self.skew), f64::from(self.population.count()));
@@ -119,14 +120,14 @@ impl<'l> Load<'l> {
         stores.into_iter().map(|(name, config)| Ok((name, self.run(config)?))).collect()
     }
 
-    /// The hits in percent of whoever keeps the most popular items in the cache, and of each no
-    /// byte beside its key, its value and eight more.
+    /// Returns the hits, in percent, of a cache filled with the most popular items, with no byte
+    /// besides key, value and eight more.
     pub fn bound(&self) -> f64 {
         let bytes = self.geometry.bytes() as u64;
         100.0 * self.population.most_hits((&self.choice, self.skew), bytes, BESIDE_BYTES)
     }
 
-    /// How much there is of what.
+    /// Describes the amounts of data and requests.
     pub fn in_words(&self) -> String {
         let bytes = self.geometry.bytes();
         let (count, sizes) = (self.population.count(), &self.population.sizes);
@@ -175,37 +176,38 @@ pub const COLUMNS: [&str; 8] = [
 ];
 
 impl Figures {
-    /// Lines of a request of these kinds.
+    /// Returns the lines of these kinds per request.
     pub fn lines(&self, kinds: &[Kind]) -> f64 {
         self.counts.fetched(kinds) as f64 / self.requests as f64
     }
 
-    /// Of them, those that come from memory.
+    /// Returns those of them that come from memory.
     pub fn misses(&self, kinds: &[Kind]) -> f64 {
         self.counts.missed(kinds) as f64 / self.requests as f64
     }
 
-    /// Lines of a request that came from memory because they were asked for ahead.
+    /// Returns the lines per request that came from memory by a prefetch.
     pub fn ahead(&self) -> f64 {
         self.counts.ahead(&Kind::ALL) as f64 / self.requests as f64
     }
 
-    /// Hits in percent of the lines of these kinds.
+    /// Returns hits in percent of the lines of these kinds.
     pub fn hits(&self, kinds: &[Kind]) -> f64 {
         100.0 * (1.0 - self.misses(kinds) / self.lines(kinds).max(f64::MIN_POSITIVE))
     }
 
-    /// Hits in percent of what requests read for themselves.
+    /// Returns hits in percent of requests' own reads.
     pub fn own_hits(&self) -> f64 {
         self.hits(&Kind::OWN)
     }
 
-    /// Something that was counted, for each request.
+    /// Returns a count per request.
     pub fn each(&self, count: u64) -> f64 {
         count as f64 / self.requests as f64
     }
 
-    /// Lines of a request and their hits, by kind; misses of a request, all and of two kinds.
+    /// Returns lines of a request and their hits, by kind; misses of a request, all and of two
+    /// kinds.
     pub fn cells(&self) -> Vec<Cell> {
         let percent = |kinds: &[Kind]| Cell::number(self.hits(kinds), 1);
         let each = |kinds: &[Kind]| Cell::number(self.misses(kinds), 2);
@@ -222,12 +224,12 @@ impl Figures {
     }
 }
 
-/// A row: what it is about, and the figures.
+/// Returns a row: its labels, and the figures.
 pub fn row<const WORDS: usize>(words: [&str; WORDS], figures: &Figures) -> Vec<Cell> {
     words.into_iter().map(Cell::text).chain(figures.cells()).collect()
 }
 
-/// The headings of rows: what they are about, and those of the figures.
+/// Returns the headings of rows: labels, and those of the figures.
 pub fn headings<'h>(words: &[&'h str]) -> Vec<&'h str> {
     words.iter().chain(&COLUMNS).copied().collect()
 }
@@ -256,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_request_reads_an_items_lines_wherever_they_are() {
-        // 309 bytes from a line on; 42 in cells of 48 that are not, and 270 from a line on.
+        // 309 bytes from a line on; 42 in unaligned cells of 48, and 270 from a line on.
         for (layout, least, most) in [
             (Layout { header_bytes: 8, is_split: false, alignment: 64 }, 5.2, 5.5),
             (Layout { header_bytes: 8, is_split: true, alignment: 64 }, 6.1, 6.3),
@@ -264,13 +266,13 @@ mod tests {
             let figures = run(Config { layout, ..LARDER }, Choice::Uniform);
             let lines = figures.lines(&[Kind::Key, Kind::Value]);
             assert!((least..most).contains(&lines), "{layout:?}: {lines}");
-            // Both buckets of a key are the same one now and then.
+            // Now and then both buckets of a key are the same one.
             assert!((1.99..=2.0).contains(&figures.lines(&[Kind::Index])));
         }
     }
 
     #[test]
-    fn what_is_asked_for_ahead_is_there_when_it_is_read_and_comes_once() {
+    fn a_prefetched_line_is_there_when_read_and_comes_once() {
         let [alone, ahead] = [1, 4].map(|group| run(Config { group, ..LARDER }, Choice::Uniform));
         assert!(alone.own_hits() < 5.0 && ahead.own_hits() > 99.0, "{}", ahead.own_hits());
         assert!((alone.lines(&Kind::OWN) - ahead.lines(&Kind::OWN)).abs() < 0.01);

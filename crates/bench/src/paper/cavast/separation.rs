@@ -1,4 +1,4 @@
-//! Keys apart from values: what a request gains or loses by it, by index and by sizes.
+//! Keys apart from values: the gain or loss of a request, by index and by sizes.
 
 use super::cells::Layout;
 use super::lookup::IndexKind;
@@ -22,7 +22,7 @@ const LAYOUTS: [(&str, Layout); 3] = [
     ("split, on lines", Layout { header_bytes: 56, is_split: true, alignment: 64 }),
 ];
 
-/// Layouts.
+/// Compares layouts.
 pub fn separation(scale: &Scale) -> Outcome<Findings> {
     let (mut rows, mut beside, mut words) = (Vec::new(), Vec::new(), String::new());
     for sizes in SIZES {

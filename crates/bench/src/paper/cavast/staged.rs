@@ -13,7 +13,7 @@ use crate::report::model::{Axis, Cell, Plot, Point, Series};
 const LOOKUPS: usize = 2_000_000;
 /// Keys in a window.
 const WINDOWS: [usize; 7] = [2, 4, 8, 16, 32, 64, 128];
-/// How far lookups go ahead.
+/// The depth of prefetching.
 const STAGES: [&str; 3] = ["index", "and items", "and values"];
 
 /// One way of looking up.
@@ -23,9 +23,9 @@ enum Way {
     Chaining,
     /// The cache, key by key.
     Single,
-    /// The cache by windows, through so many stages.
+    /// The cache by windows, through this many stages.
     Staged { window: usize, stages: usize },
-    /// The cache as the server asks ahead, in batches of as many keys as the server's have.
+    /// The cache with the server's prefetching, in batches of the server's size.
     Ahead,
 }
 
@@ -37,7 +37,7 @@ impl Way {
     }
 }
 
-/// Looks up so many items, and copies what is found; returns millions a CPU second.
+/// Looks up these items, and copies the found ones; returns millions per CPU second.
 fn rate(stores: &Stores, way: Way, wanted: &[u32]) -> Outcome<f64> {
     let mut found = 0;
     let rate = millions_per_cpu_second(wanted.len(), || {
@@ -54,7 +54,7 @@ fn rate(stores: &Stores, way: Way, wanted: &[u32]) -> Outcome<f64> {
     Ok(rate)
 }
 
-/// Lookups of one thread by window and stages, beside memcached's layout.
+/// Compares lookups of one thread by window and stages, beside memcached's layout.
 pub fn staged(scale: &Scale) -> Outcome<Findings> {
     let count = scale.items(24_000_000) as u64;
     let stores = Stores::filled(count)?;

@@ -1,5 +1,5 @@
-//! What a stock store hits: by how large the cache is beside the data, and by how skewed requests
-//! are; and what no store could exceed.
+//! The hits of a stock store, by the size of the cache beside the data and by the skew of requests,
+//! and the bound on any store.
 
 use super::memory::Kind;
 use super::population::CACHE_SHARE;
@@ -14,14 +14,14 @@ const PERCENT: [f64; 5] = [100.0 * CACHE_SHARE, 0.1, 0.5, 2.0, 10.0];
 /// Exponents of Zipf's law.
 const SKEWS: [f64; 5] = [0.8, 0.9, 0.99, 1.1, 1.2];
 
-/// A store, with what no replacement could exceed.
+/// A store, with the bound on any replacement.
 struct Bounded {
     at: f64,
     figures: Figures,
     bound: f64,
 }
 
-/// Stock stores.
+/// Measures stock stores.
 pub fn stock(scale: &Scale) -> Outcome<Findings> {
     let mut by_share = Vec::new();
     for at in PERCENT {

@@ -1,4 +1,4 @@
-//! A simulated store: which bytes a request reads, and what keeps hot items together.
+//! A simulated store: the bytes that a request reads, and the ways to keep hot items together.
 //!
 //! ```text
 //!   get -> [front] -> lookup -> header and key -> value        lines, by kind
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! No byte of a value exists. All requests are reads; writing in place would touch the same lines.
-//! Temperatures lie in an array for each slab, so to count an access touches a line of it, and a
+//! Temperatures are in an array for each slab, so counting an access touches a line of it, and a
 //! pass reads all of it; in the item's header they cost an access nothing and a pass every header.
 //! A swap reads and writes both items and looks both up in the index: all that is [`Kind::Upkeep`].
 
@@ -25,40 +25,40 @@ use super::population::Population;
 use super::zones::{Placement, Zones};
 use crate::random::Random;
 
-/// Items of a bucket of the front, on the average, and its bytes.
+/// Mean items of a bucket of the front, and its bytes.
 const FRONT_LOAD: f64 = 6.0;
 const LINE_BYTES: u64 = 64;
-/// Added to the seed, so that which accesses are sampled is a stream of its own.
+/// Added to the seed, to give the sampling of accesses a stream of its own.
 const SAMPLING_SEED: u64 = 4;
-/// Bytes of an item that are asked for at the most, as in the server: of what is longer the
-/// processor sees where it is going.
+/// The most bytes of an item that are prefetched, as in the server: for a longer one the
+/// processor's own prefetcher takes over.
 const ASKED_BYTES_MAX: u64 = 16 * LINE_BYTES;
 
-/// Everything that makes one store differ from another.
+/// The differences between stores.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     pub index: IndexKind,
     pub layout: Layout,
     pub pages: Pages,
     pub placement: Placement,
-    /// Whether a small index of the hot area is asked first.
+    /// Whether a small index of the hot area is searched first.
     pub has_front: bool,
-    /// Whether what is not in the hot zone is read past the cache, and all upkeep, too.
+    /// Whether items outside the hot zone are read past the cache, and all upkeep, too.
     pub passes_cold: bool,
     pub heating: Heating,
     pub expiry: ExpiryKind,
-    /// Requests whose lines are asked for together before they are read; 1 asks for nothing.
+    /// Requests whose lines are prefetched together before they are read; 1: no prefetching.
     pub group: usize,
 }
 
 /// How temperatures are kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Heating {
-    /// One access in so many counts.
+    /// One access in this many counts.
     pub every: u64,
     /// In the items' headers instead of an array.
     pub is_in_header: bool,
-    /// Accesses from pass to pass.
+    /// Accesses between two passes.
     pub pass_accesses: u32,
     pub limits: Limits,
 }
@@ -69,12 +69,12 @@ impl Heating {
         Heating { every: 1, is_in_header: false, pass_accesses: PASS_ACCESSES, limits: LIMITS };
 }
 
-/// What upkeep did.
+/// The work of upkeep.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Work {
     pub passes: u64,
     pub swaps: u64,
-    /// Bytes that were moved: of both items.
+    /// Bytes moved: of both items.
     pub moved_bytes: u64,
 }
 
@@ -95,10 +95,10 @@ pub struct Store<'p> {
     requests: u64,
 }
 
-/// What is kept of a slab's use.
+/// The use of a slab.
 struct Heat {
     temperatures: Temperatures,
-    /// Where they are.
+    /// The address of its temperatures.
     base: u64,
     accesses: u64,
 }
@@ -141,11 +141,11 @@ impl<'p> Store<'p> {
         }
     }
 
-    /// Reads of items, one at a time or in groups.
+    /// Reads items, one at a time or in groups.
     ///
-    /// In groups, three stages go on side by side as in the server (`crates/cache/src/ahead.rs`):
-    /// when a group is read, the items of the next one are asked for, by what its lines of the
-    /// index say, and the lines of the index of the one after it.
+    /// In groups, three stages overlap as in the server (`crates/cache/src/prefetch.rs`): while a
+    /// group is read, the next one's items are prefetched, by its lines of the index, and the lines
+    /// of the index of the one after it.
     pub fn get_all(&mut self, mut requests: impl Iterator<Item = u32>) {
         if self.config.group == 1 {
             requests.for_each(|item| self.get(item));
@@ -167,13 +167,13 @@ impl<'p> Store<'p> {
         }
     }
 
-    /// A read of an item.
+    /// Reads an item.
     fn get(&mut self, item: u32) {
         self.search(item);
         self.read(item);
     }
 
-    /// Asks for what is known to be needed of the index: what a bucket links to is not.
+    /// Prefetches the known lines of the index: those that a bucket links to are unknown.
     fn ask_index(&mut self, item: u32) {
         assert!(!self.config.has_front && !self.config.passes_cold, "the server has neither");
         self.lookup.find(item, self.population, &mut self.steps);
@@ -191,7 +191,7 @@ impl<'p> Store<'p> {
         self.memory.ask(Kind::Value, parts.value, parts.value_bytes.min(ASKED_BYTES_MAX));
     }
 
-    /// Finds where an item is.
+    /// Finds the place of an item.
     fn search(&mut self, item: u32) {
         let is_hot = self.zones.is_hot(&self.cells, self.cells.place(item));
         if self.config.has_front {
@@ -203,7 +203,7 @@ impl<'p> Store<'p> {
         }
     }
 
-    /// Reads an item that was found, and does what follows from its being read.
+    /// Reads an item that was found, and does the upkeep that follows.
     fn read(&mut self, item: u32) {
         self.requests += 1;
         let place = self.cells.place(item);
@@ -267,7 +267,7 @@ impl<'p> Store<'p> {
         }
     }
 
-    /// A pass over a slab.
+    /// Makes a pass over a slab.
     fn pass(&mut self, slab: u32) {
         self.work.passes += 1;
         let heat = &self.slabs[slab as usize];
@@ -299,7 +299,7 @@ impl<'p> Store<'p> {
         }
         if self.expiries.is_in_passes() {
             self.expiries.reclaim(&self.cells, slab, self.requests);
-            // Four more bits for each chunk, which lie in the same array.
+            // Four more bits for each chunk, in the same array.
             if self.expiries.kind == ExpiryKind::PassBeside {
                 let bytes = u64::from(cells).div_ceil(2);
                 self.memory.read(Kind::Upkeep, self.expiries.beside(slab), bytes);
@@ -307,7 +307,7 @@ impl<'p> Store<'p> {
         }
     }
 
-    /// Lets two items change places.
+    /// Swaps the places of two items.
     fn swap(&mut self, one: Place, other: Place) {
         for place in [one, other] {
             let item = self.cells.item(place);
@@ -347,8 +347,8 @@ impl<'p> Store<'p> {
         parts.key_bytes + parts.value_bytes
     }
 
-    /// An item outside of the hot area changes places with one in it that is colder by the margin,
-    /// if the hand comes by such a one within a few steps.
+    /// Swaps an item outside the hot area with one inside that is colder by the margin, if the hand
+    /// meets one within a few steps.
     fn enter_area(&mut self, place: Place, temperature: u8) {
         let margin = self.config.heating.limits.margin;
         if temperature < margin {
@@ -365,7 +365,7 @@ impl<'p> Store<'p> {
         }
     }
 
-    /// Reads what says whether an item has expired, of all items of a slab.
+    /// Reads the parts with the expiry, of all items of a slab.
     fn read_headers(&mut self, slab: u32) {
         let shape = self.cells.slabs[slab as usize].shape;
         let base = u64::from(slab) * SLAB_BYTES;
@@ -373,7 +373,7 @@ impl<'p> Store<'p> {
         let mut last = u64::MAX;
         for cell in 0..u64::from(shape.cells()) {
             let from = base + cell * shape.key_cell;
-            // Lines that two headers share are read once.
+            // Lines shared by two headers are read once.
             for line in from / LINE_BYTES..=(from + header - 1) / LINE_BYTES {
                 if line != last {
                     self.memory.read(Kind::Upkeep, line * LINE_BYTES, 1);
@@ -383,7 +383,7 @@ impl<'p> Store<'p> {
         }
     }
 
-    /// The walk over all items beside the requests, if there is one: a slab at a time.
+    /// Continues the walk over all items beside the requests, if there is one: a slab at a time.
     fn scan(&mut self) {
         let period = u64::from(self.config.heating.pass_accesses);
         if self.expiries.kind == ExpiryKind::Scan && self.requests.is_multiple_of(period) {
@@ -393,12 +393,12 @@ impl<'p> Store<'p> {
         }
     }
 
-    /// Requests so far.
+    /// Returns the number of requests so far.
     pub fn now(&self) -> u64 {
         self.requests
     }
 
-    /// Bytes of temperatures, and of what else upkeep needs to know of each chunk.
+    /// Returns the bytes of temperatures, and of upkeep's other state of each chunk.
     pub fn upkeep_bytes(&self) -> u64 {
         let chunks: usize = self.cells.slabs.iter().map(|slab| slab.items.len()).sum();
         match self.config.placement.is_by_heat() {

@@ -1,4 +1,4 @@
-//! Two stores with the same items: memcached's layout, and the cache. And the ways to look up in
+//! Two stores with the same items, memcached's layout and the cache, and the ways to look up in
 //! them.
 
 use larder::{Ahead, Cache, Expiry, Hash};
@@ -6,28 +6,28 @@ use larder::{Ahead, Cache, Expiry, Hash};
 use super::inline_chains::InlineChains;
 use crate::failure::{Failure, Outcome};
 
-/// Bytes of a key, as most keys of APP have.
+/// Bytes of a key, the length of most keys of APP.
 pub const KEY_BYTES: usize = 31;
-/// Bytes of a value, at least, and how many lengths from there on there are: APP's.
+/// The least bytes of a value, and the number of lengths from there on: APP's.
 pub const VALUE_BYTES: usize = 216;
 pub const VALUE_LENGTHS: usize = 108;
-/// What an item takes of memory beside key and value, in either store, at most.
+/// The most bytes that an item takes besides key and value, in either store.
 pub const ITEM_BYTES: usize = 130;
 /// Keys in a batch of the server's.
 pub const BATCH: usize = 128;
 
-/// A key, told by its first bytes.
+/// A key, identified by its first bytes.
 pub type Key = [u8; KEY_BYTES];
 
-/// The key of an item.
+/// Returns the key of an item.
 pub fn key(number: u64) -> Key {
     let mut key = [b'k'; KEY_BYTES];
     key[..8].copy_from_slice(&number.to_le_bytes());
-    // No byte that a protocol would not let pass matters here: the cache takes any.
+    // Bytes that a protocol would refuse do not matter here: the cache takes any.
     key
 }
 
-/// Its value.
+/// Returns the value of an item.
 pub fn value(number: u64) -> Vec<u8> {
     let bytes = VALUE_BYTES + (number.wrapping_mul(0x9e37_79b9) >> 16) as usize % VALUE_LENGTHS;
     vec![number as u8; bytes]
@@ -108,7 +108,7 @@ impl Stores {
         found
     }
 
-    /// The keys of these ranks, and their hashes.
+    /// Returns the keys of these ranks, and their hashes.
     fn hash(&self, numbers: &[u32], keys: &mut Vec<Key>, hashes: &mut Vec<Hash>) {
         keys.clear();
         keys.extend(numbers.iter().map(|&number| key(self.scattered(number))));
@@ -116,13 +116,13 @@ impl Stores {
         hashes.extend(keys.iter().map(|key| self.cache.hash(key)));
     }
 
-    /// The item of this rank: those that are popular lie anywhere.
+    /// Returns the item of this rank: popular items are scattered.
     fn scattered(&self, rank: u32) -> u64 {
         u64::from(rank) * 0x1_0000_000f % self.count
     }
 }
 
-/// Copies what was found.
+/// Copies a found value.
 pub fn take(copy: &mut Vec<u8>, value: Option<&[u8]>) -> bool {
     copy.clear();
     copy.extend_from_slice(value.unwrap_or_default());

@@ -18,16 +18,16 @@ const WAYS: [&str; 3] = ["memcached's layout", "cache, key by key", "cache, as t
 const CHAINS: usize = 0;
 const AHEAD: usize = 2;
 
-/// What was found with one kind of pages.
+/// The results with one kind of pages.
 struct Course {
-    /// MiB of this process that lie in huge pages, and all that are resident.
+    /// MiB of this process in huge pages, and all that are resident.
     huge_mb: u64,
     resident_mb: u64,
-    /// By threads, by way: each round.
+    /// The rounds, by threads and by way.
     found: Vec<Vec<Vec<Together>>>,
 }
 
-/// Lookups by pages and threads, beside memcached's layout.
+/// Compares lookups by pages and threads, beside memcached's layout.
 pub fn throughput(scale: &Scale) -> Outcome<Findings> {
     let count = scale.items(24_000_000) as u64;
     let draws = LOOKUPS.min(4 * count as usize);
@@ -73,7 +73,7 @@ fn course(scale: &Scale, count: u64, wanted: &[Vec<u32>]) -> Outcome<Course> {
     Ok(Course { huge_mb, resident_mb, found })
 }
 
-/// Looks up all of these items, which are there; returns how many.
+/// Looks up all of these items, which are there; returns their number.
 fn look_up(stores: &Stores, way: usize, wanted: &[u32]) -> usize {
     let found = match way {
         CHAINS => stores.look_up_in_chains(wanted),
@@ -96,7 +96,7 @@ fn with_huge_pages<T>(may: bool, run: impl FnOnce() -> Outcome<T>) -> Outcome<T>
     found
 }
 
-/// MiB of this process, by a line of the kernel's summary.
+/// Returns MiB of this process, by a line of the kernel's summary.
 fn resident_mb(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -108,7 +108,7 @@ fn rates(rounds: &[Together]) -> Vec<f64> {
     rounds.iter().map(|round| round.millions_per_cpu_second).collect()
 }
 
-/// How many times as many lookups the cache makes as memcached's layout.
+/// Returns the ratio of the cache's lookups to those of memcached's layout.
 fn times(ways: &[Vec<Together>]) -> Spread {
     ratio(&rates(&ways[AHEAD]), &rates(&ways[CHAINS]))
 }

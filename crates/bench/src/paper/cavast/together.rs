@@ -1,8 +1,8 @@
-//! Everything together, step by step: the paper's design on memcached's items, and what pays in
-//! this model on Larder's.
+//! Everything together, step by step: the paper's design on memcached's items, and the layout that
+//! pays in this model on Larder's.
 //!
 //! The paper hands a request from a thread that reads its key to one that reads its value, which
-//! has come into the cache by then. Here its lines are asked for ahead, as in the server.
+//! has come into the cache by then. Here its lines are prefetched, as in the server.
 
 use super::ahead::SERVER_GROUP;
 use super::cells::Layout;
@@ -19,8 +19,8 @@ use crate::report::model::Cell;
 use crate::workload::sizes::SizeChoice;
 
 const SIZES: [SizeChoice; 3] = [SizeChoice::App, SizeChoice::Sys, SizeChoice::Etc];
-/// Which of the steps are looked at beside the paper: its placement, one request at a time; the
-/// same asked for ahead; what misses least.
+/// The steps shown beside the paper: its placement, one request at a time; the same with
+/// prefetching; the one that misses least.
 const PAPERS: usize = 4;
 const AHEAD: usize = 6;
 const BEST: usize = 11;
@@ -29,10 +29,10 @@ const TREE: Config = Config { index: IndexKind::Tree { load: 6.0 }, ..HUGE };
 const SPLIT: Config = Config { layout: Layout { is_split: true, ..TREE.layout }, ..TREE };
 const IN_COLUMNS: Config = Config { placement: Placement::Columns(1), ..SPLIT };
 const EXPIRING: Config = Config { expiry: ExpiryKind::PassBeside, ..IN_COLUMNS };
-/// All that the paper has, together.
+/// All of the paper's parts together.
 pub const ALL_OF_THE_PAPERS: Config = Config { group: SERVER_GROUP, ..EXPIRING };
 
-/// The stores, each with what it adds to the one before it.
+/// Returns the stores, each with its addition to the one before it.
 fn stores() -> [(&'static str, Config); 13] {
     let front = Config { has_front: true, ..IN_AREA };
     [
@@ -52,7 +52,7 @@ fn stores() -> [(&'static str, Config); 13] {
     ]
 }
 
-/// All steps for all sizes.
+/// Runs all steps for all sizes.
 pub fn together(scale: &Scale) -> Outcome<Findings> {
     let (mut rows, mut beside, mut words) = (Vec::new(), Vec::new(), String::new());
     for sizes in SIZES {

@@ -1,4 +1,4 @@
-//! How hits come up with the requests, and where they stay.
+//! The rise of hits with the requests, and their final level.
 
 use super::placement::AREA;
 use super::run::{HUGE, Load, count, usual};
@@ -10,16 +10,16 @@ use crate::paper::{Findings, Scale, table};
 use crate::report::model::{Axis, Cell, Plot, Point, Series};
 use crate::workload::sizes::SizeChoice;
 
-/// Windows, each of so large a share of the items in requests.
+/// Number of windows, each this share of the items in requests.
 const WINDOWS: usize = 75;
 const WINDOW_SHARE: f64 = 0.02;
-/// The table has the first ones, and then one in so many.
+/// The table has the first ones, and then one in this many.
 const FIRST: usize = 5;
 const SHOWN: usize = 5;
 /// The first window after which hits change by no more than this is stable.
 const STABLE_POINTS: f64 = 0.5;
 
-/// The stores, each with its name.
+/// Returns the stores, each with its name.
 fn stores() -> [(&'static str, Config); 4] {
     [
         ("as stored", HUGE),
@@ -32,7 +32,7 @@ fn stores() -> [(&'static str, Config); 4] {
 /// Hits of each window, and swaps of a request.
 type Course = Vec<(f64, f64)>;
 
-/// Stores that begin with an empty cache and no temperatures.
+/// Measures stores that begin with an empty cache and no temperatures.
 pub fn warm_up(scale: &Scale) -> Outcome<Findings> {
     let app = usual(scale, SizeChoice::App)?;
     let load = Load::zipfian(scale, &app);
@@ -66,7 +66,7 @@ pub fn warm_up(scale: &Scale) -> Outcome<Findings> {
     let headings = stores.iter().flat_map(|(name, _)| [format!("{name}, %"), "swaps".into()]);
     let columns: Vec<String> = std::iter::once("requests".to_owned()).chain(headings).collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    // As many requests for each item, in the paper's full size, in millions.
+    // Requests for as many per item in the paper's full size, in millions.
     let full = app.count_in_full() * WINDOW_SHARE / 1e6;
     Ok(Findings {
         beside: courses
@@ -91,7 +91,7 @@ pub fn warm_up(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// Windows until hits stay where they are.
+/// Returns the number of windows until hits are stable.
 fn stable(course: &[(f64, f64)]) -> usize {
     let last = course.last().expect("there are windows").0;
     let moved = course.iter().rposition(|(hits, _)| (hits - last).abs() > STABLE_POINTS);

@@ -1,16 +1,16 @@
-//! Which places are for hot items.
+//! The places for hot items.
 //!
-//! | placement | hot places | what changes places |
+//! | placement | hot places | moves |
 //! | --- | --- | --- |
 //! | as stored | none | nothing |
-//! | by rank | none: items lie by their popularity, which no server knows | nothing |
-//! | columns | so many columns of every slab, by offsets | items of one slab |
+//! | by rank | none: items are in order of popularity, which no server knows | nothing |
+//! | columns | a number of columns of every slab, by offsets | items of one slab |
 //! | coloured | as many small pages of every slab, by their frames | items of one slab |
-//! | rows | what meets the first sets of the cache, in every slab | items of one slab |
+//! | rows | places that map to the first sets of the cache, in every slab | items of one slab |
 //! | area | the first places of each shape in the whole store | items of any slabs of a shape |
 //!
-//! With columns and rows each slab has a share of hot places, so they are as many in all as that
-//! share of the memory. The area is as large as one likes.
+//! With columns and rows each slab has a share of hot places, and their total is that share of the
+//! memory. The area can have any size.
 
 use std::collections::HashMap;
 
@@ -25,25 +25,25 @@ use super::memory::Pages;
 /// Steps of the hand for one item that wants to enter the area.
 const LOOKS_MAX: usize = 8;
 
-/// Where items go.
+/// The placement of items.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Placement {
     AsStored,
     ByRank,
-    /// So many columns of each slab are hot.
+    /// This many columns of each slab are hot.
     Columns(usize),
-    /// So many columns of each slab, of small pages whose frames are known.
+    /// This many columns of each slab, of small pages whose frames are known.
     Coloured(usize),
-    /// So large a share of the sets is hot.
+    /// This share of the sets is hot.
     Rows(f64),
-    /// So large a share of the places is hot.
+    /// This share of the places is hot.
     Area {
         share: f64,
     },
 }
 
 impl Placement {
-    /// Whether items move by their temperature.
+    /// Returns whether items move by their temperature.
     pub fn is_by_heat(self) -> bool {
         !matches!(self, Placement::AsStored | Placement::ByRank)
     }
@@ -57,7 +57,7 @@ pub struct Zones {
 
 enum ZoneKind {
     None,
-    /// Of each slab.
+    /// The hot pages of each slab.
     Pages(Vec<PageSet>),
     Rows {
         span_bytes: u64,
@@ -77,7 +77,7 @@ struct Hand {
 }
 
 impl Zones {
-    /// Of a store as it was filled.
+    /// Returns the zones of a store as it was filled.
     pub fn new(placement: Placement, cells: &Cells, geometry: &CacheGeometry) -> Zones {
         let span = geometry.span_bytes();
         let all: u64 = cells.slabs.iter().map(|slab| u64::from(slab.shape.cells())).sum();
@@ -109,7 +109,7 @@ impl Zones {
         for slab in &cells.slabs {
             *places.entry(slab.shape).or_default() += slab.shape.cells();
         }
-        // What is still to be given of each shape's hot places.
+        // The remaining number of each shape's hot places.
         places.values_mut().for_each(|places| *places = (f64::from(*places) * share).ceil() as u32);
         let hot_cells = places.values().map(|hot| u64::from(*hot)).sum();
         let mut hands: HashMap<Shape, Hand> = HashMap::new();
@@ -127,7 +127,7 @@ impl Zones {
         Zones { kind: ZoneKind::Area { hot_of_slab, hands }, hot_cells }
     }
 
-    /// Whether a place is for hot items.
+    /// Returns whether a place is for hot items.
     pub fn is_hot(&self, cells: &Cells, place: Place) -> bool {
         match &self.kind {
             ZoneKind::None => false,
@@ -141,7 +141,8 @@ impl Zones {
         }
     }
 
-    /// How many hot pages have each colour, where all pages of the memory are of one kind.
+    /// Returns the number of hot pages of each colour, where all pages of the memory are of one
+    /// kind.
     pub fn pools(&self, geometry: &CacheGeometry, kind: Pages) -> Vec<u32> {
         let colours = Colours::new(geometry);
         let mut pools = vec![0; colours.count()];
@@ -155,12 +156,12 @@ impl Zones {
         pools
     }
 
-    /// How many places are hot.
+    /// Returns the number of hot places.
     pub fn hot_cells(&self) -> u64 {
         self.hot_cells
     }
 
-    /// The next places of the area that the hand of a shape comes by.
+    /// Returns the next places of the area under the hand of a shape.
     pub fn look(&mut self, shape: Shape) -> [Place; LOOKS_MAX] {
         let ZoneKind::Area { hot_of_slab, hands } = &mut self.kind else {
             unreachable!("only the area is entered one by one");
@@ -179,7 +180,7 @@ impl Zones {
     }
 }
 
-/// The hot pages of all slabs, if they are of small pages whose frames are known.
+/// Returns the hot pages of all slabs, if they are of small pages whose frames are known.
 fn coloured(by_offsets: impl Iterator<Item = PageSet>, geometry: &CacheGeometry) -> Vec<PageSet> {
     let colours = Colours::new(geometry);
     let slab = |(slab, column): (u32, PageSet)| {
@@ -193,7 +194,7 @@ fn coloured(by_offsets: impl Iterator<Item = PageSet>, geometry: &CacheGeometry)
     (0..).zip(by_offsets).map(slab).collect()
 }
 
-/// A page of a slab among all small pages.
+/// Returns the number of a page of a slab among all small pages.
 fn page_of(slab: u32, page: usize) -> u64 {
     u64::from(slab) * SLAB_PAGES_MAX as u64 + page as u64
 }

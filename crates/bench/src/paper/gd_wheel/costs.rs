@@ -1,5 +1,4 @@
-//! What recomputation costs, what hits and how long reads take, with values of one size and of
-//! many.
+//! The costs of recomputation, hits and latencies of reads, with values of one size and of many.
 
 use clap::ValueEnum;
 
@@ -21,21 +20,21 @@ use super::workloads::{self, MULTIPLE, SAME, SINGLE};
 /// Values of one size, and of many.
 const ONE_SIZE: SizeChoice = SizeChoice::Fixed(256);
 const MANY_SIZES: SizeChoice = SizeChoice::LogUniform(64, 1024);
-/// The models of an experiment; the first is what the others are compared with.
+/// The models of an experiment; the others are compared with the first.
 pub const MODELS: [Kind; 6] =
     [Kind::Lru, Kind::Clock, Kind::GdPq, Kind::GdWheel, Kind::GdWheelLazy, Kind::CostClock];
 /// Times that the engine's memory is corrected.
 const MEMORY_STEPS: u32 = 2;
-/// What stores say in the runs that its memory is found by: with a cost an item takes more bytes.
+/// The cost of stores in the runs that determine its memory: with a cost an item takes more bytes.
 const TOLD_US: u32 = 1000;
-/// Configurations whose latencies are shown in full.
+/// Number of configurations whose latencies are shown in full.
 const SHOWN: usize = 3;
-/// Units of cost that the tail is looked at with, in microseconds.
+/// Units of cost for the tail, in microseconds.
 const UNITS_US: [f64; 4] = [1.0, 10.0, 100.0, UNIT_US];
 
 /// A contender of a matrix.
 pub struct Entry {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The cache.
     pub contender: Contender,
@@ -46,12 +45,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Its column, still without runs.
+    /// Returns its column, still without runs.
     pub fn column(&self) -> Column {
         Column { name: self.name.clone(), reference: self.reference, runs: Vec::new() }
     }
 
-    /// What it counts in each of so many rounds, if a store says what `told` says.
+    /// Returns its counts in each of `rounds` rounds, where a store states the cost of `told`.
     pub fn runs(
         &self,
         trace: &Trace,
@@ -83,10 +82,11 @@ fn matrix(
     Ok(Matrix { rows, columns, left_out })
 }
 
-/// The models with room for so many items, and the engine in as much memory; how much that is.
+/// Returns the models with room for `items` items, and the engine in as much memory; and that
+/// memory.
 ///
-/// How many items the engine holds is chance, too: the LRU that it is compared with has room for
-/// the median of so many rounds with CLOCK.
+/// The engine's number of items is chance, too: the LRU that it is compared with has room for the
+/// median of the rounds with CLOCK.
 pub fn entries(trace: &Trace, items: u64, rounds: u64) -> Outcome<(Vec<Entry>, u64)> {
     let item_bytes = trace.requests.first().map_or(0, workloads::data_bytes) + ENGINE_ITEM_BYTES;
     let mut memory = items * item_bytes;
@@ -98,7 +98,7 @@ pub fn entries(trace: &Trace, items: u64, rounds: u64) -> Outcome<(Vec<Entry>, u
         Ok(Spread::of(runs).median as u64)
     };
     let mut items_held = held(memory)?;
-    // Slabs are coarse and some are the index's: more memory, until it holds as many.
+    // Slabs are coarse and the index takes some: more memory, until it holds as many.
     for _ in 0..MEMORY_STEPS {
         memory = (memory * items / items_held.max(1)).max(memory);
         items_held = held(memory)?;
@@ -125,7 +125,7 @@ pub fn single_size(scale: &Scale) -> Outcome<Findings> {
     one_size(scale, Choice::Scrambled)
 }
 
-/// The same by Zipf's law over the keys.
+/// The same configurations by Zipf's law over the keys.
 pub fn by_zipf(scale: &Scale) -> Outcome<Findings> {
     one_size(scale, Choice::Zipfian)
 }
@@ -150,8 +150,8 @@ fn one_size(scale: &Scale, choice: Choice) -> Outcome<Findings> {
     let plots = plots(&matrix, kind, "values of one size");
     let mut beside = claimed(&matrix, &Kind::GdWheel.to_string()).to_vec();
     beside.extend(claimed(&matrix, SUBJECT.title()));
-    // Once more beside the engine that knows no costs: what the policy does is told apart from how
-    // many items the engine happens to hold.
+    // Once more beside the engine without costs: this separates the policy's effect from the
+    // engine's chance number of items.
     let engines = matrix.among(&engines());
     beside.extend(claimed(&engines, SUBJECT.title()));
     let of_clock = engines.table(&format!("gd-wheel-{kind}-saved-of-clock"), Matrix::saved);
@@ -183,13 +183,13 @@ fn one_size(scale: &Scale, choice: Choice) -> Outcome<Findings> {
     })
 }
 
-/// The engine with each policy, that with CLOCK first.
+/// Returns the engine with each policy, CLOCK first.
 pub fn engines() -> Vec<&'static str> {
     let others = EnginePolicy::value_variants().iter().filter(|one| **one != EnginePolicy::Clock);
     [EnginePolicy::Clock].iter().chain(others).map(|policy| policy.title()).collect()
 }
 
-/// What the paper claims of a cache, of each of its runs.
+/// Returns the paper's claims about a cache, for each of its runs.
 fn claimed(matrix: &Matrix, name: &str) -> [Figures; 6] {
     let column = matrix.column(name);
     let points = matrix.all(column, |matrix, column, row| {
@@ -206,15 +206,15 @@ fn claimed(matrix: &Matrix, name: &str) -> [Figures; 6] {
     ]
 }
 
-/// What a column saves on average of the configurations that are the paper's.
+/// Returns a column's mean saving over the configurations that are the paper's.
 fn known(matrix: &Matrix, column: usize) -> Figures {
     let is_known = |row: &usize| matrix.rows[*row].starts_with("gd-");
     let rows = (0..matrix.rows.len()).filter(is_known);
     mean(&rows.map(|row| matrix.saved(column, row)).collect::<Vec<Figures>>())
 }
 
-/// What is saved by keeping the set of items that costs most in the reads that are counted, beside
-/// a policy: not quite the most that can be saved, since the set does not change.
+/// Returns the saving of keeping the set of items that costs most in the counted reads, beside a
+/// policy's: not quite the maximum, since the set does not change.
 fn foresight(matrix: &Matrix, saved: &[f64], kind: &str) -> Table {
     let column = matrix.column(&Kind::GdWheel.to_string());
     let rows = (0..matrix.rows.len()).map(|row| {
@@ -229,7 +229,7 @@ fn foresight(matrix: &Matrix, saved: &[f64], kind: &str) -> Table {
     table(&format!("gd-wheel-{kind}-foresight"), &columns, rows.collect())
 }
 
-/// What the best set of so many items saves of what LRU pays, in percent.
+/// Returns the saving of the best set of `items` items, in percent of LRU's cost.
 fn saved_by_foresight(trace: &Trace, items: u64, lru_us: u64) -> f64 {
     let mut paid_us = vec![0; trace.objects as usize];
     for request in &trace.requests[workloads::warm(trace)..] {
@@ -266,7 +266,7 @@ pub fn multiple_sizes(scale: &Scale) -> Outcome<Findings> {
     let tail = matrix.all(column, |matrix, column, row| matrix.tail(column, row, UNIT_US));
     let mut tables = tables(&matrix, "multiple");
     let plots = plots(&matrix, "multiple", "values of many sizes");
-    // The same once more beside the engine that knows no costs.
+    // The same once more beside the engine without costs.
     let clock = matrix.column(EnginePolicy::Clock.title());
     matrix.columns.iter_mut().for_each(|column| column.reference = clock);
     let against_clock = mean(&matrix.all(column, Matrix::saved));
@@ -302,7 +302,8 @@ fn latency_text() -> String {
     )
 }
 
-/// Cost, hits, the tail by configuration and by unit, and latencies of the first configurations.
+/// Returns the tables of cost, hits, the tail by configuration and by unit, and latencies of the
+/// first configurations.
 fn tables(matrix: &Matrix, kind: &str) -> Vec<Table> {
     let name = |what: &str| format!("gd-wheel-{kind}-{what}");
     let shown: Vec<usize> = (0..matrix.rows.len().min(SHOWN)).collect();
@@ -315,7 +316,7 @@ fn tables(matrix: &Matrix, kind: &str) -> Vec<Table> {
     ]
 }
 
-/// The tail's saving on average, by what a unit of cost is taken for.
+/// Returns the mean saving of the tail, by the length of a unit of cost.
 fn units(matrix: &Matrix, name: &str) -> Table {
     let names = matrix.columns.iter().map(|column| column.name.as_str());
     let columns: Vec<&str> = std::iter::once("unit of cost, us").chain(names).collect();
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn foresight_keeps_what_is_paid_for_most() {
-        // A load of three objects, four reads that warm, and four that are counted.
+        // A load of three objects, four reads that warm, and four counted ones.
         let mut requests = reads(&[0, 1, 2, 0, 0, 0, 0, 0, 0, 1, 2]);
         requests.iter_mut().for_each(|one| one.cost_us = [10, 15, 30][one.object as usize]);
         let trace = Trace { name: "t".into(), requests, objects: 3 };

@@ -1,5 +1,5 @@
-//! A client that says its values cost as much as can be said, and then reads them no more: how
-//! long they stay, and what that takes from the others.
+//! A client that states the highest possible cost for its values, and then reads them no more: how
+//! long they stay, and what that costs the others.
 //!
 //! ```text
 //!   warm: all keys are read, some of which lie      then: those that lie are left out
@@ -8,11 +8,11 @@
 //!                                               many of those that lied are still there
 //! ```
 //!
-//! A policy cannot tell a lie from what is costly. But its inflation, or the rounds of its hand, go
-//! on while others are stored, and reach whatever bound the policy has for a cost.
+//! A policy cannot tell a lie from a high cost. But its inflation, or the rounds of its hand, go on
+//! while others are stored, and reach any bound that the policy has for a cost.
 //!
-//! Values of those that lie are one byte shorter, so that what a cache says of its bytes tells how
-//! many of them it holds.
+//! Values with false costs are one byte shorter, so that a cache's count of bytes tells how many of
+//! them it holds.
 
 use clap::ValueEnum;
 
@@ -31,56 +31,57 @@ use super::costs::MODELS;
 use super::runs::{Contender, ENGINE_ITEM_BYTES, SUBJECT};
 use super::workloads;
 
-/// Values of others; those that lie have one byte less. Large, so that few items fill the fewest
-/// slabs that the engine works with.
+/// Values of others; those with false costs have one byte less. Large, so that few items fill the
+/// fewest slabs that the engine works with.
 const VALUE_BYTES: u32 = 1400;
 const SIZE: SizeChoice = SizeChoice::Fixed(VALUE_BYTES);
 const COSTS: &str = "gd-1";
 const KEYS: u64 = 4_000;
 const KEY_BYTES: u32 = 16;
-/// Of the keys, so many in a hundred lie. The rest must not fit, or nothing is evicted any more.
+/// Keys with false costs in a hundred. The rest must not fit, or nothing is evicted any more.
 const LIARS: [u64; 3] = [1, 5, 10];
 /// The share that the claim is about.
 const LIARS_CLAIM: u64 = 10;
-/// Caches full of evictions that are looked at: the rounds that the engine's marks have, and more.
+/// The length of the observation, in caches full of evictions: more than the rounds of the engine's
+/// marks.
 const FULLS_MAX: u64 = 160;
-/// The same at a small scale.
+/// The length of the observation at a small scale.
 const FULLS_QUICK: u64 = 6;
-/// The least share of the full experiment at which all of them are looked at.
+/// The least share of the full experiment at which the whole length is observed.
 const SHARE_FULL: f64 = 0.01;
-/// Reads for each of these evictions at most: where fewer miss, that is the end.
+/// The most reads for each of these evictions: where fewer miss, the run ends.
 const REQUESTS_PER_EVICTION_MAX: u64 = 100;
-/// Looks in each cache full of evictions.
+/// Looks per cache full of evictions.
 const LOOKS: u64 = 4;
-/// After so many caches full what is left is shown.
+/// The caches full of evictions after which the rest is shown.
 const SHOWN: [u64; 4] = [1, 4, 16, 64];
-/// Hits of the others are those until so many caches full.
+/// Hits of the others are counted until this many caches full.
 const MEANWHILE: u64 = 4;
 
-/// How it went with one contender.
+/// The results of one contender.
 struct Course {
-    /// What is left, in percent, at each look.
+    /// The remaining share, in percent, at each look.
     left: Vec<f64>,
     /// Evictions between two looks, in caches full.
     step: f64,
-    /// What of the others' reads hit meanwhile, in percent.
+    /// Hits of the others' reads meanwhile, in percent.
     hits: f64,
 }
 
 impl Course {
-    /// Evictions, in caches full, until no more than so many percent are left.
+    /// Returns the evictions, in caches full, until no more than `percent` percent are left.
     fn until(&self, percent: f64) -> Option<f64> {
         let look = self.left.iter().position(|left| *left <= percent)?;
         Some(look as f64 * self.step)
     }
 
-    /// What is left after so many caches full, in percent.
+    /// Returns the remaining share after this many caches full, in percent.
     fn after(&self, fulls: u64) -> Option<f64> {
         self.left.get((fulls as f64 / self.step).round() as usize).copied()
     }
 }
 
-/// Lies by some keys, with every policy.
+/// Measures false costs of some keys, with every policy.
 pub fn false_costs(scale: &Scale) -> Outcome<Findings> {
     let fulls = if scale.share < SHARE_FULL { FULLS_QUICK } else { FULLS_MAX };
     let mut trace = workloads::requests(KEYS, Choice::Zipfian, &SIZE, scale.seed)?;
@@ -111,19 +112,19 @@ pub fn false_costs(scale: &Scale) -> Outcome<Findings> {
     Ok(findings(beside, rows, series, fulls, items))
 }
 
-/// Whether a request is for a value of those that lie.
+/// Returns whether a request is for a value with a false cost.
 fn is_lie(request: &Request) -> bool {
     request.value_bytes < VALUE_BYTES
 }
 
-/// How many of a cache's items are of those that lie.
+/// Returns how many of a cache's items have a false cost.
 fn lies_in(contents: Contents) -> u64 {
     let data_bytes = contents.data_bytes.unwrap_or(contents.used_bytes);
     contents.items * u64::from(KEY_BYTES + VALUE_BYTES) - data_bytes
 }
 
-/// Warms a cache, in which those that lie say that they cost at least `claimed_us`, and then looks
-/// at it while only the others are read.
+/// Warms a cache, with false costs of at least `claimed_us`, and then observes it while only the
+/// others are read.
 fn course(
     contender: Contender,
     items: u64,
@@ -163,7 +164,7 @@ fn course(
     })
 }
 
-/// A number of caches full, or that it is more than were looked at.
+/// Formats a number of caches full, or that it exceeds the observation.
 fn within(fulls: Option<f64>, most: u64) -> Cell {
     fulls.map_or_else(|| Cell::Text(format!("> {most}")), |fulls| Cell::number(fulls, 2))
 }

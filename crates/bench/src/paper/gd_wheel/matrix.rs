@@ -1,4 +1,4 @@
-//! Who did what with which costs, and the tables that say so.
+//! The runs of contenders with configurations of costs, and the tables of them.
 
 use crate::paper::table;
 use crate::report::Spread;
@@ -6,12 +6,12 @@ use crate::report::model::{Axis, Cell, Plot, Point, Series, Table};
 
 use super::runs::Counts;
 
-/// How long a hit takes where latency is modelled: a tenth of a millisecond, as over a network.
+/// The latency of a hit in the model: a tenth of a millisecond, as over a network.
 pub const HIT_US: f64 = 100.0;
-/// What a unit of the configurations' costs is taken for there: a millisecond, so that values are
-/// made in 10 to 450, as by queries of a database. The configurations have no unit.
+/// The length of a unit of the configurations' costs in the model: a millisecond, so that values
+/// take 10 to 450 ms, as from queries of a database. The configurations have no unit.
 pub const UNIT_US: f64 = 1000.0;
-/// The tail.
+/// The quantile of the tail.
 pub const TAIL: f64 = 0.99;
 
 /// A figure of each run.
@@ -19,11 +19,11 @@ pub type Figures = Vec<f64>;
 
 /// One contender's runs.
 pub struct Column {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The column whose figures its own are compared with.
+    /// The column that its figures are compared with.
     pub reference: usize,
-    /// For each row one of a model, and of the engine as many as there are rounds.
+    /// For each row one run of a model, and as many of the engine as there are rounds.
     pub runs: Vec<Vec<Counts>>,
 }
 
@@ -38,21 +38,21 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// A figure of each of a contender's runs, and that of its reference, which is the median of
-    /// all its runs: a run is not compared with another one's chance.
+    /// Returns a figure of each of a contender's runs, and that of its reference, the median of all
+    /// its runs: a run is not compared with another one's chance.
     fn pairs(&self, column: usize, row: usize, figure: impl Fn(&Counts) -> f64) -> (Figures, f64) {
         let of = |column: &Column| column.runs[row].iter().map(&figure).collect::<Figures>();
         let own = &self.columns[column];
         (of(own), Spread::of(of(&self.columns[own.reference])).median)
     }
 
-    /// The contender of this name.
+    /// Returns the contender of this name.
     pub fn column(&self, name: &str) -> usize {
         let found = self.columns.iter().position(|column| column.name == name);
         found.expect("the experiment has this contender")
     }
 
-    /// The columns of these names alone, all compared with the first of them.
+    /// Returns the columns of these names alone, all compared with the first of them.
     pub fn among(mut self, names: &[&str]) -> Matrix {
         self.columns.retain(|column| names.contains(&column.name.as_str()));
         let reference = self.column(names[0]);
@@ -60,27 +60,27 @@ impl Matrix {
         self
     }
 
-    /// Cost saved, in percent.
+    /// Returns the cost saved, in percent.
     pub fn saved(&self, column: usize, row: usize) -> Figures {
         let paid_us = |counts: &Counts| counts.tally.missed_cost_us as f64;
         let (own, reference) = self.pairs(column, row, paid_us);
         own.iter().map(|paid_us| 100.0 - 100.0 * paid_us / reference.max(1.0)).collect()
     }
 
-    /// Percent of all reads that hit and do not with the reference.
+    /// Returns the reads that hit and do not with the reference, in percent of all reads.
     pub fn points(&self, column: usize, row: usize) -> Figures {
         let (own, reference) = self.pairs(column, row, Counts::hits_percent);
         own.iter().map(|hits| hits - reference).collect()
     }
 
-    /// The tail's latency saved, in percent, where a unit of cost takes so long.
+    /// Returns the tail's latency saved, in percent, for a unit of cost of this length.
     pub fn tail(&self, column: usize, row: usize, unit_us: f64) -> Figures {
         let latency = |counts: &Counts| counts.latency_us(TAIL, HIT_US, unit_us);
         let (own, reference) = self.pairs(column, row, latency);
         own.iter().map(|own| 100.0 - 100.0 * own / reference).collect()
     }
 
-    /// A figure of one contender in all rows that count.
+    /// Returns a figure of one contender in all rows that count.
     pub fn all(
         &self,
         column: usize,
@@ -90,8 +90,8 @@ impl Matrix {
         rows.map(|row| figure(self, column, row)).collect()
     }
 
-    /// A table of a figure: configurations down, contenders across, then the average and the
-    /// highest.
+    /// Returns a table of a figure: configurations down, contenders across, then the average and
+    /// the highest.
     pub fn table(&self, name: &str, figure: impl Fn(&Matrix, usize, usize) -> Figures) -> Table {
         let names = self.columns.iter().map(|column| column.name.as_str());
         let columns: Vec<&str> = std::iter::once("costs").chain(names).collect();
@@ -110,7 +110,7 @@ impl Matrix {
         table(name, &columns, rows)
     }
 
-    /// The same figure as bars.
+    /// Plots the same figure as bars.
     pub fn plot(
         &self,
         name: &str,
@@ -133,7 +133,8 @@ impl Matrix {
         }
     }
 
-    /// Contenders down, and of some row: hits, items, and how long reads take.
+    /// Returns a table with contenders down, and for these rows: hits, items, and latencies of
+    /// reads.
     pub fn latencies(&self, name: &str, rows: &[usize]) -> Table {
         let columns = [
             "costs",
@@ -166,7 +167,7 @@ impl Matrix {
     }
 }
 
-/// A figure, and where there were several runs the median of them with its range.
+/// Formats a figure; of several runs the median with its range.
 pub fn cell(runs: &[f64], digits: usize) -> Cell {
     match runs {
         [only] => Cell::number(*only, digits),
@@ -181,14 +182,14 @@ fn point(row: usize, runs: &[f64]) -> Point {
     }
 }
 
-/// The mean of several rows, of each run by itself.
+/// Returns the mean of several rows, for each run separately.
 pub fn mean(rows: &[Figures]) -> Figures {
     let runs = rows.first().map_or(0, Vec::len);
     let sum = |run: usize| rows.iter().map(|row| row[run]).sum::<f64>();
     (0..runs).map(|run| sum(run) / rows.len() as f64).collect()
 }
 
-/// The row whose median is the highest: the highest of all runs would be the luckiest.
+/// Returns the row with the highest median: the highest of all runs would be the luckiest.
 pub fn highest(rows: &[Figures]) -> Figures {
     let median = |row: &Figures| Spread::of(row.iter().copied()).median;
     let highest = rows.iter().max_by(|one, other| median(one).total_cmp(&median(other)));
@@ -247,8 +248,8 @@ mod tests {
         assert!((matrix.tail(1, 1, 1000.0)[0] - 99.5).abs() < 0.01);
     }
 
-    /// One run of each was compared before, and a policy that knows no costs saved up to 24 % of
-    /// what another run's items paid for.
+    /// Regression: one run of each was compared, and a policy without costs saved up to 24 % of
+    /// another run's cost.
     #[test]
     fn several_runs_have_a_range_beside_the_median_of_the_reference() {
         let mut matrix = matrix();

@@ -1,5 +1,5 @@
 //! GD-Wheel (Li and Cox, "GD-Wheel: A Cost-Aware Replacement Policy for Key-Value Stores", EuroSys
-//! 2015): what a policy saves that knows what items cost to make again, and what it takes.
+//! 2015): the savings of a policy that knows the costs of items, and its own cost.
 //!
 //! The paper's text was not at hand when this was written. Known are its abstract, that of the
 //! master's thesis behind it (Rice University, 2014), its summary figures and three of its
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Models decide as their papers say and keep no values. The engine is crate `larder` in this
-//! process; a policy that it gets is a line in [`EnginePolicy`](crate::replay::EnginePolicy), and
-//! all experiments then have it.
+//! process; a further policy of the engine is one line in
+//! [`EnginePolicy`](crate::replay::EnginePolicy), and all experiments then include it.
 
 mod costs;
 mod falsehood;
@@ -169,7 +169,7 @@ pub const PAPER: Paper = Paper {
             name: "trace",
             title: "a trace with costs by groups of objects, in the engine",
             claims: &[
-                // Runs of CLOCK differ by so much.
+                // Runs of CLOCK differ by this much.
                 unknown("most cost beside CLOCK's, x: engine").goal(AtMost(1.02)),
             ],
             hears: &[Rounds, Trace],

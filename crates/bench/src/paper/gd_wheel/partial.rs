@@ -1,7 +1,7 @@
-//! Costs that only some items have, and costs that change while items are in the cache.
+//! Costs known for only some items, and costs that change while items are in the cache.
 //!
-//! What a store says is then not what a miss costs. An unknown cost is 0: the models of GreedyDual
-//! take it for 1, so that items of unknown cost leave first, be they costly or not.
+//! The stated cost then differs from the cost of a miss. An unknown cost is 0: the models of
+//! GreedyDual take it for 1, so that items of unknown cost leave first, costly or not.
 
 use crate::failure::Outcome;
 use crate::paper::{Findings, Scale};
@@ -20,12 +20,12 @@ const SIZE: SizeChoice = SizeChoice::Fixed(256);
 const COSTS: [&str; 2] = ["gd-1", "own-steep"];
 /// Objects of a hundred whose cost is known.
 const KNOWN: [u64; 6] = [100, 90, 50, 10, 1, 0];
-/// What everybody claims in the last rows.
+/// The cost stated by all stores in the last rows.
 const CLAIMED_US: u32 = u32::MAX;
 /// The share that the claim is about.
 const HALF: u64 = 50;
 
-/// By the share of known costs, and with costs drawn anew once the cache is warm.
+/// Measures by the share of known costs, and with costs drawn anew once the cache is warm.
 pub fn partial_costs(scale: &Scale) -> Outcome<Findings> {
     let keys = workloads::keys(scale);
     let mut trace = workloads::requests(keys, Choice::Zipfian, &SIZE, scale.seed)?;
@@ -78,7 +78,7 @@ pub fn partial_costs(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// What a store says of a request's cost.
+/// Returns the cost that a store states.
 fn told_us(request: &Request, known: u64, seed: u64) -> u32 {
     let word = Random::new(seed ^ u64::from(request.object)).below(100);
     if word < known { request.cost_us } else { 0 }

@@ -15,17 +15,17 @@ use crate::workload::sizes::SizeChoice;
 use super::runs::{Contender, Counts, SUBJECT};
 use super::workloads;
 
-/// Every value, whatever the trace says.
+/// The size of every value, whatever the trace says.
 const SIZE: SizeChoice = SizeChoice::Fixed(256);
 const COSTS: [&str; 2] = ["gd-1", "own-steep"];
 /// Memory, in hundredths of all keys and values.
 const MEMORY_PERCENT: [u64; 5] = [5, 10, 25, 50, 75];
-/// Less memory the engine does not work with.
+/// The least memory that the engine works with.
 const MEMORY_MIN: u64 = 4 << 20;
-/// Runs of each kind at most: they differ only in how keys are hashed.
+/// The most runs of each kind: they differ only in how keys are hashed.
 const ROUNDS_MAX: u64 = 3;
 
-/// What the engine's policies pay, beside CLOCK, by memory.
+/// Measures the cost with the engine's policies beside CLOCK, by memory.
 pub fn trace(scale: &Scale) -> Outcome<Findings> {
     let Some(requests) = &scale.trace else {
         return Ok(Findings {
@@ -71,7 +71,7 @@ pub fn trace(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// Memory limits, rising; what is too little for the engine is left out.
+/// Returns memory limits, rising, without those too small for the engine.
 fn memories(trace: &Trace) -> Vec<u64> {
     let data_bytes = values::data_bytes(&trace.requests, trace.objects);
     let limits = MEMORY_PERCENT.map(|percent| (data_bytes * percent / 100).max(MEMORY_MIN));
@@ -85,7 +85,7 @@ fn runs(policy: EnginePolicy, memory: u64, trace: &Trace, rounds: u64) -> Outcom
     (0..rounds).map(|_| contender.run(memory, trace, 0, |request| request.cost_us)).collect()
 }
 
-/// What runs paid, as multiples of the mean of others.
+/// Returns the costs of runs as multiples of the mean of others.
 fn paid(own: &[Counts], others: &[Counts]) -> Spread {
     let cost = |counts: &Counts| counts.tally.missed_cost_us as f64;
     let mean = others.iter().map(cost).sum::<f64>() / others.len() as f64;
@@ -108,7 +108,7 @@ mod tests {
     use super::{Counts, paid};
 
     #[test]
-    fn what_is_paid_is_beside_the_mean_of_the_others() {
+    fn paid_costs_are_multiples_of_the_others_mean() {
         let run = |missed_cost_us| {
             let mut counts = Counts::default();
             counts.tally.missed_cost_us = missed_cost_us;

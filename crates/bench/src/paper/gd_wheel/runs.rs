@@ -1,8 +1,8 @@
-//! Runs: a cache, be it a policy's model or the engine, over the requests of a workload, and what
-//! it missed. A get that misses is followed by a set, as in `replay`.
+//! Runs: a cache, either a policy's model or the engine, over the requests of a workload, and its
+//! misses. A get that misses is followed by a set, as in `replay`.
 //!
-//! The engine's background keeps step with the stores. A thread would share the core that the
-//! experiment is kept on, and how far it got by which store would be the scheduler's choice.
+//! The engine's background keeps step with the stores. A thread would share the experiment's core,
+//! and its progress at each store would be the scheduler's choice.
 
 use crate::failure::{Failure, Outcome};
 use crate::policies::kind::Kind;
@@ -16,24 +16,24 @@ use crate::values::{self, ValueChoice, Values};
 
 use super::workloads;
 
-/// What the engine's figures are those of, where one policy stands for it.
+/// The policy of the engine's figures, where one policy stands for it.
 pub const SUBJECT: EnginePolicy = EnginePolicy::CostClock;
-/// What an item costs the engine beside key and value, about: a slot, a header, a chunk's rest.
+/// The engine's approximate bytes per item besides key and value: a slot, a header, a chunk's rest.
 pub const ENGINE_ITEM_BYTES: u64 = 26;
-/// The seed of the values, which nobody reads but to compare.
+/// The seed of the values, which are only read for comparison.
 const VALUE_SEED: u64 = 1;
 
 /// A cache that takes part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Contender {
-    /// A policy's model, measured so.
+    /// A policy's model, with its scale.
     Model(Kind, Scale),
     /// The engine with a policy.
     Engine(EnginePolicy),
 }
 
 impl Contender {
-    /// What it is called.
+    /// Returns its name.
     pub fn name(self) -> String {
         match self {
             Contender::Model(kind, _) => kind.to_string(),
@@ -41,8 +41,8 @@ impl Contender {
         }
     }
 
-    /// Runs something with an empty cache of so much room: on its scale for a model, bytes of
-    /// memory for the engine.
+    /// Runs something with an empty cache of this room: on its scale for a model, bytes of memory
+    /// for the engine.
     pub fn with<R>(
         self,
         room: u64,
@@ -62,18 +62,18 @@ impl Contender {
         }
     }
 
-    /// An empty engine whose background keeps step.
+    /// Returns an empty engine whose background keeps step.
     fn engine(policy: EnginePolicy, memory: u64) -> Outcome<Engine> {
         Ok(Engine::new(memory, policy.policy())?.in_step())
     }
 
-    /// Runs that are worth making where so many rounds are asked for: all runs of a model are the
-    /// same, and the engine's hash is seeded anew in each.
+    /// Returns the number of useful runs of `rounds`: all runs of a model are the same, and the
+    /// engine's hash is seeded anew in each.
     pub fn rounds(self, rounds: u64) -> u64 {
         if matches!(self, Contender::Model(..)) { 1 } else { rounds }
     }
 
-    /// What it missed of the requests after the first `warm`, if a store says what `told` says.
+    /// Counts its misses of the requests after the first `warm`; stores state the cost of `told`.
     pub fn run(
         self,
         room: u64,
@@ -98,7 +98,7 @@ impl Contender {
     }
 }
 
-/// Who asks a cache, and stores what it lacks.
+/// A client that reads from a cache, and stores missing objects.
 pub struct Client<'c> {
     /// The cache.
     pub cache: &'c dyn Cache,
@@ -113,7 +113,7 @@ impl<'c> Client<'c> {
         Client { cache, values, key: Vec::new(), value: Vec::new(), position: 0 }
     }
 
-    /// Makes a request; a store says that its value costs `told_us`. Returns whether a read hit.
+    /// Makes a request; a store states the cost `told_us`. Returns whether a read hit.
     pub fn ask(&mut self, request: &Request, told_us: u32) -> Outcome<Option<bool>> {
         if let Some(values) = &self.values {
             values::write_key(request.object, request.key_bytes, &mut self.key);
@@ -143,12 +143,12 @@ impl<'c> Client<'c> {
     }
 }
 
-/// What a run counted.
+/// The counts of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
-    /// Reads and what they cost.
+    /// Reads and their costs.
     pub tally: Tally,
-    /// What each miss cost, rising.
+    /// The cost of each miss, rising.
     pub missed_us: Vec<u32>,
     /// Items at the end.
     pub items: u64,
@@ -162,13 +162,13 @@ impl Counts {
         }
     }
 
-    /// Reads that hit, in percent.
+    /// Returns hits in percent of the reads.
     pub fn hits_percent(&self) -> f64 {
         100.0 - 100.0 * self.tally.miss_ratio()
     }
 
-    /// The time that a share of the reads does not exceed, where a hit takes `hit_us` and a miss
-    /// that and its cost, of which each unit is `unit_us`.
+    /// Returns the time that this share of the reads does not exceed, where a hit takes `hit_us`
+    /// and a miss that and its cost, of which each unit is `unit_us`.
     pub fn latency_us(&self, share: f64, hit_us: f64, unit_us: f64) -> f64 {
         let gets = self.tally.gets;
         let rank = ((share * gets as f64).ceil() as u64).clamp(1, gets.max(1));
@@ -177,7 +177,7 @@ impl Counts {
         hit_us + missed.map_or(0.0, |cost| f64::from(*cost) * unit_us)
     }
 
-    /// The mean time of a read.
+    /// Returns the mean time of a read.
     pub fn latency_mean_us(&self, hit_us: f64, unit_us: f64) -> f64 {
         hit_us + self.tally.missed_cost_us as f64 * unit_us / self.tally.gets.max(1) as f64
     }

@@ -1,5 +1,5 @@
-//! What an operation takes by the number of items: a priority queue's work grows with them, that
-//! of wheels, lists and hands does not.
+//! The time of an operation by the number of items: the work of a priority queue grows with them,
+//! that of wheels, lists and hands does not.
 
 use crate::failure::Outcome;
 use crate::paper::measure::{cpu_seconds, in_rounds};
@@ -17,10 +17,10 @@ use crate::workload::sizes::SizeChoice;
 use super::costs::MODELS;
 use super::workloads;
 
-/// Keys of the smallest cache at a scale of 1; the others have so many times as many.
+/// Keys of the smallest cache at a scale of 1; the others have multiples of it.
 const KEYS: u64 = 2_000_000;
 const STEPS: [u64; 3] = [1, 3, 10];
-/// Of the keys, LRU hits 95 % with room for about so many.
+/// The share of the keys with room for which LRU hits about 95 %.
 const ROOM: f64 = 0.73;
 const COSTS: &str = "gd-1";
 const SIZE: SizeChoice = SizeChoice::Fixed(256);
@@ -29,18 +29,18 @@ const SIZE: SizeChoice = SizeChoice::Fixed(256);
 struct Subject {
     step: usize,
     simulation: Simulation,
-    /// The request that comes next.
+    /// The next request.
     next: usize,
 }
 
-/// What the steps of one subject came to.
+/// The steps of one subject.
 #[derive(Debug, Clone, Copy)]
 struct Steps {
     each: f64,
     eviction: f64,
 }
 
-/// Time and steps over a tenfold range of sizes.
+/// Measures time and steps over a tenfold range of sizes.
 pub fn sizes_of_cache(scale: &Scale) -> Outcome<Findings> {
     let mut traces = Vec::new();
     for step in STEPS {
@@ -53,7 +53,7 @@ pub fn sizes_of_cache(scale: &Scale) -> Outcome<Findings> {
     let kinds = kinds.flat_map(|(step, _)| MODELS.map(|kind| (kind, step)));
     let mut subjects: Vec<Subject> =
         kinds.map(|(kind, step)| subject(kind, step, &traces)).collect();
-    // The smallest cache's requests are few: all sizes make as many in a round.
+    // The smallest cache has few requests: all sizes make as many in a round.
     let smallest = &traces[0].0;
     let reads = smallest.requests.len() - workloads::warm(smallest);
     let timed = reads / scale.rounds as usize;
@@ -74,7 +74,7 @@ pub fn sizes_of_cache(scale: &Scale) -> Outcome<Findings> {
     Ok(findings(&traces, &times, &steps))
 }
 
-/// A warm cache.
+/// Returns a warm cache.
 fn subject(kind: Kind, step: usize, traces: &[(Trace, u64)]) -> Subject {
     let (trace, room) = &traces[step];
     let mut simulation = workloads::model(kind, weight::Scale::Objects, *room, trace.objects);
@@ -83,7 +83,8 @@ fn subject(kind: Kind, step: usize, traces: &[(Trace, u64)]) -> Subject {
     Subject { step, simulation, next }
 }
 
-/// The steps of a policy once it is warm; a queue that counts in the place of one that does not.
+/// Counts the steps of a policy once it is warm; a counting queue takes the place of one that does
+/// not count.
 fn counted(kind: Kind, (trace, room): &(Trace, u64)) -> Option<Steps> {
     let scale = weight::Scale::Objects;
     let mut simulation = match kind {
@@ -101,7 +102,7 @@ fn counted(kind: Kind, (trace, room): &(Trace, u64)) -> Option<Steps> {
     Some(Steps { each: steps / gets as f64, eviction: steps / misses as f64 })
 }
 
-/// What is counted as a step.
+/// Returns the name of a step.
 fn what(kind: Kind) -> &'static str {
     match kind {
         Kind::GdPq => "comparisons",

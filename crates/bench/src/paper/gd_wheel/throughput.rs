@@ -28,12 +28,12 @@ const VALUE_BYTES: usize = 256;
 const THREADS: [usize; 2] = [1, 2];
 /// Requests of each thread and round.
 const REQUESTS_MAX: usize = 1_000_000;
-/// What GD-Wheel keeps for each item and CLOCK does not.
+/// Bytes that GD-Wheel keeps for each item and CLOCK does not.
 const LINK_BYTES: u64 = size_of::<Link>() as u64;
 
 type Key = [u8; 16];
 
-/// Each policy with one thread and with two.
+/// Measures each policy with one thread and with two.
 pub fn throughput(scale: &Scale) -> Outcome<Findings> {
     let keys = workloads::keys(scale);
     let sizes = SizeChoice::Fixed(VALUE_BYTES as u32);
@@ -95,13 +95,13 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
 /// An engine that takes part.
 struct Subject {
     policy: EnginePolicy,
-    /// What it may have beside the memory of the others, for each item.
+    /// Its additional memory, in bytes per item.
     more_item_bytes: u64,
     title: String,
 }
 
-/// Every policy, and GD-Wheel again with room for its links besides: what it takes longer there is
-/// its own work, and the rest is for what its links leave no room for.
+/// Returns every policy, and GD-Wheel again with additional room for its links: its extra time
+/// there is its own work, and the rest is due to the room its links take.
 fn subjects() -> Vec<Subject> {
     let alike = EnginePolicy::value_variants().iter().map(|&policy| Subject {
         policy,
@@ -113,7 +113,7 @@ fn subjects() -> Vec<Subject> {
     alike.chain([Subject { policy, more_item_bytes: LINK_BYTES, title }]).collect()
 }
 
-/// What each object costs.
+/// Returns the cost of each object.
 fn costs(trace: &Trace) -> Vec<u32> {
     let mut costs = vec![0; trace.objects as usize];
     for request in &trace.requests {
@@ -122,7 +122,7 @@ fn costs(trace: &Trace) -> Vec<u32> {
     costs
 }
 
-/// Reads each key, and stores what is missing; returns how many that were.
+/// Reads each key, and stores missing ones; returns their number.
 fn ask(cache: &Cache, asked: &[u32], costs: &[u32]) -> usize {
     let (value, mut missed) = ([7; VALUE_BYTES], 0);
     for object in asked {
@@ -140,25 +140,25 @@ fn ask(cache: &Cache, asked: &[u32], costs: &[u32]) -> usize {
     missed
 }
 
-/// What a round shows besides its time.
+/// A round's figures besides its time.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     missed_percent: f64,
-    /// How often a thread slept until another one had let go of what it needed, in 1000 stores.
+    /// How often a thread slept until another one had released a lock, per 1000 stores.
     waits_per_thousand: f64,
-    /// CPU microseconds of the background, for each request.
+    /// CPU microseconds of the background per request.
     background_us: f64,
-    /// The same of the asking threads and the background together.
+    /// CPU microseconds of the requesting threads and the background together, likewise.
     both_us: f64,
 }
 
-/// CPU microseconds of a request, those of the background for it included: who evicts in the
-/// background takes as much time as who does so in the request.
+/// Returns the CPU microseconds per request, including the background's: evicting takes as much
+/// time in the background as in the request.
 fn both_us(together: &Together, background_s: f64, requests: usize) -> f64 {
     1.0 / together.millions_per_cpu_second + 1e6 * background_s / requests as f64
 }
 
-/// What was missed and waited for, and how many items each engine had at the end.
+/// Describes misses and waits, and each engine's items at the end.
 fn what_was_seen(
     subjects: &[Subject],
     kinds: &[(usize, usize)],
@@ -182,7 +182,7 @@ fn what_was_seen(
             spread(|seen| seen.waits_per_thousand),
             Cell::count(items[subject]),
             Cell::spread(Spread::of(seen.iter().map(|seen| seen.background_us)), 3),
-            // As many requests in the time of both as the other takes longer for one.
+            // The ratio of requests in the same time of both is the inverse ratio of times.
             Cell::spread(ratio(&both_us(clock(threads)), &both_us(which)), 3),
         ]
     });

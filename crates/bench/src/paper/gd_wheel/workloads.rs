@@ -5,14 +5,14 @@
 //!   load: each key once  |  reads that warm  |  as many that are counted
 //! ```
 //!
-//! What YCSB calls zipfian, and what the paper's experiments were run with, is
-//! [`Choice::Scrambled`]: so much of it is even that 95 % hits need room for nine tenths of the
-//! keys. What a policy can save depends on that: there is room for all that is costly. By Zipf's law
-//! over the keys themselves ([`Choice::Zipfian`]) two thirds of the keys suffice, and then some of
-//! the costly ones have to go too; the experiment `by-zipf` has that.
+//! YCSB's zipfian, with which the paper's experiments were run, is [`Choice::Scrambled`]: so much
+//! of it is uniform that 95 % hits need room for nine tenths of the keys. The possible saving
+//! depends on that: there is room for all costly items. By Zipf's law over the keys themselves
+//! ([`Choice::Zipfian`]) two thirds of the keys suffice, and then some of the costly ones have to
+//! leave too; the experiment `by-zipf` has that.
 //!
-//! Keys are loaded before anything is read, as YCSB does it. Otherwise a third of what LRU misses
-//! would be first reads, which no policy can save.
+//! Keys are loaded before anything is read, as in YCSB. Otherwise a third of LRU's misses would be
+//! first reads, which no policy can save.
 //!
 //! Popularity does not depend on sizes and costs, so all workloads of an experiment have the same
 //! requests, and LRU the same hits in each of them.
@@ -50,24 +50,24 @@ pub const MULTIPLE: [&str; 3] = ["own-sizes-any", "own-sizes-grow", "own-sizes-s
 /// Keys at a scale of 1, and at least: the engine needs some slabs to work with.
 const KEYS: u64 = 2_000_000;
 const KEYS_MIN: u64 = 20_000;
-/// Reads for each key after the load; the first half only warms the cache.
+/// Reads per key after the load; the first half only warms the cache.
 const REQUESTS_PER_KEY: u64 = 20;
-/// Steps through the objects while they are loaded: a prime above their number, so that it is
-/// coprime to it, and what is popular, which has a low number, does not come first.
+/// The step through the objects while they are loaded: a prime greater than their number, so that
+/// it is coprime to it, and popular objects, which have low numbers, do not come first.
 const LOAD_STEP: u64 = SPREAD;
 const SKEW: f64 = 0.99;
 const KEY_BYTES: u16 = 16;
-/// What LRU shall hit.
+/// LRU's target hit ratio.
 pub const LRU_HITS: f64 = 0.95;
-/// Halvings of the range in which a room is looked for.
+/// Halvings of the range in the search for a room.
 const HALVINGS: u32 = 12;
 
-/// So many keys at this scale.
+/// Returns the number of keys at this scale.
 pub fn keys(scale: &Scale) -> u64 {
     (scale.items(KEYS) as u64).max(KEYS_MIN)
 }
 
-/// Requests without costs: a read of each object that is ever read, and then all others.
+/// Returns requests without costs: a read of each object that is ever read, and then all others.
 pub fn requests(keys: u64, choice: Choice, sizes: &SizeChoice, seed: u64) -> Outcome<Trace> {
     let spec = Spec {
         keys,
@@ -101,13 +101,13 @@ pub fn price(trace: &mut Trace, sizes: &SizeChoice, costs: &str, seed: u64) -> O
     Ok(())
 }
 
-/// Where the warming ends.
+/// Returns the end of the warming.
 pub fn warm(trace: &Trace) -> usize {
     let loads = trace.objects as usize;
     loads + (trace.requests.len() - loads) / 2
 }
 
-/// The least room on this scale in which LRU, once warm, hits what it shall.
+/// Returns the least room on this scale in which LRU, once warm, reaches its target.
 pub fn room(trace: &Trace, scale: weight::Scale) -> u64 {
     let mut weights = vec![0; trace.objects as usize];
     for request in &trace.requests {
@@ -128,13 +128,13 @@ fn lru_hits(trace: &Trace, scale: weight::Scale, capacity: u64) -> f64 {
     1.0 - simulation.run(counted, |_| ()).miss_ratio()
 }
 
-/// An empty model of a policy that knows no future.
+/// Returns an empty model of a policy that does not know the future.
 pub fn model(kind: Kind, scale: weight::Scale, capacity: u64, objects: u32) -> Simulation {
     let setting = Setting { capacity, objects, items: capacity, next_uses: Arc::from([]) };
     Simulation::new(kind.build(&setting), scale, capacity, objects)
 }
 
-/// Key and value of a request.
+/// Returns the bytes of a request's key and value.
 pub fn data_bytes(request: &Request) -> u64 {
     u64::from(request.key_bytes) + u64::from(request.value_bytes)
 }

@@ -1,4 +1,4 @@
-//! Whole caches, in process: what they hold and hit in the same memory, and how they scale.
+//! Whole caches, in process: their contents and hits in the same memory, and how they scale.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,7 +22,7 @@ const REQUESTS_PER_KEY: usize = 6;
 const READS_PER_STORE: usize = 19;
 /// Requests of each thread and round.
 const REQUESTS_MAX: usize = 2_000_000;
-/// Memory for each item where everything shall fit.
+/// Memory per item where everything has to fit.
 const AMPLE_BYTES: usize = 160;
 
 /// Either of the caches.
@@ -84,7 +84,7 @@ fn value(key: Key) -> Value {
     [key[0] as u8; VALUE_BYTES]
 }
 
-/// Memcached's design and Larder in the same memory, and LRU with as many items as Larder holds.
+/// memcached's design and Larder in the same memory, and LRU with as many items as Larder holds.
 pub fn table_3(scale: &Scale) -> Outcome<Findings> {
     let memory = (scale.items(20_000_000) * 100).max(MEMORY_MIB_MIN << 20);
     let lru = Subject::Lru(LruCache::of_bytes(memory));
@@ -133,7 +133,7 @@ pub fn table_3(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// The share of hits in the second half of the requests; misses are stored.
+/// Returns the share of hits in the second half of the requests; missed keys are stored.
 fn hit_share(cache: &Subject, requests: &[u32]) -> f64 {
     let half = requests.len() / 2;
     let mut hits = 0;
@@ -148,7 +148,7 @@ fn hit_share(cache: &Subject, requests: &[u32]) -> f64 {
     f64::from(hits) / (requests.len() - half) as f64
 }
 
-/// Both caches under 95 % reads, with one thread and more.
+/// Measures both caches under 95 % reads, with one thread and more.
 pub fn figure_7(scale: &Scale) -> Outcome<Findings> {
     let count = scale.items(20_000_000);
     let subjects = [
@@ -182,7 +182,7 @@ pub fn figure_7(scale: &Scale) -> Outcome<Findings> {
     Ok(findings_7(&subjects.map(|(name, _)| name), &kinds, &found, count))
 }
 
-/// A cache that lost items has less to do.
+/// Fails if items are missing: such a cache has less to do.
 fn all_fit(name: &str, missing: usize) -> Outcome<()> {
     match missing {
         0 => Ok(()),
@@ -190,7 +190,7 @@ fn all_fit(name: &str, missing: usize) -> Outcome<()> {
     }
 }
 
-/// One thread's requests; returns how many reads found nothing.
+/// Makes one thread's requests; returns how many reads found nothing.
 fn requests_of(cache: &Subject, keys: &[Key]) -> usize {
     let mut missing = 0;
     for batch in keys.chunks(READS_PER_STORE + 1) {

@@ -1,4 +1,4 @@
-//! Lookups: what they read, and how many one thread makes.
+//! Lookups: their reads, and the rate of one thread.
 
 use crate::drive::choice::{Choice, draw};
 use crate::failure::{Failure, Outcome};
@@ -11,11 +11,11 @@ use crate::tables::{
     Chaining, Cuckoo, Items, Key, LarderIndex, Links, Locking, Settings, Table, Touched, items, key,
 };
 
-/// Absent keys have numbers from here on.
+/// The first number of absent keys.
 const ABSENT: u64 = 1 << 40;
-/// Lookups whose way is counted, at each load.
+/// Lookups whose reads are counted, at each load.
 const COUNTED: usize = 20_000;
-/// Lookups whose time is taken, in each round.
+/// Lookups that are timed, in each round.
 const TIMED_MAX: usize = 2_000_000;
 /// Loads at which lines are counted, in per cent.
 const LOADS: [usize; 8] = [10, 25, 50, 60, 70, 80, 90, 95];
@@ -33,14 +33,14 @@ fn no_room(name: &str) -> Failure {
     Failure::Check(format!("{name} has no room for its keys"))
 }
 
-/// Keys that are present, drawn uniformly, and as many that are absent.
+/// Returns present keys, drawn uniformly, and as many absent ones.
 fn wanted(count: usize, draws: usize, seed: u64) -> (Vec<Key>, Vec<Key>) {
     let numbers = draw(Choice::Uniform, count as u64, draws, seed);
     let hits = numbers.into_iter().map(|number| key(u64::from(number))).collect();
     (hits, (0..draws as u64).map(|number| key(ABSENT + number)).collect())
 }
 
-/// Cache lines by load, for chaining and for cuckoo with and without tags.
+/// Measures cache lines by load, for chaining and for cuckoo with and without tags.
 pub fn figure_4(scale: &Scale) -> Outcome<Findings> {
     let (count, buckets) = nearly_full(scale.items(20_000_000));
     let items = items(0, count);
@@ -103,7 +103,7 @@ pub fn figure_4(scale: &Scale) -> Outcome<Findings> {
 const LINES: [&str; 7] =
     ["table", "hit: table", "hit: items", "hit: all", "miss: table", "miss: items", "miss: all"];
 
-/// Lines of the table and items read by a lookup, on average.
+/// Returns the mean lines of the table and items read by a lookup.
 fn mean(table: &dyn Table, wanted: &[Key]) -> (f64, f64) {
     let touched = wanted.iter().filter_map(|key| table.touched(key));
     let sum = touched.fold(Touched::default(), |sum, one| Touched {
@@ -114,7 +114,7 @@ fn mean(table: &dyn Table, wanted: &[Key]) -> (f64, f64) {
     (sum.lines as f64 / count, sum.items as f64 / count)
 }
 
-/// One technique on top of the other, in one thread.
+/// Measures one technique on top of the other, in one thread.
 pub fn figure_5(scale: &Scale) -> Outcome<Findings> {
     let (count, buckets) = nearly_full(scale.items(100_000_000));
     let items = items(0, count);
@@ -184,7 +184,7 @@ pub fn figure_5(scale: &Scale) -> Outcome<Findings> {
 const LOOKUPS: [&str; 5] =
     ["technique", "hits, M / CPU s", "x first row", "misses, M / CPU s", "x first row's"];
 
-/// Millions of lookups a CPU second, of which `wanted` must be found.
+/// Returns millions of lookups per CPU second, of which `wanted` must be found.
 fn time(name: &str, table: &dyn Table, keys: &[Key], wanted: usize) -> Outcome<f64> {
     let mut found = 0;
     let rate = millions_per_cpu_second(keys.len(), || found = table.find_all(keys));

@@ -1,4 +1,4 @@
-//! What an item costs beyond its key and value: the table, and the order of recency.
+//! The bytes of an item beyond its key and value: the table, and the order of recency.
 
 use crate::failure::{Failure, Outcome};
 use crate::paper::memc3::nearly_full;
@@ -25,7 +25,7 @@ struct Row {
     order: f64,
 }
 
-/// Bytes for each item of four designs.
+/// Compares the bytes per item of four designs.
 pub fn table_1(scale: &Scale) -> Outcome<Findings> {
     let (count, buckets) = nearly_full(scale.items(20_000_000));
     let items = items(0, count);

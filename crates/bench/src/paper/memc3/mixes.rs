@@ -1,4 +1,4 @@
-//! Tables while keys are looked up and inserted at once, by the share of insertions.
+//! Tables under simultaneous lookups and insertions, by the share of insertions.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +15,7 @@ use crate::tables::{
 
 /// Insertions in a hundred operations.
 const SHARES: [usize; 6] = [0, 1, 5, 10, 50, 100];
-/// Operations that a thread does in one go.
+/// Operations that a thread does in a row.
 const BATCH: usize = 100;
 
 const NAMES: [&str; 3] = ["chaining, LRU, one lock", "cuckoo, tags, versions", "larder-index"];
@@ -29,7 +29,7 @@ fn build(which: usize, items: &Items, buckets: usize, seed: u64) -> Box<dyn Tabl
     }
 }
 
-/// Operations a second of all threads, by the share of insertions.
+/// Measures operations a second of all threads, by the share of insertions.
 pub fn figure_8(scale: &Scale) -> Outcome<Findings> {
     let (count, buckets) = nearly_full(scale.items(20_000_000));
     let items = items(0, count);
@@ -53,11 +53,11 @@ pub fn figure_8(scale: &Scale) -> Outcome<Findings> {
     Ok(findings(scale, &kinds, &found, count))
 }
 
-/// What every thread does.
+/// The work of every thread.
 struct Work<'t> {
     table: &'t dyn Table,
     wanted: &'t [Key],
-    /// The next item to insert, and where they end.
+    /// The next item to insert, and the end of the items.
     next: &'t AtomicU32,
     end: u32,
     share: usize,
@@ -65,7 +65,7 @@ struct Work<'t> {
 
 impl Work<'_> {
     /// Does its part of as many operations as there are items to look up, or until there is nothing
-    /// left to insert; returns how many it did.
+    /// left to insert; returns their number.
     fn run(&self, thread: usize, threads: usize) -> usize {
         let part = self.wanted.len() / threads;
         let (mut done, mut looked) = (0, thread * part);

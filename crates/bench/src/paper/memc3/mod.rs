@@ -1,10 +1,10 @@
 //! MemC3 (Fan, Andersen, Kaminsky, NSDI 2013): its tables and figures.
 //!
-//! The paper's text was not at hand when this was written. Its figures below come from its
-//! abstract, from the authors' public code and notes, and from pages of this project that quote it;
-//! each says from which. What several of the tables and figures show could not be looked up either:
-//! those carry the experiment of that part of the evaluation which this project makes in its place,
-//! and say so. Whoever has the paper fills in [`super::Claim::figure`].
+//! The paper's text was not at hand when this was written. Its figures here come from its abstract,
+//! from the authors' public code and notes, and from pages of this project that quote it; each
+//! names its source. The content of several tables and figures could not be looked up either: those
+//! carry this project's own experiment for that part of the evaluation, and say so. With the paper
+//! at hand, fill in [`super::Claim::figure`].
 //!
 //! The paper's machine had more cores and a fast network; here the experiments run in process, with
 //! as many threads as there are cores.
@@ -96,8 +96,8 @@ pub const PAPER: Paper = Paper {
     ],
 };
 
-/// A number of items that fills a cuckoo table of a power of two of buckets to 95 %, and that
-/// number of buckets; about `count`, and not more.
+/// Returns a number of items that fills a cuckoo table of a power of two of buckets to 95 %, and
+/// that number of buckets; about `count`, and not more.
 fn nearly_full(count: usize) -> (usize, usize) {
     let buckets = (count * 100 / 95 / 4).max(1024);
     let buckets = 1 << buckets.ilog2();

@@ -1,4 +1,4 @@
-//! Insertions: how full a table gets, what is moved and how long it takes, by the number of paths.
+//! Insertions: the load that a table reaches, the moves and the time, by the number of paths.
 
 use crate::failure::Outcome;
 use crate::paper::measure::cpu_seconds;
@@ -9,15 +9,15 @@ use crate::tables::{Cuckoo, LarderIndex, Locking, Settings, Table, items};
 
 /// Numbers of paths of both tables.
 const PATHS: [usize; 4] = [1, 2, 3, 4];
-/// More of them, which the index's larger buckets allow.
+/// Further ones, which the index's larger buckets allow.
 const PATHS_LARDER: [usize; 6] = [1, 2, 3, 4, 8, 16];
 /// Buckets of MemC3's table, of four slots each.
 const BUCKETS: usize = 8192;
 /// More items than either table has slots.
 const ITEMS: usize = 40_000;
-/// Sets of keys of a seed at most: a hundred rounds of twenty.
+/// The most sets of keys of a seed: a hundred rounds of twenty.
 const SETS_MAX: u64 = 2_000;
-/// Steps of the load that are looked at alone, in per cent of the slots.
+/// Steps of the load that are shown separately, in per cent of the slots.
 const LOADS: [u64; 12] = [10, 30, 50, 60, 70, 80, 85, 90, 93, 95, 97, 99];
 
 /// A table that is filled from empty until it refuses.
@@ -46,12 +46,12 @@ impl Fillable for LarderIndex {
     }
 }
 
-/// What filling one table found.
+/// The results of filling one table.
 struct Fill {
     occupancy_percent: f64,
     moves_per_insert: f64,
     millions_per_cpu_second: f64,
-    /// Moves and CPU microseconds of an insertion, up to each load.
+    /// Moves and CPU microseconds per insertion, up to each load.
     steps: Vec<Option<(f64, f64)>>,
 }
 
@@ -94,7 +94,7 @@ struct Filled {
     fills: Vec<Fill>,
 }
 
-/// Fills every kind of table so many times, each time with other keys, all kinds in turn.
+/// Fills every kind of table `times` times, each time with other keys, all kinds in turn.
 fn fill_all(times: u64, seed: u64) -> Vec<Filled> {
     let kinds = PATHS.iter().map(|paths| ("cuckoo, 4 slots", *paths));
     let kinds = kinds.chain(PATHS_LARDER.iter().map(|paths| ("larder-index, 8 slots", *paths)));
@@ -104,7 +104,7 @@ fn fill_all(times: u64, seed: u64) -> Vec<Filled> {
         .map(|(name, paths)| Filled { name: (*name).into(), paths: *paths, fills: Vec::new() })
         .collect();
     for time in 0..times {
-        // No set of keys is another seed's, too; those of the first seed begin with the first.
+        // No two seeds share a set of keys; those of the first seed begin with the first.
         let set = seed.wrapping_sub(1).wrapping_mul(SETS_MAX).wrapping_add(1 + time);
         let items = items(set << 32, ITEMS);
         for (number, one) in filled.iter_mut().enumerate() {
@@ -125,7 +125,7 @@ impl Filled {
         Spread::of(self.fills.iter().map(field))
     }
 
-    /// What an insertion took on the way to a load, if every table got so far.
+    /// Returns the figure of an insertion on the way to a load, if every table reached it.
     fn step(&self, load: usize, field: fn((f64, f64)) -> f64) -> Option<Spread> {
         let steps: Option<Vec<f64>> =
             self.fills.iter().map(|fill| fill.steps[load].map(field)).collect();
@@ -133,12 +133,12 @@ impl Filled {
     }
 }
 
-/// Tables filled for each figure: more of them at larger scales.
+/// Returns how many tables are filled for each figure: more of them at larger scales.
 fn times(scale: &Scale) -> u64 {
     scale.rounds * ((scale.share * 100.0) as u64).clamp(1, 20)
 }
 
-/// Occupancy, moves and speed of filling a table.
+/// Measures load, moves and speed of filling a table.
 pub fn table_2(scale: &Scale) -> Outcome<Findings> {
     let times = times(scale);
     let filled = fill_all(times, scale.seed);
@@ -152,7 +152,7 @@ pub fn table_2(scale: &Scale) -> Outcome<Findings> {
         ]
     });
     let columns = ["table", "paths", "full at, % of slots", "moves / insert", "M inserts / CPU s"];
-    // By time: moves get fewer with each path more, and looking for them takes longer.
+    // By time: moves get fewer with each additional path, and the search takes longer.
     let fastest = filled[..PATHS.len()].iter().max_by(|a, b| {
         let speed = |one: &Filled| one.spread(|fill| fill.millions_per_cpu_second).median;
         speed(a).total_cmp(&speed(b))
@@ -176,7 +176,7 @@ pub fn table_2(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// Moves and time of an insertion by load.
+/// Measures moves and time of an insertion by load.
 pub fn figure_6(scale: &Scale) -> Outcome<Findings> {
     let times = times(scale);
     let filled = fill_all(times, scale.seed);

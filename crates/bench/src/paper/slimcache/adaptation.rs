@@ -13,9 +13,9 @@ use crate::report::share;
 use crate::workload::popularity::Choice;
 
 const PERCENT: u64 = 10;
-/// What a miss costs in each phase. A read of the cold area takes 120 microseconds.
+/// The cost of a miss in each phase. A read of the cold area takes 120 microseconds.
 const MISS_US: [u64; 4] = [2_000, 200, 100, 2_000];
-/// Reads for each key in a phase.
+/// Reads per key in a phase.
 const READS_PER_KEY: usize = 1;
 const WINDOWS: usize = 10;
 const PARTITIONS: [(&str, Partition); 3] = [
@@ -24,19 +24,19 @@ const PARTITIONS: [(&str, Partition); 3] = [
     ("half hot", Partition::Fixed { hot_percent: 50 }),
 ];
 
-/// What happened in a window.
+/// The counts of a window.
 struct Window {
     miss_us: u64,
     hit_percent: f64,
     hot_percent: f64,
-    /// Of the segments.
+    /// The hot area, in percent of the segments.
     area_percent: f64,
     target_percent: f64,
-    /// Reckoned from the costs that the tier was told.
+    /// Calculated from the costs given to the tier.
     read_us: f64,
 }
 
-/// Windows of each partition over the phases.
+/// Measures windows of each partition over the phases.
 pub fn adaptation(scale: &Scale) -> Outcome<Findings> {
     let data = load(scale)?;
     let reads = READS_PER_KEY * data.keys as usize;
@@ -102,7 +102,7 @@ fn run(partition: Partition, data: &Data, objects: &[u32]) -> Outcome<Vec<Window
     Ok(windows)
 }
 
-/// The mean time of a read by the costs that the tier goes by.
+/// Returns the mean time of a read by the tier's costs.
 fn reckoned_us(stats: &FlashStats, miss_us: u64, gets: u64, happened: &Happened) -> f64 {
     let costs = costs(miss_us);
     assert_eq!(stats.costs, costs, "the tier was told");

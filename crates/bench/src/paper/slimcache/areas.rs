@@ -1,4 +1,4 @@
-//! Two areas, of which one is not compressed, beside one: adaptive, a twentieth, and none.
+//! Two areas, of which one is not compressed, compared with one: adaptive, a twentieth, and none.
 
 use ::flash::{Costs, Partition, Settings};
 
@@ -18,7 +18,7 @@ const PARTITIONS: [(&str, Partition); 3] = [
     ("no hot area", Partition::Fixed { hot_percent: 0 }),
 ];
 
-/// Hits, pages and CPU time by how the tier is divided.
+/// Measures hits, pages and CPU time by the division of the tier.
 pub fn areas(scale: &Scale) -> Outcome<Findings> {
     let data = load(scale)?;
     let bytes = device_bytes(&data, PERCENT);

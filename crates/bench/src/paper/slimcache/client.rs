@@ -1,4 +1,4 @@
-//! Who reads, and stores what is missing; and what that came to.
+//! A client that reads, and stores missing objects; and its counts.
 
 use ::flash::{Compression, Settings};
 
@@ -16,25 +16,25 @@ pub const SKEW: f64 = 0.99;
 /// Keys at a scale of 1, and at least: a device of 6 % has segments enough for a tier.
 const KEYS: u64 = 5_000_000;
 const KEYS_MIN: usize = 20_000;
-/// Reads for each key. The first half only warms the cache.
+/// Reads per key. The first half only warms the cache.
 const READS_PER_KEY: usize = 2;
 
 /// A cache on flash.
 pub trait Store {
-    /// Whether the object is there; then `value` becomes its value.
+    /// Returns whether the object is there; then `value` becomes its value.
     fn get(&mut self, object: u32, data: &Data, value: &mut Vec<u8>) -> Outcome<bool>;
 
     /// Stores an object.
     fn set(&mut self, object: u32, data: &Data, value: &[u8]) -> Outcome<()>;
 
-    /// Objects that are there.
+    /// Returns the number of objects that are there.
     fn items(&self) -> usize;
 
-    /// Pages of the device that were read.
+    /// Returns the pages read from the device.
     fn pages_read(&self) -> u64;
 }
 
-/// How a cache on flash keeps its items.
+/// How a cache on flash stores its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     /// The tier, rows compressed together.
@@ -48,7 +48,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// What reports call it.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Kept::Units => "the tier, units compressed",
@@ -58,7 +58,7 @@ impl Kept {
         }
     }
 
-    /// The tier's settings; the log has none.
+    /// Returns the tier's settings; the log has none.
     pub fn settings(self, bytes: u64) -> Option<Settings> {
         let settings = tier::settings(bytes);
         match self {
@@ -69,7 +69,7 @@ impl Kept {
         }
     }
 
-    /// An empty one in memory.
+    /// Returns an empty one in memory.
     pub fn in_memory(self, bytes: u64) -> Outcome<Box<dyn Store>> {
         Ok(match self.settings(bytes) {
             Some(settings) => Box::new(Tier::in_memory(bytes, &settings)?),
@@ -78,20 +78,20 @@ impl Kept {
     }
 }
 
-/// What a client did, and what it took.
+/// A client's counts and times.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub gets: u64,
     pub hits: u64,
     pub stores: u64,
-    /// Pages of the device that were read.
+    /// Pages read from the device.
     pub pages: u64,
     pub get_cpu: Sampled,
-    /// With the background's work.
+    /// Including the background's work.
     pub store_cpu: Sampled,
 }
 
-/// CPU time of calls, or of some of them: to ask for it takes as long as a short one.
+/// CPU time of calls, or of some of them: reading the clock takes as long as a short call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sampled {
     calls: u64,
@@ -99,11 +99,12 @@ pub struct Sampled {
     seconds: f64,
 }
 
-/// One get in so many is timed. All stores are: now and then one has much of the background's work.
+/// One get in this many is timed. All stores are: now and then one has much of the background's
+/// work.
 const TIMED_GETS: u64 = 7;
 
 impl Sampled {
-    /// Calls, and times one call in so many.
+    /// Makes a call, and times one call in `timed_share`.
     pub fn take<T>(&mut self, timed_share: u64, call: impl FnOnce() -> T) -> T {
         self.calls += 1;
         if !self.calls.is_multiple_of(timed_share) {
@@ -116,29 +117,29 @@ impl Sampled {
         found
     }
 
-    /// CPU microseconds of a call.
+    /// Returns the CPU microseconds of a call.
     pub fn mean_us(&self) -> f64 {
         1e6 * share(self.seconds, self.timed as f64)
     }
 }
 
 impl Counts {
-    /// Gets that hit, in percent.
+    /// Returns hits in percent of the gets.
     pub fn hit_percent(&self) -> f64 {
         100.0 * share(self.hits as f64, self.gets as f64)
     }
 
-    /// Pages read for a hit.
+    /// Returns the pages read per hit.
     pub fn pages_per_hit(&self) -> f64 {
         share(self.pages as f64, self.hits as f64)
     }
 
-    /// CPU microseconds of a get, hit or not.
+    /// Returns the CPU microseconds of a get, hit or not.
     pub fn us_per_get(&self) -> f64 {
         self.get_cpu.mean_us()
     }
 
-    /// CPU microseconds of a store, with the background's work.
+    /// Returns the CPU microseconds of a store, including the background's work.
     pub fn us_per_store(&self) -> f64 {
         self.store_cpu.mean_us()
     }
@@ -153,12 +154,12 @@ pub struct Client<'s> {
 }
 
 impl<'s> Client<'s> {
-    /// Of a cache that holds these data.
+    /// Returns a client of a cache that holds these data.
     pub fn new(store: &'s mut dyn Store, data: &'s Data) -> Client<'s> {
         Client { store, data, value: Vec::new(), wanted: Vec::new() }
     }
 
-    /// Reads these objects and stores what is missing; every value that is there is compared.
+    /// Reads these objects and stores missing ones; every found value is compared.
     pub fn run(&mut self, objects: impl IntoIterator<Item = u32>) -> Outcome<Counts> {
         let (mut counts, pages) = (Counts::default(), self.store.pages_read());
         for object in objects {
@@ -167,7 +168,7 @@ impl<'s> Client<'s> {
         Ok(Counts { pages: self.store.pages_read() - pages, ..counts })
     }
 
-    /// Stores an object, there or not.
+    /// Stores an object, whether present or not.
     pub fn set(&mut self, object: u32, counts: &mut Counts) -> Outcome<()> {
         self.data.write_value(object, &mut self.wanted);
         self.store_wanted(object, counts)
@@ -197,22 +198,22 @@ impl<'s> Client<'s> {
     }
 }
 
-/// As many objects as the scale says, with the values that it says.
+/// Returns as many objects, with such values, as the scale says.
 pub fn load(scale: &Scale) -> Outcome<Data> {
     Data::of(scale.items(KEYS).max(KEYS_MIN) as u32, scale.values.clone(), scale.seed)
 }
 
-/// The reads of a run that warms a cache and then counts.
+/// Returns the reads of a run that warms a cache and then counts.
 pub fn reads(choice: &Choice, data: &Data, seed: u64) -> Outcome<Vec<u32>> {
     draw(choice, SKEW, data.keys, READS_PER_KEY * data.keys as usize, seed)
 }
 
-/// A share of all keys and values in bytes, as the size of a device.
+/// Returns a share of all keys and values in bytes, as the size of a device.
 pub fn device_bytes(data: &Data, percent: u64) -> u64 {
     data.bytes() * percent / 100
 }
 
-/// What the second half of these reads came to.
+/// Returns the counts of the second half of these reads.
 pub fn settled(store: &mut dyn Store, data: &Data, objects: &[u32]) -> Outcome<Counts> {
     let (warm, counted) = objects.split_at(objects.len() / 2);
     let mut client = Client::new(store, data);

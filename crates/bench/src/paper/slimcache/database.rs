@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The caches are on a file, past the page cache where that is possible. One client waits for each
-//! reply; its throughput is reckoned from the median of each step and the CPU time of the store
-//! after the reply. A mean by the wall would be that of whatever else runs on the machine.
+//! reply; its throughput is calculated from the median of each step and the CPU time of the store
+//! after the reply. A mean by the wall would include everything else that runs on the machine.
 
 use std::time::Instant;
 
@@ -31,9 +31,9 @@ use crate::workload::popularity::Choice;
 const KEYS: u64 = 2_000_000;
 const KEYS_MIN: usize = 16_000;
 const PERCENT: u64 = 10;
-/// Of the reads of other experiments one in so many: each waits for a device.
+/// The divisor of other experiments' reads: each waits for a device.
 const READS_SHARE: usize = 2;
-/// What a query of a database elsewhere takes beside the query here.
+/// The additional time of a query to a remote database.
 const DELAY_US: f64 = 1000.0;
 const KEPT: [Kept; 3] = [Kept::Units, Kept::Raw, Kept::Log];
 
@@ -49,11 +49,11 @@ struct Served {
     latency_us: f64,
     p99_us: f64,
     per_second: f64,
-    /// Whether what it read came past the page cache.
+    /// Whether its reads bypassed the page cache.
     is_direct: bool,
 }
 
-/// Both beside the log, by which keys are popular.
+/// Compares both beside the log, by the popularity of keys.
 pub fn database(scale: &Scale) -> Outcome<Findings> {
     let keys = scale.items(KEYS).max(KEYS_MIN) as u32;
     let data = Data::of(keys, scale.values.clone(), scale.seed)?;
@@ -119,7 +119,7 @@ fn serve(kept: Kept, data: &Data, database: &Database, objects: &[u32]) -> Outco
     Ok(Served { is_direct, ..clocks.served() })
 }
 
-/// Times of a run, in nanoseconds where it is not said, each step's by itself.
+/// Times of a run, in nanoseconds unless named otherwise, each step's separately.
 struct Clocks {
     gets: f64,
     hits: f64,
@@ -170,7 +170,7 @@ impl Clocks {
         Ok(())
     }
 
-    /// Reckoned from the median of each step.
+    /// Calculates the figures from the median of each step.
     fn served(&self) -> Served {
         let missed = share(self.gets - self.hits, self.gets);
         let set_us = share(self.set_us, self.gets - self.hits);
@@ -199,7 +199,7 @@ fn quantile_us(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     histogram.value_at_quantile(quantile) as f64 / 1000.0
 }
 
-/// What something returns, and the microseconds that it took.
+/// Returns the result of something, and its time in microseconds.
 fn timed<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<(T, f64)> {
     let begun = Instant::now();
     let done = work()?;

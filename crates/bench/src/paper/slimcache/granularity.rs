@@ -1,5 +1,5 @@
-//! How much is compressed together: what is gained in room and lost in reading, for the tier, and
-//! for the codec beyond the four pages that a unit of the tier has at the most.
+//! The amount compressed together: the gain in room and the loss in reading, for the tier, and for
+//! the codec beyond the four pages of the tier's largest unit.
 
 use codec::{Decoder, Encoder, Method};
 
@@ -19,14 +19,14 @@ use crate::values::ValueChoice;
 
 /// Pages of a unit; 0: each item alone.
 const PAGES: [usize; 5] = [0, 1, 2, 3, 4];
-/// Objects that are read of a full tier.
+/// Objects read from a full tier.
 const READS: u32 = 50_000;
 /// Raw bytes that are compressed together by the codec alone.
 const RAW_KIB: [usize; 6] = [4, 8, 16, 32, 64, 128];
 const SAMPLE_BYTES: usize = 4 << 20;
 const RATIO: f64 = 3.0;
 const LEVEL: i32 = 3;
-/// A unit has a fourth of a segment at most, of raw bytes: so that it is its own bound that counts.
+/// A unit has a fourth of a segment's raw bytes at most: with this size its own bound applies.
 const SEGMENT_BYTES: usize = 256 << 10;
 
 /// A tier with units of one size.
@@ -38,7 +38,7 @@ struct Size {
     store_us: f64,
 }
 
-/// Sizes of units.
+/// Compares sizes of units.
 pub fn granularity(scale: &Scale) -> Outcome<Findings> {
     let bytes = device_bytes(scale);
     let choice = scale.values.clone().unwrap_or(ValueChoice::Made(RATIO));
@@ -77,7 +77,7 @@ fn size(pages: usize, bytes: u64, data: &Data, seed: u64) -> Outcome<Size> {
     let mut tier = Tier::in_memory(bytes, &settings)?;
     let store_us = fill_tier(&mut tier, data)?;
     let (items, stats) = (tier.items(), tier.stats());
-    // Reads of what is there: nothing is stored, and nothing moves.
+    // Reads of present objects: nothing is stored, and nothing moves.
     let there: Vec<u32> = data.all().filter(|&object| tier.holds(object)).collect();
     let mut random = Random::new(seed);
     let objects: Vec<u32> =
@@ -119,7 +119,7 @@ fn sizes_table(sizes: &[Size]) -> Table {
     table("slimcache-granularity", &columns, rows.collect())
 }
 
-/// Compresses values one behind the other, so many bytes at a time.
+/// Compresses concatenated values, this many bytes at a time.
 fn codec_table(data: &Data) -> Outcome<Table> {
     let (mut all, mut value) = (Vec::new(), Vec::new());
     for object in data.all() {

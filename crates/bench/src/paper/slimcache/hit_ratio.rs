@@ -1,4 +1,4 @@
-//! Hits by the size of the cache and by which keys are popular, beside the uncompressed log.
+//! Hits by the size of the cache and the popularity of keys, beside the uncompressed log.
 
 use super::client::{Counts, Kept, device_bytes, load, reads, settled};
 use crate::failure::Outcome;
@@ -8,9 +8,9 @@ use crate::workload::popularity::Choice;
 
 /// Flash in hundredths of all keys and values. The papers' sizes are of this kind; these are ours.
 const PERCENT: [u64; 4] = [6, 8, 10, 12];
-/// The size that is looked at beside the paper.
+/// The place of the size shown beside the paper.
 const TENTH: usize = 2;
-/// Which keys are popular; the shares of the hotspot are ours.
+/// The popularity of keys; the shares of the hotspot are ours.
 pub const POPULAR: [Choice; 4] = [
     Choice::Zipfian,
     Choice::Hotspot { requests: 80.0, keys: 20.0 },
@@ -19,13 +19,13 @@ pub const POPULAR: [Choice; 4] = [
 ];
 const KEPT: [Kept; 3] = [Kept::Units, Kept::Raw, Kept::Log];
 
-/// A distribution, and for each size what each cache did.
+/// A distribution, and the results of each cache for each size.
 struct Row {
     choice: Choice,
     sizes: Vec<Vec<Counts>>,
 }
 
-/// Hits over sizes and distributions.
+/// Measures hits over sizes and distributions.
 pub fn hit_ratio(scale: &Scale) -> Outcome<Findings> {
     let data = load(scale)?;
     let mut rows = Vec::new();

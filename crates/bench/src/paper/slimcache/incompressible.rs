@@ -1,8 +1,8 @@
-//! Values that do not compress, among others: what is saved by storing raw what looks so, without
-//! trying.
+//! Values that do not compress, among others: the saving of storing raw the units that look
+//! incompressible, without trying.
 //!
-//! Which objects do not compress is drawn, so a unit has some of both kinds unless there is but
-//! one. What is guessed of is a unit, as it is stored; the paper's figures are not known here.
+//! The incompressible objects are drawn, so a unit has some of both kinds unless there is only one.
+//! The guess is about a unit, as it is stored; the paper's figures are not known here.
 
 use ::flash::{Compression, Settings};
 
@@ -19,26 +19,26 @@ use crate::report::model::{Axis, Cell, Plot, Point, Series, Table};
 use crate::report::share;
 use crate::values::ValueChoice;
 
-/// Objects that do not compress, in hundredths.
+/// Incompressible objects, in hundredths.
 const PERCENT: [u64; 5] = [0, 25, 50, 75, 100];
 const COMPRESSION: [Compression; 3] =
     [Compression::Promising, Compression::Any, Compression::Nothing];
 const RATIO: f64 = 3.0;
-/// Of the device, so many bytes are stored, so that nothing is collected.
+/// The share of the device that is filled, so that nothing is collected.
 const OF_DEVICE: f64 = 0.8;
 
 /// One run.
 #[derive(Debug, Clone, Copy)]
 struct Stored {
     store_us: f64,
-    /// Bytes of units for one of rows, in percent.
+    /// Bytes of units in percent of the bytes of rows.
     percent: f64,
 }
 
 /// The runs of one share of incompressible objects.
 struct Row {
     percent: u64,
-    /// By how the tier compresses, each in all rounds.
+    /// All rounds, by how the tier compresses.
     found: Vec<Vec<Stored>>,
 }
 
@@ -47,14 +47,14 @@ impl Row {
         Spread::of(self.found[at].iter().map(|stored| stored.store_us))
     }
 
-    /// CPU time saved by recognition, in percent, round by round.
+    /// Returns the CPU time saved by recognition, in percent, round by round.
     fn saved(&self) -> Spread {
         let pairs = self.found[0].iter().zip(&self.found[1]);
         Spread::of(pairs.map(|(guessed, tried)| 100.0 * (1.0 - guessed.store_us / tried.store_us)))
     }
 }
 
-/// CPU time and stored bytes by the share that does not compress.
+/// Measures CPU time and stored bytes by the share of incompressible objects.
 pub fn incompressible(scale: &Scale) -> Outcome<Findings> {
     let bytes = device_bytes(scale);
     let choice = scale.values.clone().unwrap_or(ValueChoice::Made(RATIO));
@@ -159,7 +159,7 @@ mod tests {
     use super::{Data, ValueChoice, run};
 
     #[test]
-    fn what_does_not_compress_is_stored_in_as_many_bytes_tried_or_not() {
+    fn incompressible_units_take_equal_bytes_whether_tried_or_not() {
         let data = [3.0, 1.0].map(|ratio| {
             Data::of(5_000, Some(ValueChoice::Made(ratio)), 1).expect("no file is needed")
         });

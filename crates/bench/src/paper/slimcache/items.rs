@@ -1,7 +1,7 @@
-//! How many items the same flash holds, by what the values are and how they are kept.
+//! The number of items on the same flash, by the values and the way they are stored.
 //!
 //! New objects are stored until the tier was collected once over, or the log has come round: from
-//! then on what comes in pushes out what was first. Nothing is read meanwhile, so nothing moves.
+//! then on new items evict the first ones. Nothing is read meanwhile, so nothing moves.
 
 use super::client::{Kept, Sampled, Store};
 use super::log::FifoLog;
@@ -17,35 +17,35 @@ use crate::values::ValueChoice;
 /// Bytes of the device at a scale of 1, and at least.
 const DEVICE_BYTES: f64 = 640.0 * 1048576.0;
 const DEVICE_BYTES_MIN: u64 = 4 << 20;
-/// Ratios of the values that are made, beside the one that the scale names.
+/// Ratios of the made values, besides the one of the scale.
 const RATIOS: [f64; 4] = [1.0, 2.0, 3.0, 4.0];
-/// As in the other experiments.
+/// The ratio of the other experiments.
 const RATIO: f64 = 3.0;
 const KEPT: [Kept; 4] = [Kept::Units, Kept::Alone, Kept::Raw, Kept::Log];
-/// There are as many objects as fill the device so many times uncompressed.
+/// There are as many objects as fill the device this many times uncompressed.
 const OBJECTS_OVER_DEVICE: u64 = 24;
-/// One item in so many is read back.
+/// One item in this many is read back.
 const READ_BACK: usize = 64;
 
-/// What a full device holds.
+/// The contents of a full device.
 #[derive(Debug, Clone, Copy)]
 struct Full {
     items: usize,
-    /// Of the device, what segments that are written hold.
+    /// The part of the device in use by written segments.
     net_percent: f64,
-    /// Bytes of rows for one stored.
+    /// Bytes of rows per stored byte.
     ratio: f64,
     memory_bytes: usize,
     /// CPU microseconds of a store.
     store_us: f64,
 }
 
-/// Bytes of the device.
+/// Returns the bytes of the device.
 pub fn device_bytes(scale: &Scale) -> u64 {
     ((DEVICE_BYTES * scale.share) as u64).max(DEVICE_BYTES_MIN)
 }
 
-/// Items by values and by how they are kept.
+/// Measures items by values and by the way they are stored.
 pub fn items(scale: &Scale) -> Outcome<Findings> {
     let bytes = device_bytes(scale);
     let named = scale.values.clone().unwrap_or(ValueChoice::Made(RATIO));
@@ -88,7 +88,7 @@ pub fn items(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// Objects enough to fill a device of so many bytes.
+/// Returns objects enough to fill a device of `bytes` bytes.
 pub fn objects(choice: &ValueChoice, bytes: u64, seed: u64) -> Outcome<Data> {
     let few = Data::of(10_000, Some(choice.clone()), seed)?;
     let each = few.bytes() as f64 / f64::from(few.keys);
@@ -118,7 +118,7 @@ pub fn fill_tier(tier: &mut Tier, data: &Data) -> Outcome<f64> {
     for object in data.all() {
         data.write_value(object, &mut value);
         cpu.take(1, || tier.set(object, data, &value))?;
-        // The counters are not asked for after each store.
+        // The counters are not read after each store.
         if object % 256 == 0 && tier.stats().collected >= tier.stats().segments {
             read_back(tier, data, object)?;
             return Ok(cpu.mean_us());
@@ -130,7 +130,7 @@ pub fn fill_tier(tier: &mut Tier, data: &Data) -> Outcome<f64> {
 fn fill_log(bytes: u64, data: &Data) -> Outcome<Full> {
     let mut log = FifoLog::in_memory(bytes, settings(bytes).segment_bytes);
     let (mut value, mut cpu) = (Vec::new(), Sampled::default());
-    // Just before its oldest segment goes: then it is full.
+    // Just before its oldest segment is evicted: then it is full.
     let mut items = 0;
     for object in data.all() {
         if log.turns() == 2 {
@@ -165,7 +165,7 @@ fn read_back(store: &mut dyn Store, data: &Data, last: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// Bytes of the engine's index for each of so many items.
+/// Returns the bytes of the engine's index per item, for this many items.
 fn index_bytes(items: usize) -> Outcome<f64> {
     let index = LarderIndex::growing(tables::items(0, items), false);
     let is_full = !(0..items as u32).all(|place| tables::Table::insert(&index, place));
@@ -241,7 +241,7 @@ mod tests {
         assert!(raw > 0.65 * log, "{raw} {log}");
     }
 
-    /// With its oldest segment just gone it has a segment less.
+    /// Without its just evicted oldest segment it would have one segment less.
     #[test]
     fn the_log_is_counted_when_it_is_full() {
         let bytes = 4 << 20;

@@ -1,5 +1,5 @@
-//! What the tier is compared with: an uncompressed log of whole segments, first in, first out, on
-//! the same device.
+//! The tier's baseline: an uncompressed log of whole segments, first in, first out, on the same
+//! device.
 //!
 //! ```text
 //!   item   | object u32 | value bytes u32 | key | value |      8 bytes beside key and value
@@ -7,7 +7,7 @@
 //!                ^ the oldest: its items leave when its room is needed
 //! ```
 //!
-//! This is what the paper began with, an uncompressed cache on flash written in slabs, without its
+//! This is the paper's starting point, an uncompressed cache on flash written in slabs, without its
 //! size classes: it wastes nothing but the end of each segment.
 
 use std::collections::{HashMap, VecDeque};
@@ -19,10 +19,10 @@ use super::client::Store;
 use crate::failure::{Failure, Outcome};
 use crate::paper::data::Data;
 
-/// Bytes of an item beside key and value.
+/// Bytes of an item besides key and value.
 pub const HEAD_BYTES: usize = 8;
 
-/// Where an item lies in the log, counted from its first byte ever, and how long it is.
+/// The place of an item in the log, counted from its first byte ever, and its length.
 #[derive(Debug, Clone, Copy)]
 struct Spot {
     start: u64,
@@ -34,13 +34,13 @@ pub struct FifoLog {
     device: Arc<dyn Device>,
     segment_bytes: usize,
     segments: u64,
-    /// The segment that is being filled, and what is in it.
+    /// The segment that is being filled, and its content.
     open: Pages,
     end: usize,
     /// Its number, counted from the first ever.
     number: u64,
     spots: HashMap<u32, Spot>,
-    /// The objects of each segment that is there, the open one last.
+    /// The objects of each present segment, the open one last.
     written: VecDeque<Vec<u32>>,
     pages: Pages,
     key: Vec<u8>,
@@ -48,13 +48,13 @@ pub struct FifoLog {
 }
 
 impl FifoLog {
-    /// An empty log in memory.
+    /// Returns an empty log in memory.
     pub fn in_memory(bytes: u64, segment_bytes: usize) -> FifoLog {
         let pages = bytes / PAGE_BYTES as u64;
         FifoLog::on(Arc::new(FakeDevice::new(pages, 1, Faults::default())), segment_bytes)
     }
 
-    /// An empty log that fills a device.
+    /// Returns an empty log that fills a device.
     pub fn on(device: Arc<dyn Device>, segment_bytes: usize) -> FifoLog {
         let segments = device.pages() * PAGE_BYTES as u64 / segment_bytes as u64;
         FifoLog {
@@ -72,7 +72,7 @@ impl FifoLog {
         }
     }
 
-    /// Segments that were begun.
+    /// Returns the number of segments begun.
     pub fn turns(&self) -> u64 {
         self.number / self.segments
     }
@@ -81,7 +81,7 @@ impl FifoLog {
         number % self.segments * (self.segment_bytes / PAGE_BYTES) as u64
     }
 
-    /// Writes the open segment, and begins the next one where the oldest was.
+    /// Writes the open segment, and begins the next one in place of the oldest.
     fn advance(&mut self) -> Outcome<()> {
         let page = self.page_of(self.number);
         self.device.write(page, self.open.as_pages()).map_err(Failure::io("writing the log"))?;
@@ -89,7 +89,7 @@ impl FifoLog {
         if self.written.len() as u64 == self.segments {
             let first = (self.number + 1 - self.segments) * self.segment_bytes as u64;
             for object in self.written.pop_front().unwrap_or_default() {
-                // It may have been stored again since.
+                // The object may have been stored again since.
                 if self.spots.get(&object).is_some_and(|spot| spot.start < first) {
                     self.spots.remove(&object);
                 }
@@ -166,7 +166,7 @@ mod tests {
 
     /// Segments of 64 KiB with 105 items of 624 bytes each.
     #[test]
-    fn the_oldest_leave_and_what_was_stored_again_stays() {
+    fn the_oldest_items_leave_and_restored_ones_stay() {
         let data = Data::of(10_000, None, 1).expect("no file is needed");
         let mut log = FifoLog::in_memory(4 * 65_536, 65_536);
         let (mut value, mut wanted) = (Vec::new(), Vec::new());
@@ -178,7 +178,7 @@ mod tests {
         };
         (0..4 * in_segment).for_each(|object| set(&mut log, object));
         assert_eq!(log.items() as u32, 4 * in_segment);
-        // The next one takes the room of the first segment, the one open of which is in memory.
+        // The next item takes the room of the first segment, since the open one is in memory.
         set(&mut log, 3 * in_segment);
         assert_eq!(log.items() as u32, 3 * in_segment);
         let mut found = Vec::new();

@@ -1,11 +1,11 @@
 //! SlimCache (Jia, Shao and Chen, "SlimCache: Exploiting Data Compression Opportunities in
 //! Flash-based Key-value Caching", MASCOTS 2018; "SlimCache: An Efficient Data Compression Scheme
-//! for Flash-based Key-value Caching", ACM Transactions on Storage 16(2), 2020): what a compressed
-//! flash tier holds, how its two areas are kept, and what it costs.
+//! for Flash-based Key-value Caching", ACM Transactions on Storage 16(2), 2020): the items of a
+//! compressed flash tier, the management of its two areas, and its cost.
 //!
 //! Of both papers the abstracts were at hand when this was written, and some figures second-hand.
-//! What the tables 1 to 7 and the figures 9 to 28 show could not be looked up, so the experiments
-//! are named by what they measure, and cache sizes and shares of popular keys are ours. Nothing was
+//! The content of tables 1 to 7 and figures 9 to 28 could not be looked up, so the experiments are
+//! named by what they measure, and cache sizes and shares of popular keys are ours. Nothing was
 //! tuned to reach the papers' figures, and a column says which are reached.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //!
 //! The tier is crate `flash` by itself in this process: no server, no network, and no memory above
 //! it that serves the hottest items. The index is a map ([`places`]). Counts are the same in each
-//! run with one seed; CPU time and what waits for a file or the database are not.
+//! run with one seed; CPU time, and waits for a file or the database, are not.
 
 mod adaptation;
 mod areas;

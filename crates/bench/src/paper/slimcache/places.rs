@@ -1,7 +1,7 @@
-//! The index that leads to what is on the tier: a map from hashes to places.
+//! The tier's index: a map from hashes to places.
 //!
-//! The engine's index is left out so that nothing else decides what stays: no item leaves because
-//! a table of the index is full. What its words would take is counted by [`super::items`].
+//! The engine's index is left out so that nothing else decides which items stay: no item leaves
+//! because a table of the index is full. The bytes of its words are counted by [`super::items`].
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,12 +11,12 @@ use ::flash::{Inserted, Links, Place};
 
 use crate::random::Random;
 
-/// The hash of an object's key: a bijection, so no two objects have one in common.
+/// Returns the hash of an object's key: a bijection, so no two objects share one.
 pub fn hash(object: u32) -> u64 {
     Random::new(object.into()).word()
 }
 
-/// What is hashed already.
+/// A hasher of numbers that are hashed already.
 #[derive(Debug, Default)]
 pub struct Hashed(u64);
 
@@ -39,22 +39,22 @@ impl Hasher for Hashed {
 pub struct Words(RefCell<HashMap<u64, Place, BuildHasherDefault<Hashed>>>);
 
 impl Words {
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.0.borrow().len()
     }
 
-    /// Where the item is.
+    /// Returns the place of an item.
     pub fn get(&self, hash: u64) -> Option<Place> {
         self.0.borrow().get(&hash).copied()
     }
 
-    /// Leads to a place.
+    /// Sets the place of an item.
     pub fn lead(&self, hash: u64, place: Place) {
         self.0.borrow_mut().insert(hash, place);
     }
 
-    /// Takes the item out, and returns where it was.
+    /// Removes an item, and returns its place.
     pub fn take(&self, hash: u64) -> Option<Place> {
         self.0.borrow_mut().remove(&hash)
     }

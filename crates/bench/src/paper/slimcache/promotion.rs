@@ -1,4 +1,4 @@
-//! When what was read moves into the hot area: when its segment is collected, or at once.
+//! When a read item moves into the hot area: when its segment is collected, or at once.
 
 use ::flash::{Costs, Partition, Promotion, Settings};
 
@@ -20,7 +20,7 @@ const VARIANTS: [(&str, Promotion, Partition); 5] = [
     ("at once, adaptive", Promotion::Immediate, Partition::Adaptive),
 ];
 
-/// Moves, hits and CPU time of both.
+/// Compares moves, hits and CPU time of both.
 pub fn promotion(scale: &Scale) -> Outcome<Findings> {
     let data = load(scale)?;
     let bytes = device_bytes(&data, PERCENT);

@@ -14,11 +14,11 @@ use crate::report::share;
 pub struct Run {
     pub tier: Tier,
     pub counts: Counts,
-    /// In the counted half.
+    /// The counts of the second half.
     pub stats: Happened,
 }
 
-/// What the tier counted between two moments.
+/// The tier's counts between two moments.
 #[derive(Debug, Clone, Copy)]
 pub struct Happened {
     pub written: u64,
@@ -32,7 +32,7 @@ pub struct Happened {
 }
 
 impl Happened {
-    /// Until now, from the start.
+    /// Returns the counts from the start until now.
     pub fn so_far(stats: &FlashStats) -> Happened {
         Happened {
             written: stats.bytes_written,
@@ -46,12 +46,12 @@ impl Happened {
         }
     }
 
-    /// Stored bytes that were moved, in percent of what was written.
+    /// Returns moved bytes in percent of the written bytes.
     pub fn moved_percent(&self) -> f64 {
         100.0 * share(self.moved as f64, self.written as f64)
     }
 
-    /// Hits in the hot area, in percent.
+    /// Returns hits in the hot area, in percent.
     pub fn hot_percent(&self) -> f64 {
         100.0 * share(self.hot_hits as f64, self.hits as f64)
     }
@@ -75,7 +75,7 @@ impl Sub for Happened {
 }
 
 impl Run {
-    /// Of a tier of so many bytes in memory.
+    /// Runs a tier of this size in memory.
     pub fn of(
         bytes: u64,
         settings: &Settings,

@@ -1,9 +1,8 @@
-//! The database behind the cache: SQLite, with every object's value in a table by primary key, in
-//! a file that goes away with it.
+//! The database behind the cache: SQLite, with every object's value in a table by primary key, in a
+//! file that is removed with it.
 //!
 //! Its pages are most likely in the kernel's cache, and there is no network: so the time of a query
-//! is measured, and a delay that a database elsewhere would have is added by reckoning
-//! ([`super::database`]).
+//! is measured, and the delay of a remote database is added to the result ([`super::database`]).
 
 use rusqlite::{Connection, OpenFlags, params};
 
@@ -14,7 +13,7 @@ use crate::server::flash_file::FlashFile;
 /// A loaded database.
 pub struct Database {
     connection: Connection,
-    /// Behind the connection, since it goes last.
+    /// Declared after the connection, so that it is dropped last.
     _file: FlashFile,
 }
 
@@ -23,13 +22,13 @@ fn failed(doing: &'static str) -> impl Fn(rusqlite::Error) -> Failure {
 }
 
 impl Database {
-    /// With all objects.
+    /// Returns a database with all objects.
     pub fn load(data: &Data) -> Outcome<Database> {
         let file = FlashFile::in_folder(None, false)?;
         let loading = failed("loading the database");
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let connection = Connection::open_with_flags(file.path(), flags).map_err(&loading)?;
-        // Nothing of it outlives this process, so nothing need outlive a crash.
+        // Nothing of it outlives this process, so it need not survive a crash.
         let sql = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
             CREATE TABLE items (id INTEGER PRIMARY KEY, value BLOB NOT NULL); BEGIN";
         connection.execute_batch(sql).map_err(&loading)?;

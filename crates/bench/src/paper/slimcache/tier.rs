@@ -1,5 +1,5 @@
 //! The flash tier as these experiments use it: one thread, whose client waits for each read, and a
-//! background that has its turn after every few stores.
+//! background that runs after every few stores.
 //!
 //! ```text
 //!   set --stage_with--> Flash <--maintain, train-- after every few stores, until there is no more
@@ -23,9 +23,9 @@ use super::places::{Words, hash};
 use crate::failure::{Failure, Outcome};
 use crate::paper::data::Data;
 
-/// Stores after which the background has its turn.
+/// Stores between two turns of the background.
 const STORES_PER_TURN: u64 = 16;
-/// Segments at least, where the device is large enough for these of the smallest size.
+/// The least number of segments, where the device is large enough for these of the smallest size.
 const SEGMENTS: u64 = 128;
 const SEGMENT_BYTES: [u64; 2] = [64 << 10, 1 << 20];
 
@@ -34,7 +34,7 @@ const SEGMENT_BYTES: [u64; 2] = [64 << 10, 1 << 20];
 pub enum Background {
     /// It keeps step with the stores.
     Steady,
-    /// It waits until [`Tier::catch_up`]; who finds no room makes some.
+    /// It waits until [`Tier::catch_up`]; a store that finds no room makes some.
     Waiting,
 }
 
@@ -54,7 +54,7 @@ pub struct Tier {
     pages_read: u64,
 }
 
-/// The settings for a tier of so many bytes, where an experiment asks for nothing else.
+/// Returns the default settings for a tier of this size.
 pub fn settings(bytes: u64) -> Settings {
     let [least, most] = SEGMENT_BYTES;
     let segment_bytes = (bytes / SEGMENTS).next_power_of_two() / 2;
@@ -63,14 +63,14 @@ pub fn settings(bytes: u64) -> Settings {
 }
 
 impl Tier {
-    /// An empty tier on a device in memory.
+    /// Returns an empty tier on a device in memory.
     pub fn in_memory(bytes: u64, settings: &Settings) -> Outcome<Tier> {
         let pages = bytes / PAGE_BYTES as u64;
         let device = Arc::new(FakeDevice::new(pages, 1, Faults::default()));
         Tier::on(Arc::clone(&device) as Arc<dyn Device>, Some(device), settings)
     }
 
-    /// An empty tier on a file.
+    /// Returns an empty tier on a file.
     pub fn on_file(file: Arc<dyn Device>, settings: &Settings) -> Outcome<Tier> {
         Tier::on(file, None, settings)
     }
@@ -97,27 +97,27 @@ impl Tier {
         })
     }
 
-    /// What is on the tier, and what happened there.
+    /// Returns the tier's own statistics.
     pub fn stats(&self) -> FlashStats {
         self.flash.stats()
     }
 
-    /// What the device counted, if it is in memory.
+    /// Returns the device's counts, if it is in memory.
     pub fn device_counts(&self) -> DeviceCounts {
         self.memory.as_ref().map_or_else(DeviceCounts::default, |device| device.counts())
     }
 
-    /// Stores for which there was no room.
+    /// Returns the number of stores for which there was no room.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Whether an object is there. It does not count as a read.
+    /// Returns whether an object is there. This does not count as a read.
     pub fn holds(&self, object: u32) -> bool {
         self.words.get(hash(object)).is_some()
     }
 
-    /// Removes an object. Whether it was there.
+    /// Removes an object. Returns whether it was there.
     pub fn remove(&mut self, object: u32) -> bool {
         let hash = hash(object);
         let Some(place) = self.words.take(hash) else { return false };
@@ -125,13 +125,13 @@ impl Tier {
         true
     }
 
-    /// Lets the background do all that there is to do.
+    /// Lets the background do all pending work.
     pub fn catch_up(&mut self) {
         self.flash.train();
         while self.flash.maintain(&self.words, 0) {}
     }
 
-    /// Reads what a look waits for, until it is found or not.
+    /// Reads the pages that a look waits for, until the object is found or not.
     fn look(&mut self, object: u32, data: &Data) -> Outcome<Option<Fields>> {
         let hash = hash(object);
         let Some(place) = self.words.get(hash) else { return Ok(None) };
@@ -155,7 +155,7 @@ impl Tier {
         self.words.lead(hash, seen);
         if let Some(ticket) = read {
             let record = Record { key: &self.key, value: self.reader.value(), fields };
-            // Whatever comes of it, it was read.
+            // Whatever the outcome, it was read.
             let _ = self.flash.promote(hash, seen, &ticket, &record, &self.words);
         }
         Ok(Some(fields))
@@ -172,7 +172,7 @@ impl Store for Tier {
         Ok(found)
     }
 
-    /// Who finds no room lets the background work a turn, and tries once more.
+    /// A store that finds no room lets the background work a turn, and tries once more.
     fn set(&mut self, object: u32, data: &Data, value: &[u8]) -> Outcome<()> {
         self.remove(object);
         data.write_key(object, &mut self.key);
@@ -212,8 +212,8 @@ impl Store for Tier {
     }
 }
 
-/// A file of so many bytes as a device, which is made, past the page cache where that is possible;
-/// and whether it is.
+/// Makes a file of this size as a device, past the page cache where that is possible; also returns
+/// whether it is.
 pub fn file(path: &Path, bytes: u64) -> Outcome<(Arc<dyn Device>, bool)> {
     let bytes = bytes - bytes % PAGE_BYTES as u64;
     let made = FileDevice::recreate(path, bytes);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_is_not_there_and_a_waiting_background_does_nothing() {
+    fn a_removed_object_is_absent_and_a_waiting_background_is_idle() {
         let data = Data::of(20_000, None, 1).expect("no file is needed");
         let mut tier = Tier::in_memory(BYTES, &settings(BYTES)).expect("large enough");
         tier.background = Background::Waiting;

@@ -1,9 +1,9 @@
-//! How many segments are kept free, under bursts of stores in which the background does nothing.
+//! The number of segments kept free, under bursts of stores in which the background does nothing.
 //!
 //! The background has time between bursts only. In a burst, a store that finds no room lets it work
-//! a turn, which writes what is full and collects one segment, while two were filled. So free
-//! segments run out in a long burst, and then the least recently used segment is evicted whole,
-//! with what was read there. More free segments last longer, and hold nothing meanwhile.
+//! a turn, which writes full segments and collects one, while two were filled. So free segments run
+//! out in a long burst, and then the least recently used segment is evicted whole, including its
+//! recently read items. More free segments last longer, and hold nothing meanwhile.
 
 use ::flash::{Settings, Sizing, Watermarks};
 
@@ -18,11 +18,11 @@ use crate::report::share;
 use crate::workload::popularity::Choice;
 
 const PERCENT: u64 = 10;
-/// Pairs that are tried beside the tier's own, where there are segments enough.
+/// Pairs tried besides the tier's own, where there are segments enough.
 const PAIRS: [(usize, usize); 5] = [(3, 4), (4, 8), (8, 16), (16, 32), (32, 64)];
 /// Uncompressed bytes of a burst's stores in segments of the tier.
 const BURSTS: [u64; 3] = [4, 16, 64];
-/// The burst that is looked at beside the paper.
+/// The place of the burst shown beside the paper.
 const MIDDLE: usize = 1;
 
 /// One run.
@@ -40,7 +40,7 @@ impl Row {
     }
 }
 
-/// Hits and evictions by watermarks and bursts.
+/// Measures hits and evictions by watermarks and bursts.
 pub fn watermarks(scale: &Scale) -> Outcome<Findings> {
     let data = load(scale)?;
     let bytes = device_bytes(&data, PERCENT);

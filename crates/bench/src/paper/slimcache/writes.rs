@@ -1,4 +1,4 @@
-//! What is written, and of that what is moved: by collection into the other area, or into the same.
+//! Written bytes, and the part moved by collection: into the other area, or into the same.
 
 use ::flash::{Partition, Settings};
 use io::device::PAGE_BYTES;
@@ -15,12 +15,12 @@ use crate::report::share;
 use crate::workload::popularity::Choice;
 
 const PERCENT: u64 = 10;
-/// Requests of which one is a store, there or not; 0: none.
+/// One request in this many is a store, whether the object is there or not; 0: none.
 const STORE_EVERY: [usize; 2] = [0, 2];
 const PARTITIONS: [(&str, Partition); 2] =
     [("adaptive", Partition::Adaptive), ("no hot area", Partition::Fixed { hot_percent: 0 })];
 
-/// One run: what happened in its counted half, and what the device saw in all.
+/// One run: the counts of its second half, and the device's counts in all.
 struct Row {
     choice: Choice,
     every: usize,
@@ -32,7 +32,7 @@ struct Row {
     notes: u64,
 }
 
-/// Writes by popularity, by the share of stores and by how the tier is divided.
+/// Measures writes by popularity, by the share of stores and by the division of the tier.
 pub fn writes(scale: &Scale) -> Outcome<Findings> {
     let data = load(scale)?;
     let mut rows = Vec::new();
@@ -90,7 +90,7 @@ fn run(
     }
     let (stats, device) = (tier.stats(), tier.device_counts());
     let segments = stats.bytes_written / stats.segment_bytes;
-    // Each dictionary that was trained is one write more.
+    // Each trained dictionary is one more write.
     if device.writes != segments + stats.trained {
         let writes = device.writes;
         return Err(Failure::Check(format!("{writes} writes of {segments} segments")));

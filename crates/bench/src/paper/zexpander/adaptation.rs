@@ -12,16 +12,16 @@ use crate::workload::popularity::Choice;
 
 /// Memory in hundredths of all keys and values.
 const MEMORY_PERCENT: u64 = 25;
-/// Reads for each key: uniform, and then zipfian.
+/// Reads per key: uniform, and then zipfian.
 const READS_PER_KEY: [usize; 2] = [3, 6];
 const SKEW: f64 = 0.99;
-/// Windows of each key's read.
+/// Windows per key's read.
 const WINDOWS_PER_READ: usize = 2;
-/// How far from its target the share served hot may be, in points.
+/// The tolerated distance of the share served hot from its target, in points.
 const NEAR_POINTS: f64 = 2.0;
 const ZONES: [Zones; 3] = [Zones::Hot, Zones::Price, Zones::Target(TARGET)];
 
-/// Windows of each cache over the change.
+/// Measures windows of each cache over the change.
 pub fn adaptation(scale: &Scale) -> Outcome<Findings> {
     let data = Data::load(scale)?;
     let memory = data.memory(MEMORY_PERCENT);

@@ -1,18 +1,18 @@
 //! The engine as these experiments use it: with the hot zone alone or with both, and a client that
-//! reads and stores what it misses.
+//! reads and stores missing objects.
 //!
 //! ```text
 //!   Zones --cache--> larder::Cache --Client--> Counts      the background in step: misses
 //!                                  --maintained--> ...     the background in a thread: time
 //! ```
 //!
-//! Items sink into the compressed zone in the background only, and by the engine's clock that may
-//! take three quarters of a processor that is free, and a quarter of one that others want. A run
-//! that counts misses makes requests as fast as it can, where a server waits for them: so its clock
-//! is held, which lifts that limit, and after every few stores the background does all that there
-//! is to do. Nor does the price rule then know how much time goes into compression: misses and hits
-//! alone decide. Where requests a second are measured, the clock is let go. CPU time is that of the
-//! thread, with the background's share told apart.
+//! Items are demoted into the compressed zone in the background only, which by the engine's clock
+//! may take three quarters of a free processor, and a quarter of a contended one. A run that counts
+//! misses makes requests as fast as it can, whereas a server waits for them: so its clock is held,
+//! which lifts that limit, and after every few stores the background does all pending work. The
+//! price rule then ignores the time of compression: misses and hits alone decide. Where requests a
+//! second are measured, the clock is released. CPU time is that of the thread, with the
+//! background's share reported separately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,22 +25,22 @@ use super::data::Data;
 use crate::failure::{Failure, Outcome};
 use crate::paper::measure::cpu_seconds;
 
-/// The share of hits that zExpander's rule keeps in the hot zone unless told otherwise.
+/// The share of hits that zExpander's rule keeps in the hot zone by default.
 pub const TARGET: f64 = 0.9;
-/// Stores after which the background has its turn, where it keeps step.
+/// Stores between two turns of the background, where it keeps step.
 const STORES_PER_TURN: u64 = 16;
-/// Of so many requests one is a store, where a cache settles under reads that all hit: it moves
-/// memory between its zones by what happened in so many stores.
+/// One request in this many is a store, while a cache settles under reads that all hit: it moves
+/// memory between its zones by the events of a number of stores.
 const GETS_PER_SET: usize = 20;
 
-/// The machine's clock, which stands still until it is let go.
+/// The machine's clock, which stands still until it is released.
 pub struct HeldClock {
     machine: SystemClock,
     held: Moment,
     is_held: AtomicBool,
 }
 
-/// What a clock that stands still says. Threads have not run at all by it.
+/// The time of a held clock. By it, threads have not run at all.
 struct Moment {
     unix_seconds: u32,
     unix_ms: u64,
@@ -49,7 +49,7 @@ struct Moment {
 }
 
 impl HeldClock {
-    /// Stands at the present.
+    /// Returns a clock held at the present.
     pub fn new() -> Arc<HeldClock> {
         let machine = SystemClock::new();
         let held = Moment {
@@ -61,19 +61,19 @@ impl HeldClock {
         Arc::new(HeldClock { machine, held, is_held: AtomicBool::new(true) })
     }
 
-    /// Goes on with the machine's.
+    /// Releases the clock, which continues with the machine's.
     pub fn let_go(&self) {
         self.is_held.store(false, Ordering::Relaxed);
     }
 
-    /// What it says while it is held, or what the machine says.
+    /// Returns the held time, or the machine's.
     fn say<T>(&self, held: T, machine: impl FnOnce(&SystemClock) -> T) -> T {
         if self.is_held.load(Ordering::Relaxed) { held } else { machine(&self.machine) }
     }
 }
 
-/// Each method by itself: what the trait makes of the others is another clock than the server's,
-/// by which a thread that waits for a processor seems to run.
+/// Every method is forwarded: the trait's default methods would make another clock than the
+/// server's, by which a thread that waits for a processor seems to run.
 impl Clock for HeldClock {
     fn unix_seconds(&self) -> u32 {
         self.say(self.held.unix_seconds, Clock::unix_seconds)
@@ -96,19 +96,19 @@ impl Clock for HeldClock {
     }
 }
 
-/// Which zones a cache has, and by what rule they share the memory.
+/// The zones of a cache, and the rule by which they share the memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Zones {
     /// The hot zone alone.
     Hot,
-    /// Both; what hits and misses cost decides.
+    /// Both; the costs of hits and misses decide.
     Price,
     /// Both; this share of the hits is to be served hot.
     Target(f64),
 }
 
 impl Zones {
-    /// What it is called.
+    /// Returns its name.
     pub fn name(self) -> String {
         match self {
             Zones::Hot => "hot zone alone".into(),
@@ -117,12 +117,12 @@ impl Zones {
         }
     }
 
-    /// An empty cache with this memory limit, whose clock is held for good.
+    /// Returns an empty cache with this memory limit, whose clock is held for good.
     pub fn cache(self, memory: u64) -> Outcome<Cache> {
         self.cache_by(memory, &HeldClock::new())
     }
 
-    /// An empty cache with this memory limit and clock.
+    /// Returns an empty cache with this memory limit and clock.
     pub fn cache_by(self, memory: u64, clock: &Arc<HeldClock>) -> Outcome<Cache> {
         let builder = Cache::builder().memory_bytes(memory as usize).policy(Policy::Clock);
         let builder = match self {
@@ -141,7 +141,7 @@ impl Zones {
     }
 }
 
-/// Who reads, stores what is missing, and lets the background keep step.
+/// A client that reads, stores missing objects, and lets the background keep step.
 pub struct Client<'c> {
     cache: &'c Cache,
     data: &'c Data,
@@ -152,12 +152,12 @@ pub struct Client<'c> {
 }
 
 impl<'c> Client<'c> {
-    /// A client of a cache whose clock is held.
+    /// Returns a client of a cache whose clock is held.
     pub fn new(cache: &'c Cache, data: &'c Data) -> Client<'c> {
         Client { cache, data, key: Vec::new(), value: Vec::new(), stores: 0, background_s: 0.0 }
     }
 
-    /// Reads these objects and stores what is missing; every value that is there is compared.
+    /// Reads these objects and stores missing ones; every found value is compared.
     pub fn run(&mut self, objects: impl IntoIterator<Item = u32>) -> Outcome<Counts> {
         let (before, background_s, cpu_s) = (self.cache.stats(), self.background_s, cpu_seconds());
         let (mut gets, mut misses) = (0, 0);
@@ -198,7 +198,7 @@ impl<'c> Client<'c> {
         self.store();
     }
 
-    /// Whether an object was there.
+    /// Reads an object; returns whether it was there.
     fn read(&mut self, object: u32) -> Outcome<bool> {
         self.data.write_key(object, &mut self.key);
         self.data.write_value(object, &mut self.value);
@@ -232,20 +232,20 @@ impl<'c> Client<'c> {
     }
 }
 
-/// What of the memory the hot zone keeps in any case, for a report.
+/// Describes the hot zone's least share of the memory, for a report.
 pub fn hot_at_least() -> String {
     let percent = 100.0 * HOT_SHARE_MIN;
     format!("{percent:.0} % of the memory and {HOT_SLABS_MIN} slabs at least")
 }
 
-/// The compressed zone's share of the memory, as it may be at most.
+/// Returns the compressed zone's share of the memory at most.
 pub fn compressed_share(stats: &Stats) -> f64 {
     let below = stats.compressed.unwrap_or_default();
     let bytes = (below.budget_slabs * below.zone.space.slab_bytes) as f64;
     bytes / stats.limit_bytes as f64
 }
 
-/// What a run counted.
+/// The counts of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     /// Reads.
@@ -254,7 +254,7 @@ pub struct Counts {
     pub misses: u64,
     /// Reads that the compressed zone served.
     pub compressed_hits: u64,
-    /// Items that sank.
+    /// Items demoted.
     pub demoted: u64,
     /// CPU seconds of the requests, making and comparing values included.
     pub foreground_s: f64,
@@ -267,23 +267,23 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Reads that found nothing, in percent.
+    /// Returns misses in percent of the reads.
     pub fn misses_percent(&self) -> f64 {
         100.0 * self.misses as f64 / self.gets.max(1) as f64
     }
 
-    /// Hits that the hot zone served, in percent of the hits.
+    /// Returns hits served by the hot zone, in percent of the hits.
     pub fn hot_percent(&self) -> f64 {
         let hits = self.gets - self.misses;
         100.0 - 100.0 * self.compressed_hits as f64 / hits.max(1) as f64
     }
 
-    /// CPU microseconds of a read: of the requests, and of the background.
+    /// Returns the CPU microseconds of a read: of the requests, and of the background.
     pub fn us_per_get(&self) -> [f64; 2] {
         [self.foreground_s, self.background_s].map(|s| s * 1e6 / self.gets.max(1) as f64)
     }
 
-    /// How much fewer misses there are than others, in percent.
+    /// Returns how many fewer misses there are than others, in percent.
     pub fn fewer_than(&self, others_percent: f64) -> f64 {
         100.0 - 100.0 * self.misses_percent() / others_percent
     }
@@ -299,7 +299,7 @@ mod tests {
     const MEMORY: u64 = 10 << 20;
 
     #[test]
-    fn what_leaves_the_hot_zone_is_served_compressed() {
+    fn demoted_items_are_served_compressed() {
         let data = Data::of(30_000, None, 1).expect("no file is needed");
         let hits = |zones: Zones| {
             let cache = zones.cache(MEMORY).expect("enough for both zones");
@@ -338,8 +338,8 @@ mod tests {
         assert!(clock.monotonic_us() > held_us);
     }
 
-    /// By a clock without a thread's time of its own the background took what it was kept waiting
-    /// for a processor for work, and never saw that somebody else wanted it.
+    /// Regression: by a clock without a thread's CPU time the background took its wait for a
+    /// processor for work, and never noticed that others wanted the processor.
     #[test]
     fn a_thread_that_sleeps_does_not_run_by_a_clock_that_is_let_go() {
         let clock = HeldClock::new();

@@ -1,10 +1,10 @@
-//! What fingerprints save: lookups of keys that are not there.
+//! The saving by fingerprints: lookups of absent keys.
 //!
-//! The filter of a block cannot be switched off. So its saving is reckoned from what can be
-//! measured: in a zone by itself, what it takes to decode a frame and how many lookups of absent
-//! keys decode one all the same; in a whole cache at a miss ratio of three quarters, what a request
-//! takes. Without a filter each lookup that reaches a block for nothing would decode one frame at
-//! least, and all of its frames if it is to be sure.
+//! The filter of a block cannot be switched off. So its saving is calculated from measurable parts:
+//! in a zone by itself, the time to decode a frame and the share of lookups of absent keys that
+//! decode one all the same; in a whole cache at a miss ratio of three quarters, the time of a
+//! request. Without a filter each lookup that reaches a block for nothing would decode at least one
+//! frame, and all of its frames to be certain.
 //!
 //! ```text
 //!   present = base + decoded_present x frame        time of a lookup, frames that it decodes
@@ -27,39 +27,39 @@ use crate::report::Spread;
 use crate::report::model::Cell;
 use crate::workload::popularity::Choice;
 
-/// Memory of the whole cache in hundredths of all keys and values: of the keys that are there.
+/// Memory of the whole cache, in hundredths of all present keys and values.
 const MEMORY_PERCENT: u64 = 70;
-/// Of so many reads of the whole cache one is of a key that is there.
+/// One read of the whole cache in this many is of a present key.
 const READS_PER_PRESENT: usize = 4;
 const SKEW: f64 = 0.99;
-/// Requests for each key while the cache settles.
+/// Requests per key while the cache settles.
 const SETTLE_PER_KEY: usize = 3;
 /// Lookups of each kind and round.
 const LOOKUPS: usize = 50_000;
-/// Insertions after which the zone's background has its turn.
+/// Insertions between two turns of the zone's background.
 const INSERTS_PER_TURN: u32 = 256;
 /// Unix seconds. Nothing expires.
 const NOW: u32 = 1_000_000_000;
-/// What the arena has beside the zone's budget: tables, and slabs in limbo.
+/// The arena's bytes beyond the zone's budget: tables, and slabs in limbo.
 const SPARE_BYTES: usize = 8 << 20;
 /// The most addresses.
 const ARENA_BYTES: usize = 1 << 36;
 
-/// A zone without anything around it, full of all keys.
+/// A zone by itself, full of all keys.
 struct Alone {
     epochs: Arc<Epochs>,
     zone: Zone,
     reader: Reader,
 }
 
-/// What lookups in the zone took.
+/// The times of lookups in the zone.
 #[derive(Debug, Clone, Copy)]
 struct Lookups {
     us: f64,
     decoded: f64,
 }
 
-/// Lookups of absent keys, in the zone by itself and in a cache at three quarters misses.
+/// Measures lookups of absent keys, in the zone by itself and in a cache at three quarters misses.
 pub fn filters(scale: &Scale) -> Outcome<Findings> {
     let data = Data::load(scale)?;
     let mut alone = Alone::filled(&data)?;
@@ -84,7 +84,7 @@ pub fn filters(scale: &Scale) -> Outcome<Findings> {
     Ok(findings(&data, &found, miss_share(&cache, &data, &reads)))
 }
 
-/// A settled cache, and reads of it of which most find nothing.
+/// Returns a settled cache, and reads of it of which most find nothing.
 fn mostly_missing(data: &Data, scale: &Scale) -> Outcome<(larder::Cache, Vec<u32>)> {
     let settle = data.keys as usize * SETTLE_PER_KEY;
     let objects = draw(&Choice::Zipfian, SKEW, data.keys, settle, scale.seed)?;
@@ -98,7 +98,7 @@ fn mostly_missing(data: &Data, scale: &Scale) -> Outcome<(larder::Cache, Vec<u32
     Ok((cache, reads.into_iter().enumerate().map(absent).collect()))
 }
 
-/// The share of these reads that find nothing.
+/// Returns the share of these reads that find nothing.
 fn miss_share(cache: &larder::Cache, data: &Data, reads: &[u32]) -> f64 {
     let mut key = Vec::new();
     let missing = reads.iter().filter(|object| {
@@ -109,7 +109,7 @@ fn miss_share(cache: &larder::Cache, data: &Data, reads: &[u32]) -> f64 {
 }
 
 impl Alone {
-    /// A zone that has room for all items.
+    /// Returns a zone that has room for all items.
     fn filled(data: &Data) -> Outcome<Alone> {
         let budget = data.bytes() as usize;
         let arena = Arena::new(ARENA_BYTES, budget + budget / 8 + SPARE_BYTES, 4);
@@ -126,7 +126,7 @@ impl Alone {
             data.write_key(object, &mut key);
             data.write_value(object, &mut value);
             let record = Record { key: &key, value: &value, fields: Fields::default() };
-            // What is refused is not there, and then lookups find it absent.
+            // A refused item is absent, and lookups find it so.
             let _ = zone.insert(hash(&key), &record, NOW, &mut writer, |_, new| new.reveal());
             if object.is_multiple_of(INSERTS_PER_TURN) {
                 zone.train();
@@ -136,7 +136,7 @@ impl Alone {
         Ok(Alone { epochs, zone, reader: Reader::new() })
     }
 
-    /// Looks for keys from this number on.
+    /// Looks up keys from this number on.
     fn lookups(&mut self, data: &Data, random: &mut Random, from: u32) -> Lookups {
         let ReaderCounts { decoded, .. } = self.reader.counts();
         let (mut key, before) = (Vec::new(), cpu_seconds());
@@ -151,14 +151,14 @@ impl Alone {
     }
 }
 
-/// FNV-1a, with its ends mixed, by which the zone goes.
+/// FNV-1a with its ends mixed, the zone's hash.
 fn hash(key: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     Random::new(key.iter().fold(0xcbf2_9ce4_8422_2325, step)).word()
 }
 
-/// By how much more requests are made because misses decode nothing, in percent: a frame takes
-/// `frame_us`, a request `request_us`, and of the misses so many decode one anyway.
+/// Returns the gain in requests because misses decode nothing, in percent: a frame takes
+/// `frame_us`, a request `request_us`, and the share `decoded` of the misses decodes one anyway.
 fn saved_percent(frame_us: f64, request_us: f64, miss_share: f64, decoded: f64) -> f64 {
     100.0 * miss_share * (1.0 - decoded) * frame_us / request_us
 }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_misses_do_not_decode_is_saved() {
+    fn frames_that_misses_do_not_decode_are_saved() {
         // Three of four reads would take 2 us more; a request takes 3 us.
         assert_eq!(saved_percent(2.0, 3.0, 0.75, 0.0), 50.0);
         assert_eq!(saved_percent(2.0, 3.0, 0.75, 0.5), 25.0);

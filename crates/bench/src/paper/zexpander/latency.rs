@@ -1,4 +1,4 @@
-//! How long single reads take by where they are served, and what it takes to move an item down.
+//! The latency of single reads by the zone that served them, and the cost of demoting an item.
 
 use std::time::Instant;
 
@@ -15,14 +15,14 @@ use crate::workload::popularity::Choice;
 
 /// Memory in hundredths of all keys and values, in which they all fit, many of them compressed.
 const MEMORY_PERCENT: u64 = 70;
-/// Memory in which items move down and leave all the time.
+/// Memory in which items are demoted and evicted all the time.
 const DEMOTION_PERCENT: u64 = 25;
 const SKEW: f64 = 0.99;
-/// Requests for each key while the cache settles.
+/// Requests per key while the cache settles.
 const SETTLE_PER_KEY: usize = 4;
 /// Reads that are timed.
 const TIMED: usize = 100_000;
-/// A read of one in so many keys is of a key that nobody stored.
+/// A read of one in this many keys is of a key that was never stored.
 const ABSENT_EVERY: usize = 8;
 const SHARES: [f64; 4] = [50.0, 90.0, 99.0, 99.9];
 /// The range of a histogram in nanoseconds, and its significant digits. Longer counts as longest.
@@ -39,15 +39,16 @@ enum Served {
 
 const NAMES: [&str; 3] = ["a hit in the hot zone", "a hit in the compressed zone", "a miss"];
 
-/// Nanoseconds of reads by where they were served.
+/// Nanoseconds of reads by the zone that served them.
 type Times = [Histogram<u64>; 3];
 
-/// Percentiles of reads in a cache with the hot zone alone and in one with both; CPU of demotions.
+/// Measures percentiles of reads in a cache with the hot zone alone and in one with both; CPU of
+/// demotions.
 pub fn latency(scale: &Scale) -> Outcome<Findings> {
     let data = Data::load(scale)?;
     let count = data.keys as usize * SETTLE_PER_KEY;
     let objects = draw(&Choice::Zipfian, SKEW, data.keys, count, scale.seed)?;
-    // Items are popular or not; all alike, most reads would be served compressed.
+    // Popularity varies; with uniform reads most would be served compressed.
     let timed = draw(&Choice::Zipfian, SKEW, data.keys, TIMED, scale.seed + 1)?;
     let mut found = Vec::new();
     let kinds = [(Zones::Hot, 160), (Zones::Target(TARGET), MEMORY_PERCENT)];
@@ -109,7 +110,7 @@ fn rows(zones: Zones, times: &Times) -> Vec<Vec<Cell>> {
     NAMES.into_iter().zip(times).map(row).collect()
 }
 
-/// Refuses times of which one has no percentiles that a verdict is about.
+/// Refuses times without percentiles that a verdict is about.
 fn served_any(times: &Times) -> Outcome<()> {
     for served in [Served::Hot, Served::Compressed] {
         if times[served as usize].is_empty() {
@@ -120,7 +121,7 @@ fn served_any(times: &Times) -> Outcome<()> {
     Ok(())
 }
 
-/// Times each read by itself.
+/// Times each read separately.
 fn time(cache: &Cache, data: &Data, objects: &[u32]) -> Times {
     let mut times = [(); 3].map(|()| histogram());
     let mut key = Vec::new();

@@ -1,4 +1,4 @@
-//! Where the memory goes: with the hot zone alone, and with both zones under either rule.
+//! The use of memory: with the hot zone alone, and with both zones under either rule.
 
 use larder::{Cache, DumpCursor, Dumped, Item};
 
@@ -15,11 +15,11 @@ const MEMORY_PERCENT: u64 = 25;
 /// Reads for each key.
 const READS_PER_KEY: usize = 3;
 const SKEW: f64 = 0.99;
-/// Chunks that are looked at in one session when items are counted.
+/// Chunks looked at in one session when items are counted.
 const DUMP_CHUNKS: usize = 16 << 10;
 const ZONES: [Zones; 3] = [Zones::Hot, Zones::Price, Zones::Target(TARGET)];
 
-/// What is in a cache, in bytes where nothing else is said.
+/// The contents of a cache, in bytes unless named otherwise.
 #[derive(Debug, Clone, Copy, Default)]
 struct Breakdown {
     limit: f64,
@@ -73,7 +73,7 @@ impl Breakdown {
         self.hot_data + self.compressed_data
     }
 
-    /// Parts of the limit, in the order of their rows; dictionaries lie beside it.
+    /// Returns parts of the limit, in the order of their rows; dictionaries are outside it.
     fn parts(&self) -> [(&'static str, f64); 9] {
         let taken = self.chunks + self.index + self.trie;
         [
@@ -90,7 +90,7 @@ impl Breakdown {
     }
 }
 
-/// The parts of the memory, and what is kept in it.
+/// Measures the parts of the memory, and the items in it.
 pub fn memory(scale: &Scale) -> Outcome<Findings> {
     let data = Data::load(scale)?;
     let memory = data.memory(MEMORY_PERCENT);
@@ -125,7 +125,7 @@ pub fn memory(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// What memcached takes for an item, on average over all of them.
+/// Returns memcached's mean bytes of an item.
 fn memcached_item_bytes(data: &Data) -> f64 {
     let scale = Kind::Memcached.memory_scale();
     let all: u64 = data.all().map(|object| u64::from(scale.weigh(&data.read(object)))).sum();

@@ -13,8 +13,8 @@ use crate::workload::popularity::Choice;
 
 /// Memory in hundredths of all keys and values.
 const MEMORY_PERCENT: [u64; 4] = [5, 10, 20, 40];
-/// Reads for each key after each was stored once; the first half only warms the cache. Otherwise
-/// most misses would be first reads, which no memory saves.
+/// Reads per key after each was stored once; the first half only warms the cache. Otherwise most
+/// misses would be first reads, which no memory saves.
 const READS_PER_KEY: usize = 4;
 const SKEW: f64 = 0.99;
 const ZONES: [Zones; 3] = [Zones::Hot, Zones::Price, Zones::Target(TARGET)];
@@ -26,7 +26,7 @@ struct Limit {
     found: Vec<Counts>,
 }
 
-/// Misses over memory.
+/// Measures misses by memory.
 pub fn misses(scale: &Scale) -> Outcome<Findings> {
     let data = Data::load(scale)?;
     let reads = data.keys as usize * READS_PER_KEY;
@@ -62,7 +62,7 @@ pub fn misses(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// What a cache missed of the second half of these reads, all keys having been read once.
+/// Returns a cache's misses of the second half of these reads, all keys having been read once.
 pub fn settled(zones: Zones, memory: u64, data: &Data, objects: &[u32]) -> Outcome<Counts> {
     let cache = zones.cache(memory)?;
     let mut client = Client::new(&cache, data);
@@ -72,7 +72,7 @@ pub fn settled(zones: Zones, memory: u64, data: &Data, objects: &[u32]) -> Outco
     client.run(counted.iter().copied())
 }
 
-/// What memcached's LRU missed of the second half of these reads, in percent.
+/// Returns the misses of memcached's LRU in the second half of these reads, in percent.
 pub fn memcached(memory: u64, data: &Data, objects: &[u32]) -> f64 {
     let setting =
         Setting { capacity: memory, objects: data.keys, items: memory, next_uses: Arc::from([]) };

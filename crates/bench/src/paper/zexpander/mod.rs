@@ -1,9 +1,9 @@
 //! zExpander (Wu, Zhang, Wang, Ren, Hack and Jiang, "zExpander: a Key-Value Cache with both High
-//! Performance and Fewer Misses", EuroSys 2016): what a compressed zone behind a hot one keeps in
-//! the same memory, and what it takes.
+//! Performance and Fewer Misses", EuroSys 2016): the items that a compressed zone behind a hot one
+//! keeps in the same memory, and the cost.
 //!
 //! Of the paper its abstract was at hand when this was written, and some of its summary figures
-//! second-hand. What its tables 1 and 2 and its figures 5 to 16 show could not be looked up, so the
+//! second-hand. The content of tables 1 and 2 and figures 5 to 16 could not be looked up, so the
 //! experiments are named by what they measure. Nothing was tuned to reach the paper's figures, and
 //! a column says which are reached.
 //!

@@ -1,8 +1,8 @@
-//! How far items compress by how many are compressed together.
+//! The compression ratio of items by the number compressed together.
 //!
-//! Items are taken in the order of their keys' numbers, which says nothing of their values, and as
-//! many as fill a unit are joined. A dictionary is trained from other items than it is judged by:
-//! of a file with few records, one half is judged and the other trained from.
+//! Items are taken in the order of their keys' numbers, which is unrelated to their values, and as
+//! many as fill a unit are joined. A dictionary is trained on other items than those it is judged
+//! by: of a file with few records, one half is judged and the other trained on.
 
 use codec::{DICTIONARY_BYTES_MAX, Decoder, Dictionary, Encoder, Method};
 
@@ -14,11 +14,11 @@ use crate::report::model::{Axis, Cell, Plot, Point, Series};
 
 /// Bytes of a unit; 0: each item by itself.
 const UNITS: [usize; 6] = [0, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10];
-/// Bytes of items that are compressed, and as many again that a dictionary is trained from.
+/// Bytes of compressed items, and as many again for training a dictionary.
 const SAMPLE_BYTES: usize = 1 << 20;
-/// Samples for a dictionary are as long as what the engine compresses at a time.
+/// Samples for a dictionary have the length that the engine compresses at a time.
 const TRAINED_UNIT: usize = 1 << 10;
-/// As much as in the engine at most, which takes a 512th of its budget where that is less.
+/// The most that the engine uses, which takes a 512th of its budget where that is less.
 const DICTIONARY_BYTES: usize = 64 << 10;
 const LEVEL: i32 = 3;
 const _: () = assert!(DICTIONARY_BYTES <= DICTIONARY_BYTES_MAX);
@@ -30,7 +30,7 @@ const METHODS: [(&str, Method, bool); 4] = [
     ("zstd, dictionary", Method::Zstd, true),
 ];
 
-/// What one way of compressing made of the units.
+/// The results of one way of compressing.
 #[derive(Debug, Clone, Copy)]
 struct Made {
     ratio: f64,
@@ -38,7 +38,7 @@ struct Made {
     decode_us: f64,
 }
 
-/// Ratios and times by unit and method.
+/// Measures ratios and times by unit and method.
 pub fn compression_ratio(scale: &Scale) -> Outcome<Findings> {
     let data = Data::load(scale)?;
     let (judged, others) = samples(&data)?;
@@ -117,7 +117,7 @@ fn row(unit: usize, mean: f64, made: &[Option<Made>]) -> Vec<Cell> {
 
 type Items = Vec<Vec<u8>>;
 
-/// Items to be judged, and others to train from, of which none has the same value.
+/// Returns items to be judged, and others to train on, of which none has the same value.
 fn samples(data: &Data) -> Outcome<(Items, Items)> {
     let each = data.distinct().map_or(u32::MAX, |records| records / 2);
     if each == 0 {
@@ -127,7 +127,7 @@ fn samples(data: &Data) -> Outcome<(Items, Items)> {
     Ok((judged, items(data, next, each).0))
 }
 
-/// Items from an object on, so many at most, and the object behind them.
+/// Returns at most `most` items from an object on, and the object after them.
 fn items(data: &Data, from: u32, most: u32) -> (Items, u32) {
     let (mut items, mut bytes, mut object) = (Vec::new(), 0, from);
     let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -142,7 +142,7 @@ fn items(data: &Data, from: u32, most: u32) -> (Items, u32) {
     (items, object)
 }
 
-/// Items joined until they fill a unit; the last of them may be short.
+/// Returns items joined until they fill a unit; the last of them may be short.
 fn units(items: &[Vec<u8>], unit: usize) -> Vec<Vec<u8>> {
     let mut units: Vec<Vec<u8>> = Vec::new();
     for item in items {
@@ -154,7 +154,7 @@ fn units(items: &[Vec<u8>], unit: usize) -> Vec<Vec<u8>> {
     units
 }
 
-/// Compresses all units, and reads them again.
+/// Compresses all units, and decompresses them again.
 fn make(units: &[Vec<u8>], method: Method, dictionary: Option<&Dictionary>) -> Outcome<Made> {
     let (mut encoder, mut decoder) = (Encoder::new(LEVEL), Decoder::new());
     let before = cpu_seconds();
@@ -193,10 +193,10 @@ mod tests {
     use crate::trace::testing::Folder;
     use crate::values::ValueChoice;
 
-    /// Objects have the records in turn: with a short file, most of the items that a dictionary was
-    /// trained from were those that it was judged by.
+    /// Regression: objects have the records in turn, so with a short file most of the items for
+    /// training a dictionary were also those it was judged by.
     #[test]
-    fn no_record_is_both_judged_and_trained_from() {
+    fn no_record_is_both_judged_and_trained_on() {
         let records: Vec<u8> = (0..5_u8).flat_map(|record| [1, 0, 0, 0, record]).collect();
         let folder = Folder::new();
         let path = folder.write("values", &records);

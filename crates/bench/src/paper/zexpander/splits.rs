@@ -1,5 +1,5 @@
-//! By what rule the zones share the memory: a sweep of the target, and both rules under several
-//! workloads.
+//! The rule by which the zones share the memory: a sweep of the target, and both rules under
+//! several workloads.
 
 use super::client::{Counts, TARGET, Zones, hot_at_least};
 use super::data::{Data, draw};
@@ -11,20 +11,20 @@ use crate::workload::popularity::Choice;
 
 /// Memory in hundredths of all keys and values.
 const MEMORY_PERCENT: u64 = 25;
-/// Reads for each key after each was read once; the first half only warms the cache.
+/// Reads per key after each was read once; the first half only warms the cache.
 const READS_PER_KEY: usize = 4;
 const SKEW: f64 = 0.99;
 const TARGETS: [f64; 5] = [0.5, 0.7, 0.8, 0.9, 0.95];
-/// Lower targets are not reached: as large as the compressed zone may be, more hits are served hot.
+/// Lower targets are not reached: even with the largest compressed zone, more hits are served hot.
 const HIGH_TARGET: f64 = 0.8;
-/// Of so many reads one is the next of a scan, in the workload that has one.
+/// One read in this many is the next of a scan, in the workload that has one.
 const READS_PER_SCAN: usize = 4;
 const ZONES: [Zones; 3] = [Zones::Hot, Zones::Price, Zones::Target(TARGET)];
 
 const WORKLOADS: [&str; 4] =
     ["zipfian, skew 0.8", "zipfian, skew 0.99", "uniform", "a scan mixed in"];
 
-/// What was measured of a run, and of what.
+/// The figures of a run, and its setting.
 const COLUMNS: [&str; 8] = [
     "workload",
     "zones",
@@ -50,7 +50,7 @@ fn row(workload: &str, zones: Zones, counts: &Counts) -> Vec<Cell> {
     ]
 }
 
-/// Misses, share served hot and CPU time by target.
+/// Measures misses, share served hot and CPU time by target.
 pub fn threshold(scale: &Scale) -> Outcome<Findings> {
     let data = Data::load(scale)?;
     let memory = data.memory(MEMORY_PERCENT);
@@ -100,7 +100,7 @@ pub fn threshold(scale: &Scale) -> Outcome<Findings> {
     })
 }
 
-/// Both rules under each workload.
+/// Measures both rules under each workload.
 pub fn split_rules(scale: &Scale) -> Outcome<Findings> {
     let data = Data::load(scale)?;
     let memory = data.memory(MEMORY_PERCENT);
@@ -149,7 +149,7 @@ fn words(data: &Data, memory: u64) -> String {
     )
 }
 
-/// The reads of a workload, by its number.
+/// Returns the reads of a workload, by its number.
 fn workload(number: usize, data: &Data, seed: u64) -> Outcome<Vec<u32>> {
     let count = data.keys as usize * READS_PER_KEY;
     let zipfian = |skew| draw(&Choice::Zipfian, skew, data.keys, count, seed);
@@ -161,7 +161,7 @@ fn workload(number: usize, data: &Data, seed: u64) -> Outcome<Vec<u32>> {
     })
 }
 
-/// The same with a scan in place of some reads.
+/// Replaces some reads by a scan.
 fn scanned(mut objects: Vec<u32>, keys: u32) -> Vec<u32> {
     for (number, object) in objects.iter_mut().step_by(READS_PER_SCAN).enumerate() {
         *object = number as u32 % keys;

@@ -1,4 +1,4 @@
-//! Requests a second: a cache whose items all lie in the hot zone, beside one that serves about a
+//! Requests a second: a cache whose items are all in the hot zone, beside one that serves about a
 //! tenth of its reads compressed.
 
 use larder::{Cache, Expiry};
@@ -13,21 +13,21 @@ use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Plot, Series};
 use crate::workload::popularity::Choice;
 
-/// Memory in hundredths of all keys and values: ample, and what they fit into with about a tenth of
-/// the reads compressed, if items compress to a third.
+/// Memory in hundredths of all keys and values: ample, and enough for all with about a tenth of the
+/// reads compressed, if items compress to a third.
 const MEMORY_PERCENT: [u64; 2] = [160, 70];
 /// Gets among a hundred requests.
 const MIXES: [usize; 3] = [100, 95, 50];
 const SKEW: f64 = 0.99;
-/// Requests for each key while the caches settle.
+/// Requests per key while the caches settle.
 const SETTLE_PER_KEY: usize = 6;
-/// Requests of each thread and round: so many for each key, and at most.
+/// Requests of each thread and round: per key, and at most.
 const REQUESTS_PER_KEY: usize = 2;
 const REQUESTS_MAX: usize = 500_000;
 
 const ZONES: [Zones; 2] = [Zones::Hot, Zones::Target(TARGET)];
 
-/// What is asked of which cache by how many threads.
+/// A mix of requests, a cache and a number of threads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Kind {
     zones: usize,
@@ -35,7 +35,7 @@ struct Kind {
     threads: usize,
 }
 
-/// Where reads were served and what left for good, over all rounds of a kind.
+/// Where reads were served and how many items were evicted, over all rounds of a kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Served {
     requests: f64,
@@ -47,7 +47,7 @@ struct Served {
 }
 
 impl Served {
-    /// What a cache has counted since it was made.
+    /// Returns a cache's counts since it was made.
     fn so_far(cache: &Cache) -> Served {
         let stats = cache.stats();
         let below = stats.compressed.unwrap_or_default();
@@ -60,7 +60,7 @@ impl Served {
         }
     }
 
-    /// Adds what was counted between two moments.
+    /// Adds the counts between two moments.
     fn add(&mut self, before: Served, after: Served) {
         self.requests += after.requests - before.requests;
         self.hot += after.hot - before.hot;
@@ -71,7 +71,7 @@ impl Served {
     }
 }
 
-/// Both caches under each mix, with one thread and more.
+/// Measures both caches under each mix, with one thread and more.
 pub fn throughput(scale: &Scale) -> Outcome<Findings> {
     let data = Data::load(scale)?;
     let settle = data.keys as usize * SETTLE_PER_KEY;
@@ -107,7 +107,7 @@ pub fn throughput(scale: &Scale) -> Outcome<Findings> {
     Ok(findings(scale, &data, &kinds, &found, &served))
 }
 
-/// All kinds, both caches side by side.
+/// Returns all kinds, both caches side by side.
 fn kinds(threads: usize) -> Vec<Kind> {
     let steps = (1..=threads).filter(|n| n.is_power_of_two() || *n == threads);
     let steps: Vec<usize> = steps.collect();
@@ -118,12 +118,12 @@ fn kinds(threads: usize) -> Vec<Kind> {
         .collect()
 }
 
-/// One thread's requests, and stores of what is missing; returns how many requests there were.
+/// Makes one thread's requests, and stores of missing objects; returns the number of requests.
 fn ask(cache: &Cache, data: &Data, objects: &[u32], gets_percent: usize) -> usize {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     for (number, object) in objects.iter().enumerate() {
         data.write_key(*object, &mut key);
-        // Stores lie evenly among the gets.
+        // Stores are evenly spread among the gets.
         let is_get = number * gets_percent / 100 != (number + 1) * gets_percent / 100;
         if is_get && cache.session().get(&key, cache.hash(&key)).is_some() {
             continue;

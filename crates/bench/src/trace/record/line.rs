@@ -8,17 +8,17 @@
 //! ```
 //!
 //! Keys are percent-encoded. A store counts as a request whether it succeeded or not. Versions of
-//! memcached differ in which words they have; a line without a time, a type and a key is no
-//! request, and a missing size is 0. `[skipped: 12]` is understood as well.
+//! memcached differ in their words; a line without a time, a type and a key is no request, and a
+//! missing size is 0. `[skipped: 12]` is understood as well.
 
 use std::str::FromStr;
 
 use crate::trace::{Operation, Request, twitter};
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Somebody asked for something.
+    /// A client's request.
     Request {
         /// The key itself; it must not be written.
         key: Vec<u8>,
@@ -27,9 +27,9 @@ pub enum Line {
         /// The request, without object and time.
         request: Request,
     },
-    /// The server dropped so many lines.
+    /// The server dropped this many lines.
     Skipped(u64),
-    /// Something else.
+    /// Any other line.
     Other,
 }
 
@@ -66,7 +66,7 @@ fn request(text: &str) -> Option<Line> {
     Some(Line::Request { key, time_s, request })
 }
 
-/// Negative numbers, such as a TTL that is over already, count as 0 as well.
+/// Parses a number; negative ones, such as the TTL of an expired item, count as 0 as well.
 fn number_or_0<N: FromStr + Default>(word: Option<&str>) -> N {
     word.and_then(|word| word.parse().ok()).unwrap_or_default()
 }
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!((found.operation, found.ttl_s, found.value_bytes), (Operation::Add, 60, 9));
         let (_, _, found) = request("ts=5.1 gid=8 type=deleted key=c cmd=md clsid=1 size=9");
         assert_eq!((found.operation, found.value_bytes), (Operation::Delete, 9));
-        // Sizes may be missing, and a TTL that is over is negative.
+        // Sizes may be missing, and the TTL of an expired item is negative.
         let (_, _, found) = request("ts=5.1 gid=8 type=item_get key=c status=found clsid=1");
         assert_eq!(found.value_bytes, 0);
         let (_, _, found) =

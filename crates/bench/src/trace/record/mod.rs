@@ -1,22 +1,22 @@
 //! `larder-bench record`: an anonymous trace from a running server.
 //!
-//! The server tells everyone who sends `watch fetchers mutations deletions` what it is asked for,
-//! line by line; `line` reads them, and they are written as a trace in Twitter's format while they
-//! come. Any memcached can be recorded; older ones do not know `deletions` and are asked without
-//! it.
+//! The server reports its requests, line by line, to every client that sends `watch fetchers
+//! mutations deletions`; `line` parses them, and they are written as a trace in Twitter's format as
+//! they come. Any memcached can be recorded; older ones do not know `deletions` and are asked
+//! without it.
 //!
 //! **What leaves the server's machine.** Keys are hashed with a secret that is drawn for each run
-//! and never written, so nobody can look for a key by hashing guesses, and two recordings cannot be
-//! joined. What stays visible is each key's length, the sizes, the seconds, and which requests were
-//! for the same key. A share of the keys is kept with all their requests, by the same kind of hash.
+//! and never written, so nobody can find a key by hashing guesses, and two recordings cannot be
+//! joined. Visible are each key's length, the sizes, the seconds, and which requests were for the
+//! same key. A share of the keys is kept with all their requests, by the same kind of hash.
 //!
-//! **What it costs the server.** A line for each request, through a bounded buffer: a server that
-//! is too busy drops lines. Larder says how many in the stream; memcached says so of lines that the
-//! watcher was too slow for, and counts those that its own buffers had no room for in its
-//! statistics, which are asked before and after. The recording ends after its seconds or its
+//! **The cost for the server.** A line for each request, through a bounded buffer: a server that is
+//! too busy drops lines. Larder reports their number in the stream; memcached does so for lines
+//! that the watcher was too slow for, and counts those that its own buffers had no room for in its
+//! statistics, which are read before and after. The recording ends after its seconds or its
 //! requests, whichever comes first.
 //!
-//! memcached looks an item up before it changes or removes it and tells of that as a get, so its
+//! memcached looks an item up before it changes or removes it and reports that as a get, so its
 //! traces have one get more for each such request; Larder's do not.
 
 mod line;
@@ -39,24 +39,24 @@ use crate::say;
 use crate::server::query;
 use line::Line;
 
-/// What is asked for, the most first.
+/// The watches to try, the most comprehensive first.
 const WATCHED: [&str; 2] = ["fetchers mutations deletions", "fetchers mutations"];
-/// How long a server may take to accept and to answer.
+/// Time for a server to accept and to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How often the clock is looked at while the server says nothing.
+/// How often the clock is read while the server is silent.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// Captures an anonymous trace from a running server, as memcached's `watch` tells it.
+/// Captures an anonymous trace from a running server, by memcached's `watch`.
 #[derive(Debug, Args)]
 pub struct RecordOptions {
-    /// Where the server listens.
+    /// The server's address.
     #[arg(long, default_value = "127.0.0.1:11211")]
     server: SocketAddr,
-    /// For how long.
+    /// Seconds to record.
     #[arg(long, value_name = "N", default_value_t = 60,
         value_parser = clap::value_parser!(u64).range(1..=604_800))]
     seconds: u64,
-    /// End earlier, after so many requests.
+    /// End earlier, after this many requests.
     #[arg(long, value_name = "N", default_value_t = 100_000_000,
         value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -67,7 +67,7 @@ pub struct RecordOptions {
     output: PathBuf,
 }
 
-/// What came of it.
+/// The results of a recording.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct Recorded {
     /// Requests in the file.
@@ -78,9 +78,9 @@ struct Recorded {
     skipped_by_server: u64,
     /// Lines that had no room in the server's own buffers, if it counts them.
     dropped_by_server: Option<u64>,
-    /// Lines that are no request of a kind known here.
+    /// Lines that are no request of a known kind.
     not_understood: u64,
-    /// What the server was asked to tell.
+    /// The watch that the server accepted.
     watched: String,
     /// Whether the server ended the connection before the recording was over.
     server_left: bool,
@@ -143,13 +143,13 @@ fn record(options: &RecordOptions, output: &mut Output) -> Outcome<Recorded> {
     Ok(recorded)
 }
 
-/// Lines that memcached's buffers had no room for since its start. Servers without such a buffer
-/// tell no number.
+/// Returns the lines that memcached's buffers had no room for since its start. Servers without such
+/// a buffer report no number.
 fn dropped(server: SocketAddr) -> Option<u64> {
     query::stats(server).ok()?.get("log_worker_dropped")?.parse().ok()
 }
 
-/// Secret names of keys, new for every run.
+/// Secret names of keys, different for every run.
 struct Names {
     naming: RandomState,
     sampling: RandomState,
@@ -158,19 +158,19 @@ struct Names {
 
 impl Names {
     fn new(sample: f64) -> Names {
-        // A share of 1 becomes the highest number, and no hash lies above that.
+        // A share of 1 becomes the highest number, and no hash is above that.
         let sample_end = (sample * u64::MAX as f64) as u64;
         Names { naming: RandomState::new(), sampling: RandomState::new(), sample_end }
     }
 
-    /// The name of a key, if it is in the sample.
+    /// Returns the name of a key, if it is in the sample.
     fn of(&self, key: &[u8]) -> Option<String> {
         let is_in_sample = self.sampling.hash_one(key) <= self.sample_end;
         is_in_sample.then(|| format!("{:016x}", self.naming.hash_one(key)))
     }
 }
 
-/// Asks the server to tell what it does.
+/// Asks the server to report its requests.
 fn watch(server: SocketAddr) -> Outcome<(Lines, &'static str)> {
     let mut answer = String::new();
     for watched in WATCHED {
@@ -191,11 +191,11 @@ fn watch(server: SocketAddr) -> Outcome<(Lines, &'static str)> {
     Err(Failure::Reply(format!("{server} answers `watch {}` with {answer}", WATCHED[1])))
 }
 
-/// Lines as they come.
+/// The lines of the stream.
 struct Lines {
     input: BufReader<TcpStream>,
     line: Vec<u8>,
-    /// The line was handed out, so the next one begins.
+    /// The line was returned, so the next one begins.
     is_whole: bool,
 }
 
@@ -206,7 +206,7 @@ enum Next<'l> {
 }
 
 impl Lines {
-    /// The next line, unless the deadline or the end of the connection comes first.
+    /// Returns the next line, unless the deadline or the end of the connection comes first.
     fn next(&mut self, deadline: Instant) -> Outcome<Next<'_>> {
         if std::mem::take(&mut self.is_whole) {
             self.line.clear();
@@ -224,7 +224,7 @@ impl Lines {
                     let line = self.line.trim_ascii_end();
                     return Ok(Next::Line(line));
                 }
-                // Fewer bytes than there was room for: the stream has ended.
+                // A read shorter than the buffer: the stream has ended.
                 Ok(read) if read as u64 <= room => return Ok(Next::Left),
                 Ok(_) => {}
                 Err(error) if is_silence(&error) => {}
@@ -251,7 +251,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    /// Records from a server that answers `watch` like this: `OK` is followed by the script.
+    /// Records from a server that answers `watch` with `OK` and the script.
     fn recorded(
         folder: &Folder,
         knows: &'static str,
@@ -295,7 +295,7 @@ mod tests {
         ts=1003.3 gid=5 type=item_get key=b status=not_found clsid=0 cfd=9 size=0\n";
 
     #[test]
-    fn what_a_server_tells_becomes_a_trace_without_its_keys() {
+    fn a_servers_stream_becomes_a_trace_without_its_keys() {
         let folder = Folder::new();
         let all = (u64::MAX, 1.0);
         let (found, trace) = recorded(&folder, super::WATCHED[0], SCRIPT, all).expect("it answers");

@@ -1,5 +1,5 @@
-//! The programs that people use with Redis, each with a server of its own, as `clients` has those
-//! of memcached's protocols.
+//! The programs that people use with Redis, each with a server of its own; `clients` has those of
+//! memcached's protocols.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,12 +16,12 @@ fn not_run(words: &str) -> Result<Ended> {
     Ok(Ended::NotRun(words.to_string()))
 }
 
-/// The last line a program printed, which says what it did.
+/// Returns the last line of a program's output, which summarises its run.
 fn last_line(text: &str) -> Ended {
     Ended::Passed(text.trim_end().lines().next_back().unwrap_or("").to_string())
 }
 
-/// redis-cli: one command after the other, in both versions, with values that come through a pipe.
+/// redis-cli: one command after the other, in both versions, with values through a pipe.
 pub fn redis_cli(bench: &Bench) -> Result<Ended> {
     if find("redis-cli").is_none() {
         return not_run("redis-cli is not installed");
@@ -51,7 +51,7 @@ pub fn redis_cli(bench: &Bench) -> Result<Ended> {
     Ok(Ended::Passed(format!("{} commands", commands.len())))
 }
 
-/// redis-benchmark: the tests that need nothing but strings, alone and pipelined.
+/// redis-benchmark: its tests that need only strings, alone and pipelined.
 pub fn redis_benchmark(bench: &Bench) -> Result<Ended> {
     if find("redis-benchmark").is_none() {
         return not_run("redis-benchmark is not installed");
@@ -62,7 +62,7 @@ pub fn redis_benchmark(bench: &Bench) -> Result<Ended> {
     for options in ["-n 20000 -c 20", "-n 50000 -c 10 -P 16", "-n 200 -c 4 -d 900000"] {
         let run = Run::new("redis-benchmark -h 127.0.0.1 --csv -t").arg(tests).arg("-p");
         let run = options.split(' ').fold(run.arg(port.to_string()), |run, word| run.arg(word));
-        // Ten values of the last kind are more than a command may be.
+        // Ten values of this size exceed the limit of a command.
         let run = if options.contains("-d") { run.arg("-t").arg("set,get") } else { run };
         let text = run.capture(LIMIT)?;
         if text.contains("rror") || text.contains("WARN") {
@@ -84,7 +84,7 @@ pub fn redis_py(bench: &Bench) -> Result<Ended> {
     }
     let (_server, port) = start(bench, "-m 64")?;
     let run = Run::new(&interpreter).arg("conformance/python/redis_client.py").arg("127.0.0.1");
-    // It warns of commands that have a newer name; they are to work all the same.
+    // It warns about commands that have a newer name; they have to work all the same.
     let run = run.arg(port.to_string()).env("PYTHONWARNINGS", "ignore");
     Ok(last_line(&run.capture(LIMIT)?))
 }

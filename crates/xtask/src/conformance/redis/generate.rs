@@ -1,12 +1,12 @@
-//! Random commands of Redis': mostly as clients send them, now and then with a word too many, too
-//! few, or of another kind.
+//! Random Redis commands: mostly as clients send them, sometimes with a word too many, too few, or
+//! of another kind.
 //!
-//! What the two servers answer differently on purpose is left out here: COST, which Redis does not
-//! know; keys of more than 250 bytes and empty ones; values beyond the item limit; decimal numbers
-//! that are not sums of eighths or very large, which Redis shows as the binary numbers that it
-//! adds; what depends on where keys lie (SCAN, RANDOMKEY), on when memory was cleaned (DBSIZE), and
-//! on what there is to configure (CONFIG, INFO, COMMAND, CLIENT, SELECT of other databases); and
-//! commands that one of them does not know.
+//! Left out is everything that the two servers answer differently on purpose: COST, which Redis
+//! does not know; keys of more than 250 bytes and empty ones; values beyond the item limit; decimal
+//! numbers that are not sums of eighths or very large, which Redis shows as the binary numbers that
+//! it adds; replies that depend on where keys lie (SCAN, RANDOMKEY), on when memory was cleaned
+//! (DBSIZE), and on the configuration (CONFIG, INFO, COMMAND, CLIENT, SELECT of other databases);
+//! and commands that one of them does not know.
 
 use crate::random::Random;
 
@@ -18,14 +18,14 @@ pub struct Command {
 
 const KEYS: [&str; 4] = ["a", "b", "key:3", "a longer key with spaces"];
 
-/// What stands for one word in a pattern.
+/// A placeholder for one word of a pattern.
 #[derive(Clone, Copy)]
 enum Word {
     Key,
     /// A key of decimal numbers.
     DecimalKey,
     Value,
-    /// A value that is seldom the right one.
+    /// A value that is seldom valid.
     Odd,
     Integer,
     Offset,
@@ -102,7 +102,7 @@ const COMMANDS: &[(&str, &[Word])] = &[
     ("nonsense", &[Value, Value]),
 ];
 
-/// A random command of a client that also says MULTI. Redis lets it say who it is before EXEC;
+/// Draws a command for a client that also sends MULTI. Redis lets it authenticate before EXEC;
 /// Larder does not.
 pub fn command_of_transactions(random: &mut Random) -> Command {
     if random.once_in(5) {
@@ -117,7 +117,7 @@ pub fn command_of_transactions(random: &mut Random) -> Command {
     }
 }
 
-/// A random command.
+/// Draws a command.
 pub fn command(random: &mut Random) -> Command {
     let (name, pattern) = random.pick(COMMANDS);
     let name = if random.once_in(3) { name.to_uppercase() } else { name.to_string() };
@@ -131,20 +131,20 @@ pub fn command(random: &mut Random) -> Command {
     }
     let is_decimal = words.get(1).is_some_and(|key| matches!(key.as_slice(), b"f" | b"g"));
     if random.once_in(40) && words.len() > 2 && !is_decimal {
-        // A key stays one: the first word behind the name.
+        // The first word behind the name stays, because it is a key.
         let place = 2 + random.below(words.len() - 2);
         words[place] = odd(random);
     }
     let is_plain = |word: &Vec<u8>| {
         !word.is_empty() && word.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b':')
     };
-    // A line that is too long is refused by when it arrives.
+    // A line that is too long is refused at a point that depends on how it arrives.
     let is_short = words.iter().map(Vec::len).sum::<usize>() < 1000;
     let is_inline = random.once_in(5) && is_short && words.iter().all(is_plain);
     Command { words, is_inline }
 }
 
-/// A word that is seldom the right one.
+/// Draws a word that is seldom valid.
 fn odd(random: &mut Random) -> Vec<u8> {
     random.pick(&["x", "-0", "01", "+1", " 1", "9223372036854775808", "1.5", "inf"]).into()
 }
@@ -203,7 +203,7 @@ fn integer(random: &mut Random) -> i64 {
     }
 }
 
-/// Far enough away that none of them ends while a sequence is played, or over.
+/// Draws seconds so far in the future, or past, that none expires while a sequence is played.
 fn seconds(random: &mut Random) -> i64 {
     match random.below(8) {
         0 => random.pick(&[0, -1, i64::MAX, i64::MIN]),
@@ -211,7 +211,7 @@ fn seconds(random: &mut Random) -> i64 {
     }
 }
 
-/// The same, mostly between two seconds.
+/// Draws milliseconds by the same rule, mostly between two whole seconds.
 fn milliseconds(random: &mut Random) -> i64 {
     match seconds(random) {
         seconds @ 1..1_000_000 => seconds * 1000 + random.below(1000) as i64,
@@ -247,7 +247,7 @@ fn append_time(random: &mut Random, option: &str, words: &mut Vec<Vec<u8>>) {
 }
 
 impl Command {
-    /// Appends it as it is sent.
+    /// Appends the command in its wire form.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         if self.is_inline {
             bytes.extend_from_slice(&self.words.join(&b' '));
@@ -257,18 +257,18 @@ impl Command {
         bytes.extend_from_slice(&super::packed(&self.words));
     }
 
-    /// As a person reads it.
+    /// Returns the command in readable form.
     pub fn show(&self) -> String {
         let word = |word: &Vec<u8>| word[..word.len().min(40)].escape_ascii().to_string();
         self.words.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether this is its name.
+    /// Returns whether this is its name.
     pub fn is(&self, name: &str) -> bool {
         self.words[0].eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// By how much its reply may differ, if it is a time.
+    /// Returns by how much its reply may differ, if it is a time.
     pub fn times_apart_max(&self) -> Option<u64> {
         match self.words[0].to_ascii_lowercase().as_slice() {
             b"ttl" | b"expiretime" => Some(2),

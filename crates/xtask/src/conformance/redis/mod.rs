@@ -1,5 +1,5 @@
 //! Redis' protocol against Debian's redis-server: random sequences of commands, in both versions,
-//! from the suite's seed. What is meant to differ stands in `differs`, with its reason.
+//! from the suite's seed. Intended differences are in `differs`, with their reasons.
 
 pub mod clients;
 mod generate;
@@ -20,23 +20,23 @@ use replies::split;
 /// The server to compare with.
 const REFERENCE: &str = "/usr/bin/redis-server";
 
-/// Commands of one sequence.
+/// The most commands of one sequence.
 const COMMANDS_MAX: usize = 30;
 
-/// Of so many sequences that the suite plays of text, one is played here.
+/// One sequence is played here per this many of the text protocol.
 const SEQUENCES_SHARE: usize = 4;
 
-/// After this many differences the rest of the sequences tells nothing new.
+/// After this many differences the remaining sequences tell nothing new.
 const DIFFERENCES_MAX: usize = 5;
 
-/// A server that speaks Redis' protocol beside memcached's.
+/// Starts a server that speaks Redis' protocol besides memcached's.
 pub fn start(bench: &Bench, options: &str) -> Result<(Server, u16)> {
     let port = free_port()?;
     let server = bench.options.server.start(&format!("{options} --redis-port {port}"))?;
     Ok((server, port))
 }
 
-/// A command as clients send it.
+/// Encodes a command as clients send it.
 pub fn packed(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -77,7 +77,7 @@ pub fn random(bench: &Bench) -> Result<Ended> {
     fail(format!("{} differ\n  {}", differences.len(), differences.join("\n  ")))
 }
 
-/// The first command of a sequence that is answered differently, if there is one.
+/// Returns the first command of a sequence that is answered differently, if there is one.
 fn difference(
     reference: u16,
     subject: u16,
@@ -90,7 +90,7 @@ fn difference(
     if wanted.len() != got.len() {
         return Ok(Some(format!("{} replies, not {}", got.len(), wanted.len())));
     }
-    // The replies to what surrounds the sequence come first and last.
+    // The replies to the commands around the sequence come first and last.
     let pairs = wanted.iter().zip(&got).skip(2);
     let mut queued = Vec::new();
     for (place, (command, (wanted, got))) in commands.iter().zip(pairs).enumerate() {
@@ -119,7 +119,7 @@ fn difference(
     Ok(None)
 }
 
-/// Whether what EXEC returns of these commands is other than it may be.
+/// Returns whether EXEC's reply to these commands differs more than it may.
 fn differ(queued: &[&Command], wanted: &[u8], got: &[u8]) -> Result<bool> {
     let count = format!("*{}\r\n", queued.len());
     let (Some(wanted), Some(got)) =
@@ -134,8 +134,8 @@ fn differ(queued: &[&Command], wanted: &[u8], got: &[u8]) -> Result<bool> {
     Ok(wanted.len() != got.len() || queued.iter().any(is_other))
 }
 
-/// Whether a reply is other than it may be. Times are two seconds apart at the most, since the two
-/// servers do not look at the clock at the same time.
+/// Returns whether a reply differs more than it may. Times may be two seconds apart, since the two
+/// servers do not read the clock at the same time.
 fn differs(command: &Command, wanted: &[u8], got: &[u8]) -> bool {
     if wanted == got {
         return false;
@@ -152,17 +152,17 @@ fn differs(command: &Command, wanted: &[u8], got: &[u8]) -> bool {
     }
 }
 
-/// Sends a sequence behind a fresh start, and reads up to the reply of a last command.
+/// Sends a sequence after a reset, and reads up to the reply of a last command.
 fn play(port: u16, version: usize, commands: &[Command]) -> Result<Vec<u8>> {
     let mut wire = Wire::connect(port)?;
     let last = format!("end{}", ticket());
-    // Maps have an order that says nothing: what HELLO answers is not looked at.
+    // The order of a map has no meaning: the reply to HELLO is not compared.
     let hello = format!("HELLO {version}\r\nFLUSHALL\r\n");
     let mut bytes = hello.into_bytes();
     for command in commands {
         command.write(&mut bytes);
     }
-    // Within a transaction the last command would wait as well.
+    // Within a transaction the last command would be queued as well.
     bytes.extend_from_slice(format!("DISCARD\r\nPING {last}\r\n").as_bytes());
     wire.send(&bytes)?;
     let end = format!("${}\r\n{last}\r\n", last.len());

@@ -1,8 +1,8 @@
-//! Where one reply ends and the next begins, in both versions of Redis' protocol.
+//! Finds where one reply ends and the next begins, in both versions of Redis' protocol.
 
 use crate::{Result, fail};
 
-/// The replies of a stream.
+/// Splits a stream into replies.
 pub fn split(stream: &[u8]) -> Result<Vec<&[u8]>> {
     let mut replies = Vec::new();
     let mut rest = stream;
@@ -14,7 +14,7 @@ pub fn split(stream: &[u8]) -> Result<Vec<&[u8]>> {
     Ok(replies)
 }
 
-/// The length of the first reply.
+/// Returns the length of the first reply.
 fn length(stream: &[u8]) -> Result<usize> {
     let Some(line_end) = stream.windows(2).position(|two| two == b"\r\n") else {
         return fail(format!("no end of a line in {:?}", stream.escape_ascii().to_string()));

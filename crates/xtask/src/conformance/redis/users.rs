@@ -1,5 +1,5 @@
-//! Users, against Debian's redis-server: which commands are writes, what a user who may only read
-//! is told of them, and how little a client may send that is yet to say who it is.
+//! Users, against Debian's redis-server: which commands are writes, how they are refused to a
+//! read-only user, and how little a client may send before it authenticates.
 
 use std::path::Path;
 
@@ -10,23 +10,23 @@ use crate::conformance::wire::Wire;
 use crate::conformance::{Bench, Ended};
 use crate::{Result, fail};
 
-/// What both servers are told of their users.
+/// The file of users for Larder; Redis gets the same ones.
 const LARDER_USERS: &str = "default:secret\n[read-only]\nann:reads\n";
 const REDIS_USERS: &str = "ACL SETUSER ann on >reads ~* +@all -@write -@admin -@dangerous\r\n\
                            CONFIG SET requirepass secret\r\n";
 
-/// What Redis' table does not have: the names of HTTP, which no client sends, and Larder's own.
+/// Commands missing from Redis' table: the names of HTTP, which no client sends, and Larder's own.
 const NO_COMMANDS: [&str; 3] = ["post", "host:", "flushprefix"];
 
 /// A command of the server under test.
 struct Command {
     name: String,
-    /// Words that it has at least, its name included.
+    /// The least number of words, its name included.
     words: usize,
     is_write: bool,
 }
 
-/// Compares.
+/// Runs the comparison.
 pub fn check(bench: &Bench) -> Result<Ended> {
     if !Path::new(REFERENCE).is_file() {
         return Ok(Ended::NotRun(format!("there is no {REFERENCE}")));
@@ -57,7 +57,7 @@ pub fn check(bench: &Bench) -> Result<Ended> {
     Ok(Ended::Passed(format!("flags of {commands} commands, {sequences} sequences")))
 }
 
-/// Sends a sequence after which the server closes the connection, and returns what it answers.
+/// Sends a sequence after which the server closes the connection, and returns the replies.
 fn play(port: u16, sequence: &[u8]) -> Result<Vec<u8>> {
     let mut wire = Wire::connect(port)?;
     wire.send(sequence)?;
@@ -65,7 +65,7 @@ fn play(port: u16, sequence: &[u8]) -> Result<Vec<u8>> {
     Ok(wire.received)
 }
 
-/// The commands of the server under test; a failure unless the other one has the same flags.
+/// Returns the commands of the server under test; fails unless the other one has the same flags.
 fn commands(ports: [u16; 2]) -> Result<Vec<Command>> {
     let list = play(ports[1], b"AUTH secret\r\nCOMMAND LIST\r\nQUIT\r\n")?;
     let text = String::from_utf8_lossy(&list).into_owned();
@@ -87,7 +87,7 @@ fn commands(ports: [u16; 2]) -> Result<Vec<Command>> {
     Ok(commands)
 }
 
-/// How many words a command has at least, and whether it has the flag of a write, and that of a
+/// Returns a command's least number of words, and whether it has the flag of a write, and that of a
 /// read.
 fn facts(said: &[u8]) -> Result<(usize, bool, bool)> {
     let replies = split(said)?;
@@ -100,7 +100,7 @@ fn facts(said: &[u8]) -> Result<(usize, bool, bool)> {
     Ok((number.unsigned_abs() as usize, has("+write"), has("+readonly")))
 }
 
-/// What a client sends that is yet to say who it is, up to the limits and beyond.
+/// Returns sequences of an unauthenticated client, up to the limits and beyond.
 fn strangers() -> Vec<Vec<u8>> {
     let bulk = |bytes: usize| format!("${bytes}\r\n{}\r\n", "x".repeat(bytes));
     let auth = "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n";
@@ -115,9 +115,9 @@ fn strangers() -> Vec<Vec<u8>> {
         "*2\r\n$4\r\nAUTH\r\n".to_owned() + &bulk(16_384) + "QUIT\r\n",
         "*10\r\n$6\r\nEXISTS\r\n".to_owned() + &bulk(1).repeat(9) + "QUIT\r\n",
         "EXISTS ".to_owned() + &"a ".repeat(1000) + "\r\nQUIT\r\n",
-        // Who has said it is bound by that no more, in the same write.
+        // An authenticated client has no such limits, in the same write.
         auth.to_owned() + &many + &long + "DEL a\r\nQUIT\r\n",
-        // And is again after RESET.
+        // After RESET they apply again.
         auth.to_owned() + "RESET\r\nGET a\r\n*11\r\n",
         "AUTH ann wrong\r\nAUTH ann reads\r\nGET a\r\nQUIT\r\n".to_owned(),
     ];

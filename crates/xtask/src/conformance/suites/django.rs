@@ -1,8 +1,8 @@
-//! Django's own tests of its cache backends, played by Django's runner as its authors play them
-//! against memcached and Redis. Each backend has a server of its own, since each test removes
-//! everything behind it, and all of them run at once: the tests mostly wait for keys to expire.
+//! Django's own tests of its cache backends, run by Django's runner as its authors run them against
+//! memcached and Redis. Each backend has a server of its own, since each test empties it at the
+//! end, and all of them run at once: the tests mostly wait for keys to expire.
 //!
-//! `conformance/python/django_settings.py` says what the runner prints.
+//! `conformance/python/django_settings.py` defines the runner's output.
 
 use std::path::Path;
 use std::thread;
@@ -17,7 +17,7 @@ use crate::{Result, fail};
 
 const LIST: &str = "conformance/suites/django.txt";
 
-/// The class of a backend's tests, its name among Django's backends, and whether it is of Redis'
+/// The class of a backend's tests, its name among Django's backends, and whether it uses Redis'
 /// protocol.
 const BACKENDS: &[(&str, &str, bool)] = &[
     ("PyMemcacheCacheTests", "memcached.PyMemcacheCache", false),
@@ -27,7 +27,7 @@ const BACKENDS: &[(&str, &str, bool)] = &[
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Plays them.
+/// Runs them.
 pub fn own_tests(bench: &Bench) -> Result<Ended> {
     if !Path::new(DJANGO).join("unpacked").is_file() {
         return Ok(Ended::NotRun("Django's tests are not there (cargo xtask install)".to_string()));
@@ -47,7 +47,7 @@ pub fn own_tests(bench: &Bench) -> Result<Ended> {
     Ok(Ended::Passed(listed.compare(&outcomes)?))
 }
 
-/// The outcomes of one backend's tests.
+/// Returns the outcomes of one backend's tests.
 fn play(
     &(class, backend, is_redis): &(&str, &str, bool),
     (server, redis_port): &(Server, u16),
@@ -64,18 +64,18 @@ fn play(
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("LARDER_BACKEND", backend)
         .env("LARDER_LOCATION", location);
-    // It ends with a failure wherever a test fails, listed or not.
+    // The runner exits with a failure wherever a test fails, listed or not.
     let (_, text) = run.folder(&format!("{DJANGO}/tests")).output(LIMIT)?;
     let outcomes = outcomes(&text);
     let count = outcomes.iter().filter(|outcome| outcome.name.starts_with(class)).count();
-    // The last test of a run that broke off is not the last of all.
+    // A run that broke off lacks its summary.
     if count == 0 || !text.contains("\nRan ") {
         return fail(format!("{class} did not come to its end:\n{text}"));
     }
     Ok(outcomes)
 }
 
-/// What lines such as `ok NAME` and `failed NAME: WORDS` say.
+/// Parses lines such as `ok NAME` and `failed NAME: WORDS`.
 fn outcomes(text: &str) -> Vec<Outcome> {
     let outcome = |line: &str| {
         let (name, words, passed) = match line.strip_prefix("ok ") {

@@ -1,4 +1,4 @@
-//! What a list below `conformance/suites/` says of somebody else's tests, and whether a run agrees.
+//! A list below `conformance/suites/` of exceptions in a foreign test suite, compared with a run.
 //!
 //! ```text
 //! because there are no sets
@@ -13,23 +13,23 @@
 //! because Larder has no slabs to move
 //! not-run t/slabs_reassign.t
 //!
-//! because what is over is counted until the background has removed it
+//! because an expired item is counted until the background has removed it
 //! either unit/keyspace: DBSIZE
 //! ```
 //!
-//! Every line belongs to the reason above it. The list is checked from both sides: a test that
-//! fails has to be in it, and what is in it has to fail, and for what `says` says; a change has to
-//! find its text exactly once, and what is not run, or may end either way, has to be there.
+//! Every line belongs to the reason above it. The list is checked from both sides: a failing test
+//! has to be listed, and a listed test has to fail with the words of `says`; a change has to find
+//! its text exactly once, and tests that are not run, or may end either way, have to exist.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use crate::{Failure, Result, fail};
 
-/// Of what a failed test printed, so much is shown.
+/// The bytes shown of a failed test's output.
 const SHOWN_MAX: usize = 400;
 
-/// More wrong tests than that say nothing new.
+/// More wrong tests than this tell nothing new.
 const WRONG_MAX: usize = 40;
 
 /// One test of a run.
@@ -39,7 +39,7 @@ pub struct Outcome {
     pub name: String,
     /// Whether it passed.
     pub passed: bool,
-    /// What it printed of its failure.
+    /// Its output about the failure.
     pub words: String,
 }
 
@@ -56,7 +56,7 @@ struct Change {
 pub struct Listed {
     /// The tests that fail, each with what it says then.
     failing: HashMap<String, String>,
-    /// Tests whose outcome depends on when the background does its work.
+    /// Tests whose outcome depends on when the background works.
     either: Vec<String>,
     /// Files that are not run.
     not_run: Vec<String>,
@@ -69,12 +69,12 @@ impl Listed {
         parse(path, &std::fs::read_to_string(path)?)
     }
 
-    /// Whether a file is one that is not run.
+    /// Returns whether a file is listed as not run.
     pub fn leaves_out(&self, file: &str) -> bool {
         self.not_run.iter().any(|left| left == file)
     }
 
-    /// Changes the files of an unpacked suite.
+    /// Applies the list's changes to the files of an unpacked suite.
     pub fn change(&self, folder: &Path) -> Result {
         for change in &self.changes {
             let path = folder.join(&change.file);
@@ -92,13 +92,13 @@ impl Listed {
         }
     }
 
-    /// How many passed and how many failed as listed; a failure where run and list differ.
+    /// Returns how many passed and how many failed as listed; fails where run and list differ.
     pub fn compare(&self, outcomes: &[Outcome]) -> Result<String> {
         let mut wrong = Vec::new();
         let mut seen = HashMap::new();
         for outcome in outcomes {
             let name = outcome.name.as_str();
-            // A name may be that of several tests; it has failed if one of them has.
+            // Several tests may share a name, which has failed if one of them has.
             *seen.entry(name).or_insert(true) &= outcome.passed;
             if outcome.passed || self.either.contains(&outcome.name) {
                 continue;

@@ -1,11 +1,10 @@
-//! memcached's own tests of its protocols and options, in perl, which start a server of their own
-//! each.
+//! memcached's own tests of its protocols and options, in Perl, each of which starts a server of
+//! its own.
 //!
-//! They look for `memcached-debug` where they are run, and start it through `timedrun`. Here both
-//! are scripts of a few lines: the one starts Larder, without the port for UDP that the tests
-//! always ask for; the other sees to it that a server ends with the test that started it. Every
-//! file is run or stands in `conformance/suites/memcached.txt`, which lists the tests that fail
-//! as well.
+//! They look for `memcached-debug` in their working folder, and start it through `timedrun`. Here
+//! both are scripts of a few lines: one starts Larder, without the UDP port that the tests always
+//! ask for; the other makes a server end with the test that started it. Every file is run or listed
+//! in `conformance/suites/memcached.txt`, which lists the failing tests as well.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -23,13 +22,13 @@ const LIST: &str = "conformance/suites/memcached.txt";
 /// Files that are run at a time; mostly they wait for a server to start.
 const AT_A_TIME: usize = 4;
 
-/// A file of tests takes seconds.
+/// The time limit of a file, which takes seconds.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A name may hold a whole value.
+/// The most bytes of a name, which may hold a whole value.
 const NAME_MAX: usize = 70;
 
-/// Plays them.
+/// Runs them.
 pub fn own_tests(bench: &Bench) -> Result<Ended> {
     if find("perl").is_none() || !sources::has("memcached") {
         let words = "memcached's source is not there (cargo xtask install)";
@@ -108,8 +107,8 @@ fn file_of_tests(folder: &Path, file: &str) -> Result<Vec<Outcome>> {
     }
 }
 
-/// The tests of a file, by their numbers and names, and one more: that it ran as many as it said.
-/// Nothing where the file runs none.
+/// Returns the tests of a file, by their numbers and names, and one more: that it ran as many as it
+/// announced. `None` where the file runs none.
 ///
 /// ```text
 /// 1..2
@@ -144,7 +143,7 @@ fn played(file: &str, text: &str) -> Option<Vec<Outcome>> {
     Some(outcomes)
 }
 
-/// The number at the beginning, and the name behind ` - ` if there is one.
+/// Splits off the number at the beginning, and the name behind ` - ` if there is one.
 fn split_number(text: &str) -> Option<(usize, &str)> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, rest) = text.split_at(digits);

@@ -1,8 +1,8 @@
-//! Other people's tests: those that Redis, memcached and Django ship for themselves, played against
+//! Foreign test suites: those that Redis, memcached and Django ship for themselves, run against
 //! Larder.
 //!
-//! The sources of the first two come from Debian (`sources`), Django's from PyPI (`install`). What
-//! cannot hold for Larder stands in a list with its reasons (`listed`): all else has to pass.
+//! The sources of the first two come from Debian (`sources`), Django's from PyPI (`install`). Tests
+//! that cannot hold for Larder are listed with their reasons (`listed`): all others have to pass.
 
 mod django;
 mod listed;
@@ -22,10 +22,10 @@ use crate::sources::{self, replace_folder};
 
 use listed::Listed;
 
-/// Where suites are run.
+/// The folder in which suites run.
 const FOLDER: &str = "target/conformance/suites";
 
-/// A fresh copy of a package's folder of tests, changed as its list says.
+/// Unpacks a fresh copy of a package's folder of tests, changed as its list says.
 fn unpacked(package: &str, tests: &str, listed: &Listed) -> Result<PathBuf> {
     let folder = Path::new(FOLDER).join(package);
     replace_folder(&folder)?;

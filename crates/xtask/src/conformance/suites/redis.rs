@@ -1,10 +1,10 @@
-//! Redis' own tests of strings, expiry and what surrounds them, played by Redis' runner as it plays
-//! them against a server that somebody else has started.
+//! Redis' own tests of strings, expiry and related commands, run by Redis' runner in its mode for
+//! an external server.
 //!
-//! All tests of a unit are run, those that need what Larder does not have as well: that they fail,
-//! and how, stands in `conformance/suites/redis.txt`. Only what the runner itself leaves out, by
-//! the tags of a test, does not count: what needs DEBUG or replication, several databases, or a
-//! server that the runner has started itself.
+//! All tests of a unit are run, including those of functions that Larder lacks:
+//! `conformance/suites/redis.txt` lists them, and how they fail. Only tests that the runner itself
+//! leaves out, by their tags, do not count: those that need DEBUG or replication, several
+//! databases, or a server that the runner has started itself.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{Result, fail, sources};
 
 const LIST: &str = "conformance/suites/redis.txt";
 
-/// The files of tests that are about what Larder has.
+/// The files of tests for functions that Larder has.
 const UNITS: &[&str] = &[
     "unit/type/string",
     "unit/type/incr",
@@ -34,7 +34,7 @@ const OPTIONS: &str = "-m 256 -I 8m";
 
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Plays them.
+/// Runs them.
 pub fn own_tests(bench: &Bench) -> Result<Ended> {
     if find("tclsh").is_none() || !sources::has("redis") {
         return Ok(Ended::NotRun("Redis' source is not there (cargo xtask install)".to_string()));
@@ -42,7 +42,7 @@ pub fn own_tests(bench: &Bench) -> Result<Ended> {
     let listed = Listed::read(LIST)?;
     let folder = unpacked("redis", "tests", &listed)?;
     let (_server, port) = redis::start(bench, OPTIONS)?;
-    // A failure of one test must not keep the others of its file from running: `--durable`.
+    // `--durable`: a failure of one test must not keep the others of its file from running.
     let run = Run::new("tclsh tests/test_helper.tcl --durable --singledb --ignore-encoding")
         .arg("--ignore-digest")
         .arg("--tags")
@@ -52,7 +52,7 @@ pub fn own_tests(bench: &Bench) -> Result<Ended> {
         .arg("--port")
         .arg(port.to_string());
     let run = UNITS.iter().fold(run, |run, unit| run.arg("--single").arg(unit));
-    // It ends with a failure wherever a test fails, listed or not.
+    // The runner exits with a failure wherever a test fails, listed or not.
     let (_, text) = run.folder(&folder.to_string_lossy()).output(LIMIT)?;
     std::fs::write(folder.join("output"), &text)?;
     let played = played(&text);
@@ -67,13 +67,13 @@ pub fn own_tests(bench: &Bench) -> Result<Ended> {
 #[derive(Default)]
 struct Played<'a> {
     outcomes: Vec<Outcome>,
-    /// Units that came to their end.
+    /// Units that ran to their end.
     units: Vec<&'a str>,
     /// Tests that the runner left out because of their tags.
     ignored: usize,
 }
 
-/// What the runner's output says.
+/// Parses the runner's output.
 ///
 /// ```text
 /// Testing unit/expire
@@ -87,7 +87,7 @@ fn played(text: &str) -> Played<'_> {
     let mut played = Played::default();
     let mut unit = "";
     let mut is_failure = false;
-    // Colours stand around words.
+    // Colour codes surround words.
     for line in text.lines() {
         let plain = plain(line);
         if plain.contains("The following tests failed:") {
@@ -128,7 +128,7 @@ fn played(text: &str) -> Played<'_> {
     played
 }
 
-/// A line without its colours.
+/// Returns a line without colour codes.
 fn plain(line: &str) -> String {
     let mut pieces = line.split('\u{1b}');
     let mut plain = pieces.next().unwrap_or("").to_string();
