@@ -220,23 +220,7 @@ impl CacheHooks for Downward<'_> {
         let times = || (cache.clock.thread_cpu_us(), cache.clock.monotonic_us());
         let began = timing.is_due().then(times);
         let record = Record { key, value, fields: copied.snapshot.fields() };
-        let to_flash = || {
-            let is_same = |item: ItemRef<'_>| copied.snapshot.is_same(cache, item);
-            if cache.rest_hot(&cache.epochs.pin(), (copied.hash, copied.place), is_same) {
-                return true;
-            }
-            if !cache.takes_on_flash(&record.fields, copied.is_known) {
-                return false;
-            }
-            let is_straight = cache.is_straight_to_flash();
-            let haste = if is_straight { Urgency::Behind } else { Urgency::Usual };
-            let from = (copied.hash, copied.place);
-            let spilled = cache.spill_hot(None, &record, from, haste, is_same);
-            if spilled == Spilled::Purging {
-                cache.count_purging();
-            }
-            spilled == Spilled::There
-        };
+        let to_flash = || cache.demote_to_flash(&record, copied);
         let waited_before_us = turn.waited_us();
         let (moved, spent_us, allowance) = match (self.compressed, copied.to) {
             (Some(compressed), Destination::Compressed) => {
@@ -272,6 +256,28 @@ impl CacheHooks for Downward<'_> {
         // Stores may wait for it.
         cache.write_full();
         moved
+    }
+}
+
+impl Cache {
+    /// Moves the copied item to flash, or leaves it to its spare row there. Returns whether it has
+    /// left the hot zone.
+    fn demote_to_flash(&self, record: &Record<'_>, copied: &Copied) -> bool {
+        let is_same = |item: ItemRef<'_>| copied.snapshot.is_same(self, item);
+        if self.rest_hot(&self.epochs.pin(), (copied.hash, copied.place), is_same) {
+            return true;
+        }
+        if !self.takes_on_flash(&record.fields, copied.is_known) {
+            return false;
+        }
+        let is_straight = self.is_straight_to_flash();
+        let urgency = if is_straight { Urgency::Behind } else { Urgency::Usual };
+        let from = (copied.hash, copied.place);
+        let spilled = self.spill_hot(None, record, from, urgency, is_same);
+        if spilled == Spilled::Purging {
+            self.count_purging();
+        }
+        spilled == Spilled::There
     }
 }
 

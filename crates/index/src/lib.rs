@@ -34,8 +34,8 @@
 //!
 //! The rooms, in reading order: [`Location`] and `word`; `shape` (the arithmetic), `bucket`,
 //! `table`; `layout` and its two implementations: `cuckoo` with `path` (search for room and moves),
-//! and `tree`; `directory`; then `engine`, `find`, `update`, `purge` (many removals at once), `growth`
-//! and `shrink`, which all kinds share; `index`, which chooses; and `stats`.
+//! and `tree`; `directory`; then `engine`, `find`, `update`, `purge` (many removals at once),
+//! `growth` and `shrink`, which all kinds share; `index`, which chooses; and `stats`.
 
 #[cfg(all(test, not(loom)))]
 #[path = "../tests/common/mod.rs"]

@@ -535,9 +535,8 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
                 let client = client.as_deref_mut();
                 let flow = execute((&context, &session), client, step, &mut ahead, &mut out);
                 out.charge(session.take_copied_bytes());
-                let ended =
-                    Executed::of(step, &flow, &session, self.counters, ahead.hashes(), &out);
-                self.sampling.end(begun, &ended, connection.id.serial);
+                let run = Executed::of(step, &flow, &session, self.counters, ahead.hashes(), &out);
+                self.sampling.end(begun, &run, connection.id.serial);
                 let again = flow.as_ref().err().copied();
                 is_over = again.is_some() || session.is_long();
                 waits = again == Some(Again::Session);
