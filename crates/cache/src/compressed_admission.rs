@@ -274,12 +274,12 @@ mod tests {
 
     #[test]
     fn most_costly_items_win_and_few_others() {
-        let mut lottery = AdmissionSampler::default();
+        let mut sampler = AdmissionSampler::default();
         let (usual, costly) = (Cost::from_us(100), Cost::from_us(10_000));
         let mut wins = [0, 0];
         for _ in 0..10_000 {
-            (0..9).for_each(|_| wins[0] += usize::from(lottery.draw_seldom(usual)));
-            wins[1] += usize::from(lottery.draw_seldom(costly));
+            (0..9).for_each(|_| wins[0] += usize::from(sampler.draw_seldom(usual)));
+            wins[1] += usize::from(sampler.draw_seldom(costly));
         }
         assert!((5000..6300).contains(&wins[0]), "{wins:?}");
         assert!(wins[1] > 9500, "{wins:?}");
@@ -289,10 +289,10 @@ mod tests {
     fn as_many_move_down_as_are_missed() {
         let remembered = GhostFilter::new(256 << 12);
         let hash = |number: u64| Xorshift::seeded(number + 1).draw();
-        let mut lottery = AdmissionSampler::default();
+        let mut sampler = AdmissionSampler::default();
         let mut next = 0;
         // 4096 items of each kind leave, and one in `missed` of them is missed, twice.
-        let mut round = |lottery: &mut AdmissionSampler, kinds: [(Left, u64); 2]| {
+        let mut round = |sampler: &mut AdmissionSampler, kinds: [(Left, u64); 2]| {
             for (left, missed) in kinds {
                 for number in next..next + 4096 {
                     remembered.add(hash(number), left);
@@ -302,14 +302,14 @@ mod tests {
                 }
                 next += 4096;
             }
-            lottery.learn(&remembered);
-            lottery.chance
+            sampler.learn(&remembered);
+            sampler.chance
         };
-        assert_eq!(lottery.chance, CHANCE_MAX);
+        assert_eq!(sampler.chance, CHANCE_MAX);
         let never = 1 << 40;
         let mut after = |passed_over, evicted| {
             let kinds = [(Left::PassedOver, passed_over), (Left::Evicted, evicted)];
-            (0..20).map(|_| round(&mut lottery, kinds)).last()
+            (0..20).map(|_| round(&mut sampler, kinds)).last()
         };
         assert_eq!(after(never, never), Some(CHANCE_MIN), "nobody asks for any of them");
         assert_eq!(after(8, never), Some(CHANCE_MAX), "what was passed over is wanted");

@@ -198,7 +198,7 @@ impl CompressedTier {
 
     /// Keeps a reader for the next session.
     fn give_back(&self, mut reader: Reader) {
-        reader.rest();
+        reader.shrink_buffers();
         lock(&self.readers).push(reader);
     }
 

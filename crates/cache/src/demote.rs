@@ -47,7 +47,7 @@ pub(crate) struct Mover {
     contention: Contention,
     pub(crate) adaptation: Adaptation,
     expiry: Part,
-    lottery: AdmissionSampler,
+    sampler: AdmissionSampler,
     /// Items are being restored: those that leave the hot zone are demoted however long it takes.
     pub(crate) is_hurried: bool,
     pub(crate) turn: TimeSlice,
@@ -193,7 +193,7 @@ impl CacheHooks for Downward<'_> {
         let Some(to) = self.destination(mover, item, hash, is_wanted) else {
             return false;
         };
-        let accesses = if is_known { KNOWN_ACCESSES } else { mover.lottery.spares().into() };
+        let accesses = if is_known { KNOWN_ACCESSES } else { mover.sampler.spares().into() };
         let snapshot = Snapshot::of(item);
         mover.copied = Copied { hash, is_known, accesses, to, place, snapshot };
         self.cache.copy_bytes(item, &mut mover.key, &mut mover.value);
@@ -224,9 +224,9 @@ impl CacheHooks for Downward<'_> {
         let waited_before_us = turn.waited_us();
         let (moved, spent_us, allowance) = match (self.compressed, copied.to) {
             (Some(compressed), Destination::Compressed) => {
-                let mut rest = || cache.yield_background(turn);
+                let mut pause = || cache.yield_background(turn);
                 let moved =
-                    self.demote_to_compressed(compressed, writer, &record, copied, &mut rest);
+                    self.demote_to_compressed(compressed, writer, &record, copied, &mut pause);
                 // An item that the zone has no room for may find it on flash.
                 (
                     moved.unwrap_or_else(|_| to_flash()),
@@ -332,12 +332,12 @@ impl Downward<'_> {
         writer: &mut Option<Writer<'static>>,
         record: &Record<'_>,
         copied: &Copied,
-        rest: compressed::Rest<'_>,
+        pause: compressed::Yield<'_>,
     ) -> Result<bool, Refused> {
         let cache = self.cache;
         let idle = writer.take().unwrap_or_else(|| Writer::new(&compressed.zone));
         let mut leave = cache.leave(compressed);
-        let mut active = idle.with_sink(&mut leave).with_rest(rest);
+        let mut active = idle.with_sink(&mut leave).with_yield(pause);
         let Copied { hash, accesses, place, .. } = *copied;
         let mut moved = false;
         let mut insert = || {
@@ -392,9 +392,9 @@ impl Downward<'_> {
         }
         let zone = &compressed.zone;
         let (stays, left) = if zone.budget_slabs() <= BUDGET_SLABS_MIN {
-            (!mover.lottery.draw_seldom(cost), Left::Otherwise)
+            (!mover.sampler.draw_seldom(cost), Left::Otherwise)
         } else {
-            (!is_wanted && zone.is_full() && !mover.lottery.draw(cost), Left::PassedOver)
+            (!is_wanted && zone.is_full() && !mover.sampler.draw(cost), Left::PassedOver)
         };
         stays.then_some((&counters.passed_over, left))
     }
@@ -425,12 +425,12 @@ impl Cache {
         }
         compressed.zone.set_budget_slabs(budget_slabs);
         if let Some(remembered) = &self.remembered {
-            mover.lottery.learn(remembered);
+            mover.sampler.learn(remembered);
         }
         let idle = mover.writer.take().unwrap_or_else(|| Writer::new(&compressed.zone));
         let mut leave = self.leave(compressed);
-        let mut rest = || self.yield_background(&mut mover.turn);
-        let mut active = idle.with_sink(&mut leave).with_rest(&mut rest);
+        let mut pause = || self.yield_background(&mut mover.turn);
+        let mut active = idle.with_sink(&mut leave).with_yield(&mut pause);
         let more = compressed.zone.maintain(self.now(), &mut active);
         self.sweep_expired_compressed(compressed, &mut mover.expiry, &mut active);
         mover.writer = Some(active.without_sink());

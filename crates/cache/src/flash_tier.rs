@@ -293,7 +293,7 @@ impl<'c> FlashIndexAccess<'c> {
     }
 }
 
-impl ::flash::Links for FlashIndexAccess<'_> {
+impl ::flash::IndexAccess for FlashIndexAccess<'_> {
     fn accesses(&self, hash: u64, place: Place) -> Option<u8> {
         let guard = self.cache.epochs.pin();
         let found = self.cache.find_on_flash(&guard, Hash(hash));
@@ -324,7 +324,7 @@ impl ::flash::Links for FlashIndexAccess<'_> {
         let (mut at, mut count) = (Some(Hash(0)), 0);
         while let Some(hash) = at {
             at = self.cache.purge_flash(&self.cache.epochs.pin(), hash, is_gone, &mut count);
-            self.rest();
+            self.yield_now();
         }
         if let Some(tier) = self.cache.flash.as_deref() {
             tier.counters.items.fetch_sub(count, Ordering::Relaxed);
@@ -332,7 +332,7 @@ impl ::flash::Links for FlashIndexAccess<'_> {
         count
     }
 
-    fn rest(&self) {
+    fn yield_now(&self) {
         if let Some(turn) = &self.turn {
             turn.borrow_mut().end_if_long(&*self.cache.clock);
         }

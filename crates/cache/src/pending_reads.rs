@@ -516,7 +516,7 @@ impl Session<'_> {
             && let Some(tier) = &self.cache.flash
             && let Some(mut reader) = view.reader.take()
         {
-            reader.rest();
+            reader.shrink_buffers();
             lock(&tier.readers).push(reader);
         }
     }

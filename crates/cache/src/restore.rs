@@ -44,6 +44,7 @@ use std::thread;
 use codec::image::{Block, Head, Reader, Source, Table, Tier};
 use codec::record::Row;
 use hot::ItemRef;
+use hot::layout::KEY_BYTES_MAX;
 use hot::mark::{FETCHED, SENT, STALE};
 use policy::clock::RECENT;
 use stdx::sync::lock;
@@ -56,8 +57,6 @@ use crate::types::Refusal;
 
 /// Bits of a mark that come back beside its stamp.
 const MARK_BITS: u8 = RECENT | FETCHED | SENT | STALE;
-/// The longest key of an item, in bytes.
-const KEY_BYTES_MAX: usize = 250;
 /// Attempts to make room for one item before it is left out.
 const ROOM_ATTEMPTS: u32 = 8;
 /// The most turns of the background before an item, while memory is short.

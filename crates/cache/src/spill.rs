@@ -106,10 +106,10 @@ impl Cache {
         guard: Option<&Guard<'_>>,
         record: &::flash::Record<'_>,
         (hash, hot): (Hash, memory::Place),
-        haste: Urgency,
+        urgency: Urgency,
         is_same: impl Fn(ItemRef<'_>) -> bool,
     ) -> Spilled {
-        self.stage(haste, record, hash, |place| {
+        self.stage(urgency, record, hash, |place| {
             let pin;
             let guard = match guard {
                 Some(guard) => guard,
@@ -183,7 +183,7 @@ impl Cache {
     /// Stages a record; `lead` leads the index to its place.
     fn stage(
         &self,
-        haste: Urgency,
+        urgency: Urgency,
         record: &::flash::Record<'_>,
         hash: Hash,
         lead: impl Fn(Place) -> Result<bool, Full>,
@@ -211,7 +211,7 @@ impl Cache {
             counters.items.fetch_sub(u64::from(!led), Ordering::Relaxed);
             led
         };
-        let stage = || match haste {
+        let stage = || match urgency {
             Urgency::Usual if !tier.is_hurried() => {
                 tier.flash.stage_with(hash.0, record, &access, counted)
             }
@@ -221,7 +221,7 @@ impl Cache {
             Urgency::Store => tier.flash.stage_at_once(hash.0, record, &access, counted),
         };
         let mut staged = stage();
-        if staged == Err(Refused::Busy) && haste != Urgency::Store {
+        if staged == Err(Refused::Busy) && urgency != Urgency::Store {
             // Full segments are written here, rather than items lost: a zone that shrinks lets go
             // of many at once.
             tier.flash.maintain(&access, self.now());

@@ -17,7 +17,7 @@ use crate::Damaged;
 use policy::cost::Cost;
 
 /// The longest key, in bytes.
-pub const KEY_BYTES_MAX: usize = u8::MAX as usize;
+pub const RECORD_KEY_BYTES_MAX: usize = u8::MAX as usize;
 
 /// The most bytes that a row has beside key and value: sizes, shape and all fields.
 pub const ROW_HEAD_BYTES_MAX: usize = 2 + VALUE_SIZE_BYTES_MAX + 4 + 4 + 8 + 2 + 1 + 2;
@@ -248,7 +248,7 @@ mod tests {
         let plain = Fields::default();
         vec![
             Record { key: b"a", value: b"", fields: plain },
-            Record { key: &[b'k'; KEY_BYTES_MAX], value: &[b'v'; 127], fields: full },
+            Record { key: &[b'k'; RECORD_KEY_BYTES_MAX], value: &[b'v'; 127], fields: full },
             Record { key: b"key", value: &[b'v'; 128], fields: plain },
             Record { key: b"b", value: b"v", fields: Fields { mark: 2, ..plain } },
             Record { key: b"c", value: b"v", fields: Fields { base64_key: true, ..plain } },

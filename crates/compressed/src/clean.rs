@@ -51,7 +51,7 @@ impl Zone {
             if *begun.get_or_insert(number) != number {
                 return true;
             }
-            writer.rest();
+            writer.pause();
         }
         begun.is_some() && cleaner.is_none()
     }

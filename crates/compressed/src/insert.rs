@@ -21,7 +21,7 @@ use crate::space::{NoRoom, Purpose};
 use crate::stats::Counters;
 use crate::trie::Leaf;
 use crate::zone::{STORED_SHARE, Zone};
-use codec::record::{KEY_BYTES_MAX, ROW_HEAD_BYTES_MAX, Record, write_row};
+use codec::record::{RECORD_KEY_BYTES_MAX, ROW_HEAD_BYTES_MAX, Record, write_row};
 
 /// How often an insertion makes room before it gives up.
 const ROOM_ATTEMPTS: usize = 3;
@@ -83,7 +83,7 @@ impl Zone {
         writer: &mut Writer<'_>,
         confirm: impl FnOnce(&Guard<'_>, Newcomer<'_, '_>),
     ) -> Result<(), Refused> {
-        assert!((1..=KEY_BYTES_MAX).contains(&record.key.len()));
+        assert!((1..=RECORD_KEY_BYTES_MAX).contains(&record.key.len()));
         let result = self.insert_with_room(hash, record, now, writer, confirm);
         match result {
             Ok(()) => Counters::count(&self.counters.inserted),

@@ -108,7 +108,7 @@ pub use {
     insert::{Newcomer, Refused},
     maintain::Cursor,
     reader::{Reader, ReaderCounts},
-    rewrite::{Leaving, Rest, Sink, Writer},
+    rewrite::{Leaving, Sink, Writer, Yield},
     space::SpaceStats,
     stats::ZoneStats,
     zone::{Settings, Zone},

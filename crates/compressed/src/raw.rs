@@ -24,7 +24,9 @@ use std::sync::Arc;
 use codec::Damaged;
 use memory::space::TABLE_UNIT_BYTES;
 use memory::{Arena, Epochs, Guard, Place, SlabId, TableSpace, Tag};
+use stdx::prefetch;
 use stdx::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use stdx::units::CACHE_LINE;
 
 use crate::block::{BLOCK_ALIGN, Head, LONG_HEAD_BYTES, RECENT_AT, RECENTS};
 use crate::frame::{Frame, Frames};
@@ -143,24 +145,15 @@ impl Ground {
     /// Asks for the first lines of a block.
     #[inline]
     pub(crate) fn prefetch(&self, reference: Reference) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let Some(place) = self.place(reference) else { return };
-            let start = self.arena.pointer(place).as_ptr();
-            // SAFETY: a prefetch reads nothing, and may be given any address.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(start.cast());
-                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(64).cast());
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = reference;
+        let Some(place) = self.place(reference) else { return };
+        let start = self.arena.pointer(place).as_ptr().cast_const();
+        prefetch::read(start);
+        prefetch::read(start.wrapping_add(CACHE_LINE));
     }
 
     /// Takes a slab from the arena.
-    pub(crate) fn lease(&self, spare_slabs: usize) -> Option<Idle> {
-        self.arena.take(spare_slabs).map(Idle)
+    pub(crate) fn lease(&self, reserve_slabs: usize) -> Option<Idle> {
+        self.arena.take(reserve_slabs).map(Idle)
     }
 
     /// Gives a slab back to the arena.

@@ -83,7 +83,7 @@ impl Reader {
     }
 
     /// Lets go of what a long value has taken, of the last hit too: for whoever keeps the reader.
-    pub fn rest(&mut self) {
+    pub fn shrink_buffers(&mut self) {
         self.value = Value::Nowhere;
         if self.long.capacity() > KEPT_BYTES_MAX {
             self.long = Vec::new();

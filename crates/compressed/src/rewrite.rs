@@ -40,9 +40,9 @@ const DEAD_WORDS_MAX: usize = ROWS_MAX.div_ceil(ROWS_PER_DEAD_WORD);
 /// not call the zone.
 pub type Sink<'s> = &'s mut (dyn FnMut(&Guard<'_>, &Record<'_>, &Leaving<'_, '_>) + Send);
 
-/// What is called between the pieces of work that takes long, with no lock of a shard: whoever does
-/// it may let others have the core.
-pub type Rest<'s> = &'s mut (dyn FnMut() + Send);
+/// Called between the pieces of long work, without the lock of a shard: the thread may yield the
+/// CPU there.
+pub type Yield<'s> = &'s mut (dyn FnMut() + Send);
 
 /// An item that is about to leave the zone.
 pub struct Leaving<'z, 'g> {
@@ -84,7 +84,7 @@ pub struct Writer<'s> {
     pub(crate) image: Vec<u8>,
     pub(crate) batch: Batch,
     pub(crate) sink: Option<Sink<'s>>,
-    rest: Option<Rest<'s>>,
+    pause: Option<Yield<'s>>,
     pub(crate) random: Xorshift,
     /// What the rows typically cost that nobody accessed.
     pub(crate) typical: Typical,
@@ -183,7 +183,7 @@ impl Writer<'static> {
             image: Vec::new(),
             batch: Batch::default(),
             sink: None,
-            rest: None,
+            pause: None,
             random: Xorshift::default(),
             typical: Typical::default(),
         }
@@ -191,24 +191,24 @@ impl Writer<'static> {
 
     /// The same buffers, and what leaves to make room goes to `sink`.
     pub fn with_sink<'s>(self, sink: Sink<'s>) -> Writer<'s> {
-        Writer { sink: Some(sink), rest: None, ..self }
+        Writer { sink: Some(sink), pause: None, ..self }
     }
 }
 
 impl<'s> Writer<'s> {
-    /// The same, and `rest` is called between the pieces of what takes long.
-    pub fn with_rest(self, rest: Rest<'s>) -> Self {
-        Self { rest: Some(rest), ..self }
+    /// The same buffers; `pause` is called between the pieces of long work.
+    pub fn with_yield(self, pause: Yield<'s>) -> Self {
+        Self { pause: Some(pause), ..self }
     }
 
     /// The same buffers without the sink, and without rests.
     pub fn without_sink(self) -> Writer<'static> {
-        Writer { sink: None, rest: None, ..self }
+        Writer { sink: None, pause: None, ..self }
     }
 
-    pub(crate) fn rest(&mut self) {
-        if let Some(rest) = &mut self.rest {
-            rest();
+    pub(crate) fn pause(&mut self) {
+        if let Some(pause) = &mut self.pause {
+            pause();
         }
     }
 

@@ -38,7 +38,7 @@ use codec::record::{Record, Rows};
 pub const LIVE_PER_MILLE: usize = 955;
 
 /// That much of a slab at least is not live, in quarters: what counts for zones of few slabs.
-const SPARE_QUARTERS: usize = 3;
+const SLACK_QUARTERS: usize = 3;
 
 /// A merged block may be as full as that, of four parts: so that it does not split at once.
 const MERGED_QUARTERS: usize = 3;
@@ -204,8 +204,8 @@ impl Zone {
     /// How many live bytes the budget, or what the arena still gives, leaves room for.
     pub(crate) fn live_bytes_max(&self) -> usize {
         let usable = self.usable_bytes();
-        let spare = self.space.slab_bytes() / 4 * SPARE_QUARTERS;
-        (usable / 1000 * LIVE_PER_MILLE).min(usable.saturating_sub(spare))
+        let slack = self.space.slab_bytes() / 4 * SLACK_QUARTERS;
+        (usable / 1000 * LIVE_PER_MILLE).min(usable.saturating_sub(slack))
     }
 
     /// How many bytes stores should find free: a slab, or in a zone of few slabs half of what is
@@ -226,7 +226,7 @@ impl Zone {
     }
 
     fn sweep_one(&self, now: u32, by_cost: bool, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.rest();
+        writer.pause();
         match self.take_expired(EXPIRY_LEAVES, now, writer) {
             Ok(Found::Something) => return Ok(()),
             Err(NoRoom) if !self.is_closing() => return Err(NoRoom),

@@ -32,7 +32,7 @@ pub const BLOCK_BYTES: usize = 7 << 10;
 /// The range of raw bytes of a block: a head and a long key must fit, and a header counts those of
 /// a block that is [`OVERFULL`].
 pub const BLOCK_BYTES_RANGE: std::ops::RangeInclusive<usize> = 1 << 10..=16 << 10;
-/// How many times as long a block may get where dividing its leaf would be dearer.
+/// How many times as long a block may get where dividing its leaf would be costlier.
 pub const OVERFULL: usize = 2;
 /// The longest value, as one part of a slab.
 pub const VALUE_SHARE: usize = 2;

@@ -17,7 +17,7 @@ use crate::stage::FAILURES_MAX;
 use crate::table;
 use crate::window::Window;
 use crate::writer::{BUFFERS, FullSegment, Writer};
-use crate::{Flash, Links};
+use crate::{Flash, IndexAccess};
 
 /// What a chore keeps for the next one.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub(crate) struct Chores {
 impl Flash {
     /// Seals full units, writes full segments, adapts the size of the hot area, and collects a
     /// segment when few are free. `true` if there is more to do.
-    pub fn maintain(&self, links: &dyn Links, now: u32) -> bool {
+    pub fn maintain(&self, access: &dyn IndexAccess, now: u32) -> bool {
         let mut chores = lock(&self.chores);
         if lock(&self.writer).is_closed {
             return false;
@@ -59,14 +59,14 @@ impl Flash {
             for area in Area::ALL {
                 if writer.stream(area).is_full() {
                     // Without room the unit is sealed another time.
-                    let _ = self.seal(&mut writer, area, links);
+                    let _ = self.seal(&mut writer, area, access);
                 }
             }
         }
-        self.write_waiting(links);
+        self.write_waiting(access);
         self.prepare_ahead();
         if !chores.is_scrubbed_apart {
-            self.scrub(&mut chores, links, now);
+            self.scrub(&mut chores, access, now);
         }
         self.repartition(&mut chores.window);
         if self.is_failing() && !self.wants_victim(&mut chores.healing) {
@@ -77,9 +77,9 @@ impl Flash {
         // turn, since either may be wanted all the time.
         let collects_more = !has_come_back
             && self.wants_collection(&mut chores)
-            && self.collect(&mut chores, links, now, Need::Room)
+            && self.collect(&mut chores, access, now, Need::Room)
             && self.wants_collection(&mut chores);
-        self.turn_worn(links) || collects_more || has_come_back
+        self.turn_worn(access) || collects_more || has_come_back
     }
 
     /// Whether nothing new is taken, because the device takes no pages or no notes.
@@ -88,10 +88,10 @@ impl Flash {
     }
 
     /// Writes the segments that wait, one after the other. The lock of chores is held.
-    pub(crate) fn write_waiting(&self, links: &dyn Links) {
+    pub(crate) fn write_waiting(&self, access: &dyn IndexAccess) {
         loop {
             let Some(full) = lock(&self.writer).waiting.front().cloned() else { return };
-            let is_written = full.is_void || self.write_segment(&full, links);
+            let is_written = full.is_void || self.write_segment(&full, access);
             drop(full);
             let mut writer = lock(&self.writer);
             let full = writer.waiting.pop_front().expect("only a chore takes it away");
@@ -114,10 +114,10 @@ impl Flash {
     }
 
     /// Writes the segments that wait, if there are any.
-    pub fn write_full(&self, links: &dyn Links) {
+    pub fn write_full(&self, access: &dyn IndexAccess) {
         if self.has_waiting.load(Ordering::Relaxed) {
             let _chores = lock(&self.chores);
-            self.write_waiting(links);
+            self.write_waiting(access);
             self.prepare_ahead();
         }
     }
@@ -163,7 +163,7 @@ impl Flash {
     }
 
     /// Writes the pages of a segment. If that fails, the index forgets what was in it.
-    fn write_segment(&self, full: &FullSegment, links: &dyn Links) -> bool {
+    fn write_segment(&self, full: &FullSegment, access: &dyn IndexAccess) -> bool {
         let page = self.geometry.page_of(full.segment);
         if self.device.write(page, full.pages.as_pages()).is_ok() {
             self.counters.bytes_written.add(self.geometry.segment_bytes as u64);
@@ -173,7 +173,7 @@ impl Flash {
         let items = table::read_items(&self.geometry, full.entry, full.pages.bytes())
             .expect("as it was written");
         for item in items.iter().filter(|item| !item.is_dead) {
-            self.drop_item(links, item.hash, self.place_of(full.segment, item));
+            self.drop_item(access, item.hash, self.place_of(full.segment, item));
         }
         false
     }

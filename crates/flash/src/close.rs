@@ -19,7 +19,7 @@ use stdx::sync::lock;
 
 use crate::area::Area;
 use crate::collect::Need;
-use crate::{Flash, Links, Refused};
+use crate::{Flash, IndexAccess, Refused};
 
 /// Closing gives up after so many attempts to find room for what is staged, and as many to tell the
 /// device what it does not know.
@@ -50,14 +50,14 @@ impl Flash {
     /// Seals and writes all, and marks the device as closed cleanly. What was found at the start
     /// and not given to the index yet is left to the next process. Nothing is taken or recovered
     /// after it, and nothing may be forgotten: the device would not believe the note.
-    pub fn close(&self, links: &dyn Links) -> Result<(), CloseError> {
+    pub fn close(&self, access: &dyn IndexAccess) -> Result<(), CloseError> {
         let mut chores = lock(&self.chores);
         let errors_before = self.counters.io_errors.get();
         for attempt in 1.. {
             let sealed = {
                 let mut writer = lock(&self.writer);
                 let seal = |area| {
-                    let sealed = self.seal(&mut writer, area, links);
+                    let sealed = self.seal(&mut writer, area, access);
                     self.freeze(&mut writer, area);
                     sealed
                 };
@@ -66,12 +66,12 @@ impl Flash {
                 writer.is_closed = sealed.is_ok() || attempt == ATTEMPTS_MAX;
                 sealed
             };
-            self.write_waiting(links);
+            self.write_waiting(access);
             if sealed.is_ok() || attempt == ATTEMPTS_MAX {
                 break;
             }
             if sealed == Err(Refused::Busy) && lock(&self.writer).free_segments() == 0 {
-                self.collect(&mut chores, links, 0, Need::Room);
+                self.collect(&mut chores, access, 0, Need::Room);
             }
         }
         // Behind whoever is just syncing, who may be told of what was lost.

@@ -54,7 +54,7 @@ use crate::table::{self, Item};
 use crate::unit::{self, Origin};
 use crate::watermarks::{FREE_PRESSED, Watermarks};
 use crate::writer::Writer;
-use crate::{Flash, Links, Place, Refused};
+use crate::{Flash, IndexAccess, Place, Refused};
 
 /// So many segments a call tries to collect that cannot be noted as free: each may take the device
 /// seconds to refuse.
@@ -110,18 +110,18 @@ impl Flash {
     /// Evicts the least recently used segment, however much room there is: for a caller whose index
     /// has none for more items. What was not recovered yet is older, and void before: there are no
     /// words for it. `false` if there is none, or the device refuses.
-    pub fn evict(&self, links: &dyn Links) -> bool {
+    pub fn evict(&self, access: &dyn IndexAccess) -> bool {
         let mut chores = lock(&self.chores);
         if lock(&self.writer).is_closed {
             return false;
         }
         self.forgo_found();
-        self.collect(&mut chores, links, 0, Need::WordsNow)
+        self.collect(&mut chores, access, 0, Need::WordsNow)
     }
 
     /// As [`Flash::evict`], but what was read since it was stored stays, and is stored again; only
     /// a segment that follows one of which more stayed than left is evicted whole.
-    pub fn thin_out(&self, links: &dyn Links, now: u32) -> bool {
+    pub fn thin_out(&self, access: &dyn IndexAccess, now: u32) -> bool {
         let mut chores = lock(&self.chores);
         if lock(&self.writer).is_closed {
             return false;
@@ -129,7 +129,7 @@ impl Flash {
         let need = if chores.evicts_next { Need::WordsNow } else { Need::Words };
         let Counters { restaged, dropped, .. } = &self.counters;
         let before = (restaged.get(), dropped.get());
-        let is_collected = self.collect(&mut chores, links, now, need);
+        let is_collected = self.collect(&mut chores, access, now, need);
         chores.evicts_next = restaged.get() - before.0 > dropped.get() - before.1;
         is_collected
     }
@@ -138,7 +138,7 @@ impl Flash {
     pub(crate) fn collect(
         &self,
         chores: &mut Chores,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
         now: u32,
         need: Need,
     ) -> bool {
@@ -147,7 +147,7 @@ impl Flash {
                 Choice::Nothing => return false,
                 Choice::Freed => return true,
                 Choice::Victim(victim) => {
-                    if self.clear(chores, links, now, victim) {
+                    if self.clear(chores, access, now, victim) {
                         return true;
                     }
                 }
@@ -163,7 +163,7 @@ impl Flash {
     pub(crate) fn give_up(
         &self,
         chores: &mut Chores,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
         listed: ListedSegment,
     ) -> bool {
         let flushes = {
@@ -176,18 +176,24 @@ impl Flash {
             writer.flushes
         };
         let victim = Victim { listed, flushes, moves: false, hot_accesses: None };
-        if self.clear(chores, links, 0, victim) {
+        if self.clear(chores, access, 0, victim) {
             return true;
         }
         let is_told = self.distrust(listed.segment);
         if is_told {
-            self.drop_unnamed(links, listed.segment);
+            self.drop_unnamed(access, listed.segment);
         }
         is_told
     }
 
     /// Moves what is to move out of a segment, and frees it. `false` if the device refuses.
-    fn clear(&self, chores: &mut Chores, links: &dyn Links, now: u32, mut victim: Victim) -> bool {
+    fn clear(
+        &self,
+        chores: &mut Chores,
+        access: &dyn IndexAccess,
+        now: u32,
+        mut victim: Victim,
+    ) -> bool {
         let segment = victim.listed.segment;
         if self.invalidate(segment).is_err() {
             self.counters.io_errors.add(1);
@@ -210,17 +216,17 @@ impl Flash {
             read = self.read_victim(&victim, &mut chores.pages);
         }
         match read {
-            Err(Damaged) => self.drop_unnamed(links, segment),
+            Err(Damaged) => self.drop_unnamed(access, segment),
             Ok(items) if !victim.moves => {
                 self.counters.evicted.add(1);
                 for items in table::units(&items) {
-                    links.rest();
+                    access.yield_now();
                     for item in items.iter().filter(|item| !item.is_dead) {
-                        self.drop_item(links, item.hash, self.place_of(segment, item));
+                        self.drop_item(access, item.hash, self.place_of(segment, item));
                     }
                 }
             }
-            Ok(items) => self.sort_out(&victim, &items, &chores.pages, links, now),
+            Ok(items) => self.sort_out(&victim, &items, &chores.pages, access, now),
         }
         self.free_segment(&mut lock(&self.writer), segment);
         self.counters.collected.add(1);
@@ -231,9 +237,9 @@ impl Flash {
     /// there. Found by their places, in all of the index: words that stayed would lead nowhere, and
     /// count against its limit, for good. That takes long where much is in the index, but no longer
     /// than a device that fails takes to say so.
-    fn drop_unnamed(&self, links: &dyn Links, segment: u32) {
+    fn drop_unnamed(&self, access: &dyn IndexAccess, segment: u32) {
         let is_there = |place| self.geometry.locate(place).is_some_and(|it| it.segment == segment);
-        let removed = links.remove_where(&is_there);
+        let removed = access.remove_where(&is_there);
         self.counters.dropped.add(removed);
         self.counters.items_gone(removed as i64);
     }
@@ -315,23 +321,23 @@ impl Flash {
         victim: &Victim,
         items: &[Item],
         pages: &Pages,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
         now: u32,
     ) {
         let ListedSegment { segment, entry } = victim.listed;
         let (mut decoder, mut raw, mut wanted) = (Decoder::new(), Vec::new(), Vec::new());
         for items in table::units(items) {
-            links.rest();
+            access.yield_now();
             wanted.clear();
             for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.is_dead) {
                 let place = self.place_of(segment, item);
-                match links.accesses(item.hash, place) {
+                match access.accesses(item.hash, place) {
                     None => {}
-                    Some(_) if self.drop_spare(links, item.hash, place) => {}
+                    Some(_) if self.drop_spare(access, item.hash, place) => {}
                     Some(accesses) if accesses > 0 || entry.area == Area::Hot => {
                         wanted.push((index, victim.moves_to(accesses)));
                     }
-                    Some(_) => self.drop_item(links, item.hash, place),
+                    Some(_) => self.drop_item(access, item.hash, place),
                 }
             }
             if wanted.is_empty() {
@@ -354,8 +360,8 @@ impl Flash {
                 let row = row.filter(|row| {
                     !row.fields.is_expired(now) && !self.is_untimed(entry.sequence, &row.fields)
                 });
-                if !row.is_some_and(|row| self.move_row(victim, area, item, row, links)) {
-                    self.drop_item(links, item.hash, place);
+                if !row.is_some_and(|row| self.move_row(victim, area, item, row, access)) {
+                    self.drop_item(access, item.hash, place);
                 }
             }
         }
@@ -369,7 +375,7 @@ impl Flash {
         area: Area,
         item: &Item,
         row: &Row<'_>,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
     ) -> bool {
         let ListedSegment { segment, entry } = victim.listed;
         let (hash, from) = (item.hash, self.place_of(segment, item));
@@ -383,8 +389,8 @@ impl Flash {
             {
                 return false;
             }
-            match self.take_row(&mut writer, area, hash, &record, Intake::Moved, links) {
-                Ok(place) if links.relocate(hash, from, place) => {
+            match self.take_row(&mut writer, area, hash, &record, Intake::Moved, access) {
+                Ok(place) if access.relocate(hash, from, place) => {
                     self.counters.restaged.add(1);
                     let is_moved = area != entry.area;
                     self.counters.areas[area.index()].moved_in.add(is_moved.into());
@@ -396,7 +402,7 @@ impl Flash {
                 }
                 Err(Refused::Busy) if attempt == 0 => {
                     drop(writer);
-                    self.write_waiting(links);
+                    self.write_waiting(access);
                 }
                 Err(_) => return false,
             }

@@ -20,7 +20,9 @@ use crate::sync::Syncing;
 use crate::usage::Usage;
 use crate::worn::Worn;
 use crate::writer::Writer;
-use crate::{Compression, Costs, Links, Partition, Place, Promotion, Watermarks, table, unit};
+use crate::{
+    Compression, Costs, IndexAccess, Partition, Place, Promotion, Watermarks, table, unit,
+};
 
 /// Bytes of a segment unless something else is asked for.
 pub const SEGMENT_BYTES_DEFAULT: usize = 1 << 20;
@@ -348,14 +350,14 @@ impl Flash {
     }
 
     /// Takes an item out of the index for good.
-    pub(crate) fn drop_item(&self, links: &dyn Links, hash: u64, place: Place) {
-        let is_removed = links.remove(hash, place);
+    pub(crate) fn drop_item(&self, access: &dyn IndexAccess, hash: u64, place: Place) {
+        let is_removed = access.remove(hash, place);
         self.count_dropped(is_removed);
     }
 
     /// The same of one that is in memory as well. Returns whether it was.
-    pub(crate) fn drop_spare(&self, links: &dyn Links, hash: u64, place: Place) -> bool {
-        let is_removed = links.remove_spare(hash, place);
+    pub(crate) fn drop_spare(&self, access: &dyn IndexAccess, hash: u64, place: Place) -> bool {
+        let is_removed = access.remove_spare(hash, place);
         self.count_dropped(is_removed);
         is_removed
     }

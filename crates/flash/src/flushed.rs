@@ -48,7 +48,7 @@ use stdx::sync::lock;
 use crate::area::Area;
 use crate::superblock::{SEQUENCE_MAX, SUPERBLOCK_BYTES};
 use crate::writer::Writer;
-use crate::{Flash, KEY_BYTES_MAX, Links, Place};
+use crate::{Flash, IndexAccess, Place, RECORD_KEY_BYTES_MAX};
 
 /// Where in the first page they begin.
 pub(crate) const FLUSHED_AT: usize = 128;
@@ -62,7 +62,7 @@ const ENTRY_BYTES: usize = 1 + 8 + 2 * (8 + 4);
 pub(crate) const FLUSHES_BEFORE: u64 = 1;
 
 const _: () = assert!(SUPERBLOCK_BYTES <= FLUSHED_AT && PAGE_BYTES <= u16::MAX as usize);
-const _: () = assert!(KEY_BYTES_MAX == u8::MAX as usize);
+const _: () = assert!(RECORD_KEY_BYTES_MAX == u8::MAX as usize);
 
 /// A moment, as what had been written by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -330,9 +330,9 @@ impl Flash {
 
     /// Makes everything stored so far void whose key has this prefix, on the device too: both steps
     /// of a flush.
-    pub fn flush_prefix(&self, prefix: &[u8], links: &dyn Links) {
+    pub fn flush_prefix(&self, prefix: &[u8], access: &dyn IndexAccess) {
         let begun = self.begin_flush_prefix(prefix);
-        self.end_flush_prefix(begun, links);
+        self.end_flush_prefix(begun, access);
     }
 
     /// Makes everything void whose key has this prefix, at once: nothing of it is found, and none
@@ -349,11 +349,11 @@ impl Flash {
     /// before anybody is told of the flush. What the index leads to by then it may go on leading
     /// to: it is not found there. If it cannot be noted, all that is on the device is made void for
     /// the next start.
-    pub fn end_flush_prefix(&self, begun: PrefixFlush, links: &dyn Links) {
+    pub fn end_flush_prefix(&self, begun: PrefixFlush, access: &dyn IndexAccess) {
         let prefix = begun.0;
         {
             let mut writer = lock(&self.writer);
-            Area::ALL.iter().for_each(|&area| self.drop_staged(&mut writer, area, &prefix, links));
+            Area::ALL.iter().for_each(|&area| self.drop_staged(&mut writer, area, &prefix, access));
             writer.prefix_flushes += 1;
             let (point, number) = (self.point(&writer), writer.prefix_flushes);
             self.flushed.end(Entry { prefix, point, number });
@@ -385,7 +385,13 @@ impl Flash {
     }
 
     /// Drops the rows with this prefix from an open unit.
-    fn drop_staged(&self, writer: &mut Writer, area: Area, prefix: &[u8], links: &dyn Links) {
+    fn drop_staged(
+        &self,
+        writer: &mut Writer,
+        area: Area,
+        prefix: &[u8],
+        access: &dyn IndexAccess,
+    ) {
         let unit = &mut writer.stream(area).unit;
         let mut rows = Rows::new(&unit.raw);
         let has_prefix = |row: codec::record::Row<'_>| row.key.starts_with(prefix);
@@ -395,7 +401,7 @@ impl Flash {
             .iter()
             .filter(|_| has_prefix(rows.next_row().expect("as it was staged")))
             .map(|row| {
-                self.drop_item(links, row.hash, self.geometry.staged(row.number, row.hash));
+                self.drop_item(access, row.hash, self.geometry.staged(row.number, row.hash));
                 row.number
             })
             .collect();
@@ -479,7 +485,7 @@ mod tests {
     #[test]
     fn prefixes_come_back_from_the_page_and_any_changed_byte_is_damage() {
         assert_eq!(decode(&[0; PAGE_BYTES]).map(|entries| entries.len()), Ok(0));
-        let entries = vec![entry(b"user:", 10), entry(&[0xff; KEY_BYTES_MAX], 11)];
+        let entries = vec![entry(b"user:", 10), entry(&[0xff; RECORD_KEY_BYTES_MAX], 11)];
         let flushed = Flushed::new(entries.clone());
         assert_eq!(decode(&page(&flushed)), Ok(entries));
         let bytes = flushed.encode().len();

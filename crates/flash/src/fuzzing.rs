@@ -27,8 +27,8 @@ use crate::superblock::{self, SEQUENCE_MAX, SUPERBLOCK_BYTES, Superblock};
 use crate::table::{self, Entry};
 use crate::unit::{self, Origin};
 use crate::{
-    Compression, Fields, Flash, Inserted, Links, Look, OpenError, Partition, Place, Promotion,
-    Reader, Refused, Settings, Walk, Walked, changes, dead, flushed,
+    Compression, Fields, Flash, IndexAccess, Inserted, Look, OpenError, Partition, Place,
+    Promotion, Reader, Refused, Settings, Walk, Walked, changes, dead, flushed,
 };
 
 /// Pages of the device: enough for slots of dictionaries.
@@ -528,7 +528,7 @@ impl Index {
 
 type Map = BTreeMap<u64, Place>;
 
-impl Links for Index {
+impl IndexAccess for Index {
     fn accesses(&self, hash: u64, place: Place) -> Option<u8> {
         self.at(hash, place, |_, found| found.accesses())
     }

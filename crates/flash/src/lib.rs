@@ -28,7 +28,7 @@
 //!   the device   geometry, place             its layout, and how a place names a spot on it
 //!                superblock, table, reached  what its first pages say; valid segments; clocks
 //!                checked                     which notes are believed
-//!   the tier     flash, links                the caller's handle; what the tier asks of the index
+//!   the tier     flash, index_access         the caller's handle; what the tier asks of the index
 //!                writer, area, list          streams into segments; two areas, a list for each
 //!                stage, unit, fill           how a row gets to the device
 //!                reader                      how it is found again
@@ -46,11 +46,11 @@
 //!                fuzzing                     the bodies of the fuzz targets
 //! ```
 //!
-//! The index is the caller's ([`Links`]): it leads from a hash to a [`Place`] of 38 bits, and the
-//! tier keeps nothing in memory for an item on the device. This is SlimCache's tier (Jia, Shao and
-//! Chen, MASCOTS 2018) with units appended without slot classes, and with these changes: the places
-//! know how many pages to read, items that leave the hot area are compressed whether they were read
-//! there or not, and a restart finds the items again.
+//! The index is the caller's ([`IndexAccess`]): it leads from a hash to a [`Place`] of 38 bits, and
+//! the tier keeps nothing in memory for an item on the device. This is SlimCache's tier (Jia, Shao
+//! and Chen, MASCOTS 2018) with units appended without slot classes, and with these changes: the
+//! places know how many pages to read, items that leave the hot area are compressed whether they
+//! were read there or not, and a restart finds the items again.
 //!
 //! # What keeps an older value from coming back
 //!
@@ -90,14 +90,13 @@
 //!
 //! # Locks
 //!
-//! The lock of the chores, then the writer's, then those of the index (in [`Links`]), then that of
-//! a segment's bits, that of the changes, then the superblock's. [`Flash::forget`],
+//! The lock of the chores, then the writer's, then those of the index (in [`IndexAccess`]), then
+//! that of a segment's bits, that of the changes, then the superblock's. [`Flash::forget`],
 //! [`Flash::note_change`] and [`Flash::has_changed`] are called under locks of the index and take
-//! at most the last three.
-//! A sync has a lock of its own behind that of the chores and before the superblock's. That
-//! of a dictionary's slot comes behind all of them, and so does that of worn journals; nothing is
-//! called while they are held. No page is read or written while the writer's lock is held; only
-//! notes are.
+//! at most the last three. A sync has a lock of its own behind that of the chores and before the
+//! superblock's. That of a dictionary's slot comes behind all of them, and so does that of worn
+//! journals; nothing is called while they are held. No page is read or written while the writer's
+//! lock is held; only notes are.
 
 #![forbid(unsafe_code)]
 
@@ -117,8 +116,8 @@ mod flushed;
 pub mod fuzzing;
 mod geometry;
 mod heal;
+mod index_access;
 mod journal;
-mod links;
 mod list;
 mod open;
 mod partition;
@@ -147,14 +146,14 @@ mod window;
 mod worn;
 mod writer;
 
-pub use codec::record::{Fields, KEY_BYTES_MAX, Record};
+pub use codec::record::{Fields, RECORD_KEY_BYTES_MAX, Record};
 pub use {
     area::Area,
     close::CloseError,
     flash::{Flash, LEVEL_DEFAULT, SEGMENT_BYTES_DEFAULT, Settings},
     flushed::PrefixFlush,
     geometry::{DEVICE_BYTES_MAX, INDEX_HASH_BITS},
-    links::{Inserted, Links},
+    index_access::{IndexAccess, Inserted},
     open::{Doubt, OpenError},
     partition::{Costs, Partition},
     place::{ACCESSES_MAX, PLACE_BITS, Place},

@@ -356,14 +356,14 @@ mod tests {
     }
 
     #[test]
-    fn a_dear_miss_shrinks_and_a_slow_decompression_grows() {
+    fn a_costly_miss_shrinks_and_a_slow_decompression_grows() {
         let mut random = Random(1);
         for _ in 0..10_000 {
             let mut draw = || 8.0 + random.below(1000) as f64;
             let hits = hits(draw(), draw(), draw());
             for last in [Step::Grow, Step::Shrink, Step::Stay] {
-                let dear = Costs { miss_ns: 10_000_000, ..COSTS };
-                assert_eq!(decide(&hits, &dear, last), Step::Shrink, "{hits:?}");
+                let costly = Costs { miss_ns: 10_000_000, ..COSTS };
+                assert_eq!(decide(&hits, &costly, last), Step::Shrink, "{hits:?}");
                 let slow = Costs { hot_read_ns: 100, cold_read_ns: 100_100, miss_ns: 100_101 };
                 assert_eq!(decide(&hits, &slow, last), Step::Grow, "{hits:?}");
                 let equal = Costs { hot_read_ns: 100, cold_read_ns: 100, miss_ns: 100 };

@@ -10,7 +10,7 @@ use stdx::sync::lock;
 
 use crate::area::Area;
 use crate::stage::Intake;
-use crate::{Flash, Links, Place, Refused, Ticket};
+use crate::{Flash, IndexAccess, Place, Refused, Ticket};
 
 /// When what was read moves into the hot area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Flash {
         place: Place,
         ticket: &Ticket,
         record: &Record<'_>,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
     ) -> Result<bool, Refused> {
         let is_cold = || self.segments[ticket.spot.segment as usize].area() == Area::Cold;
         let is_of_ticket = self.geometry.locate(place) == Some(ticket.spot);
@@ -43,13 +43,13 @@ impl Flash {
         if writer.hot_target.is_none()
             || !self.is_current(ticket)
             || self.is_flushed(place, record.key)
-            || links.accesses(hash, place).is_none()
+            || access.accesses(hash, place).is_none()
         {
             return Ok(false);
         }
-        let staged = self.take_row(&mut writer, Area::Hot, hash, record, Intake::Moved, links)?;
+        let staged = self.take_row(&mut writer, Area::Hot, hash, record, Intake::Moved, access)?;
         self.journal(ticket.spot.segment, ticket.spot.granule, hash);
-        if !links.relocate(hash, place, staged) {
+        if !access.relocate(hash, place, staged) {
             writer.stream(Area::Hot).unit.pop();
             return Ok(false);
         }

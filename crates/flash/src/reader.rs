@@ -62,7 +62,7 @@ impl Reader {
     }
 
     /// Lets go of what a long value has taken, of the last hit too: for whoever keeps the reader.
-    pub fn rest(&mut self) {
+    pub fn shrink_buffers(&mut self) {
         self.begin();
         for buffer in [&mut self.stored, &mut self.raw] {
             if buffer.capacity() > KEPT_BYTES_MAX {

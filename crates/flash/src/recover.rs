@@ -7,8 +7,8 @@
 //! is given every item that is not dead. What it does not take is dead from then on, on the device
 //! too: its key was changed since the start. An index that has no room for an item is asked to make
 //! some: memory may have filled up meanwhile with what clients store. One that may not lead to more
-//! items ([`Links::takes_found`]), because a process with more memory has left them, makes void
-//! what was not found by then.
+//! items ([`IndexAccess::takes_found`]), because a process with more memory has left them, makes
+//! void what was not found by then.
 //!
 //! Between the start and its turn an item can die without a note in its journal, because nobody
 //! knows yet where it lies. That is why the superblock names the segments whose turn is still to
@@ -34,7 +34,7 @@ use crate::flash::State;
 use crate::list::ListedSegment;
 use crate::refusal::Unread;
 use crate::table::{self, Entry, Item};
-use crate::{Flash, Inserted, Links};
+use crate::{Flash, IndexAccess, Inserted};
 
 /// Segments that a call reads.
 const SEGMENTS_A_CALL: usize = 8;
@@ -50,14 +50,14 @@ impl Flash {
     /// device refuses to read ([`Flash::is_recovering`] says whether there are any). Nothing is
     /// done once the tier is closed: what the device says then is synced, and nothing may be added
     /// to it. What has expired by `now` is found so when it is read.
-    pub fn recover(&self, links: &dyn Links, now: u32) -> bool {
+    pub fn recover(&self, access: &dyn IndexAccess, now: u32) -> bool {
         let mut chores = lock(&self.chores);
         if lock(&self.writer).is_closed {
             return false;
         }
         let mut waits = false;
         for _ in 0..SEGMENTS_A_CALL {
-            if !links.takes_found() {
+            if !access.takes_found() {
                 self.forgo_found();
                 break;
             }
@@ -74,7 +74,7 @@ impl Flash {
             let number = found.entry.dictionary;
             if chores.lost_dictionaries[usize::from(number)] {
                 self.counters.forgone.add(1);
-                self.give(found, &[], &Dead::none(), flushes, links);
+                self.give(found, &[], &Dead::none(), flushes, access);
                 continue;
             }
             let mut read = self.read_found(found);
@@ -83,7 +83,7 @@ impl Flash {
                 read = self.read_found(found);
             }
             match read {
-                Ok((items, dead)) => self.give(found, &items, &dead, flushes, links),
+                Ok((items, dead)) => self.give(found, &items, &dead, flushes, access),
                 Err(Unread::Refused) if chores.refusal.note(found.entry.sequence, now) => {
                     self.put_back(found, flushes);
                 }
@@ -91,7 +91,7 @@ impl Flash {
                     let has_dictionary = number == 0 || self.dictionaries.get(number).is_some();
                     chores.lost_dictionaries[usize::from(number)] = !has_dictionary;
                     self.counters.damaged.add(1);
-                    self.give(found, &[], &Dead::none(), flushes, links);
+                    self.give(found, &[], &Dead::none(), flushes, access);
                 }
             }
         }
@@ -211,7 +211,7 @@ impl Flash {
         items: &[Item],
         dead: &Dead,
         flushes: u64,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
     ) {
         let known = &self.segments[found.segment as usize];
         {
@@ -233,14 +233,14 @@ impl Flash {
         let alive: Vec<Item> = alive.copied().collect();
         let (mut given, mut attempts) = (0, 0);
         while given < alive.len() {
-            links.rest();
+            access.yield_now();
             let taken = {
                 let writer = lock(&self.writer);
                 if writer.flushes != flushes {
                     return;
                 }
                 let end = alive.len().min(given + ITEMS_A_LOCK);
-                let taken = self.give_some(found, &alive[given..end], links);
+                let taken = self.give_some(found, &alive[given..end], access);
                 if taken == 0 && attempts == ROOM_ATTEMPTS {
                     // Those behind it do not wait any more, until one finds room.
                     self.journal(found.segment, alive[given].granule, alive[given].hash);
@@ -253,19 +253,19 @@ impl Flash {
             given += taken;
             attempts = if taken > 0 { 0 } else { attempts + 1 };
             if attempts > 0 {
-                links.make_room();
+                access.make_room();
             }
         }
     }
 
     /// Gives the index items of a segment, up to the first for which it has no room; returns how
     /// many it was given. What it does not want is dead, on the device too.
-    fn give_some(&self, found: ListedSegment, items: &[Item], links: &dyn Links) -> usize {
+    fn give_some(&self, found: ListedSegment, items: &[Item], access: &dyn IndexAccess) -> usize {
         for (number, item) in items.iter().enumerate() {
             let place = self.place_of(found.segment, item);
             let is_older = self.has_changed_before(item.hash, found.entry.sequence);
             let outcome =
-                if is_older { Inserted::Outdated } else { links.insert(item.hash, place) };
+                if is_older { Inserted::Outdated } else { access.insert(item.hash, place) };
             match outcome {
                 Inserted::There => {
                     self.counters.recovered.add(1);

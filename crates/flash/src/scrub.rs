@@ -29,7 +29,7 @@ use crate::refusal::{Refusal, Unread};
 use crate::table::{self, Item};
 use crate::unit::{self, Origin};
 use crate::writer::{Stream, Writer};
-use crate::{Flash, Links};
+use crate::{Flash, IndexAccess};
 
 /// Where the present pass stands; the default is none.
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,15 +60,15 @@ enum Step {
 impl Flash {
     /// One step of a pass, for whoever knows how much time there is for it: from the first call on,
     /// [`Flash::maintain`] makes none. Returns whether there is another that has not to wait.
-    pub fn scrub_on(&self, links: &dyn Links, now: u32) -> bool {
+    pub fn scrub_on(&self, access: &dyn IndexAccess, now: u32) -> bool {
         let mut chores = lock(&self.chores);
         chores.is_scrubbed_apart = true;
-        !lock(&self.writer).is_closed && self.scrub(&mut chores, links, now)
+        !lock(&self.writer).is_closed && self.scrub(&mut chores, access, now)
     }
 
     /// One step of a pass, if there is anything to be scrubbed. Returns whether there is another
     /// that has not to wait. The lock of chores is held.
-    pub(crate) fn scrub(&self, chores: &mut Chores, links: &dyn Links, now: u32) -> bool {
+    pub(crate) fn scrub(&self, chores: &mut Chores, access: &dyn IndexAccess, now: u32) -> bool {
         if chores.scrub.number == 0 {
             let Some((number, below)) = self.flushed.latest() else { return false };
             chores.scrub = Scrub { number, below, ..Scrub::default() };
@@ -86,19 +86,19 @@ impl Flash {
             {
                 return false;
             }
-            Step::Segment(listed) => match self.scrub_segment(listed, &mut chores.pages, links) {
+            Step::Segment(listed) => match self.scrub_segment(listed, &mut chores.pages, access) {
                 Ok(()) => chores.scrub.next = listed.entry.sequence + 1,
                 Err(unread) => {
                     let may_come = chores.scrub.refusal.note(listed.entry.sequence, now);
                     let is_asked_again = may_come && matches!(unread, Unread::Refused);
-                    if is_asked_again || !self.give_up(chores, links, listed) {
+                    if is_asked_again || !self.give_up(chores, access, listed) {
                         return false;
                     }
                     chores.scrub.next = listed.entry.sequence + 1;
                 }
             },
             Step::Open(segment, sequence, items) => {
-                let scrubbed = self.scrub_units((segment, sequence), &items, &chores.pages, links);
+                let scrubbed = self.scrub_units((segment, sequence), &items, &chores.pages, access);
                 scrubbed.expect("as it was put there");
                 chores.scrub.next = sequence + 1;
             }
@@ -146,13 +146,13 @@ impl Flash {
         &self,
         listed: ListedSegment,
         pages: &mut Pages,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
     ) -> Result<(), Unread> {
         let items = match self.read_segment(listed, pages) {
             Err(Unread::Damaged) => self.read_segment(listed, pages)?,
             read => read?,
         };
-        Ok(self.scrub_units((listed.segment, listed.entry.sequence), &items, pages, links)?)
+        Ok(self.scrub_units((listed.segment, listed.entry.sequence), &items, pages, access)?)
     }
 
     /// The same where its items and pages are at hand.
@@ -161,13 +161,13 @@ impl Flash {
         (segment, sequence): (u32, u64),
         items: &[Item],
         pages: &Pages,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
     ) -> Result<(), Damaged> {
         let (mut decoder, mut raw) = (Decoder::new(), Vec::new());
         for items in table::units(items) {
             let is_led_to = |item: &Item| {
                 let place = self.place_of(segment, item);
-                !item.is_dead && links.accesses(item.hash, place).is_some()
+                !item.is_dead && access.accesses(item.hash, place).is_some()
             };
             if !items.iter().any(is_led_to) {
                 continue;
@@ -187,7 +187,7 @@ impl Flash {
                 // What is damaged may be of the prefix, and be read soundly when the flush is over.
                 let takes = |row: Row<'_>| self.flushed.takes(origin.sequence, granule, row.key);
                 if rows.next_row().map_or(true, takes) {
-                    self.scrub_item(segment, item, links);
+                    self.scrub_item(segment, item, access);
                 }
             }
             // Before the next unit may make it run over.
@@ -198,13 +198,13 @@ impl Flash {
 
     /// Takes an item out of the index, and notes its death before: who asks for the key may be told
     /// that there is none as soon as the index leads nowhere.
-    fn scrub_item(&self, segment: u32, item: &Item, links: &dyn Links) {
+    fn scrub_item(&self, segment: u32, item: &Item, access: &dyn IndexAccess) {
         let place = self.place_of(segment, item);
-        if item.is_dead || links.accesses(item.hash, place).is_none() {
+        if item.is_dead || access.accesses(item.hash, place).is_none() {
             return;
         }
         self.journal(segment, item.granule, item.hash);
-        if links.remove(item.hash, place) {
+        if access.remove(item.hash, place) {
             self.counters.dropped.add(1);
             self.counters.items_gone(1);
         }

@@ -12,7 +12,7 @@ use crate::geometry::Spot;
 use crate::table::{self, Item};
 use crate::unit::{self, Coding, Head, Origin};
 use crate::writer::{OpenSegment, OpenUnit, StagedRow, Stream, Writer};
-use crate::{Flash, KEY_BYTES_MAX, Links, Place};
+use crate::{Flash, IndexAccess, Place, RECORD_KEY_BYTES_MAX};
 
 /// After so many writes that failed one after the other, nothing is taken until one succeeds.
 pub(crate) const FAILURES_MAX: u32 = 4;
@@ -69,7 +69,7 @@ impl Writer {
 
 impl Flash {
     /// Takes an item into the open unit of the cold area. Its place is staged: a later call, or
-    /// [`Flash::maintain`], seals the unit and moves the item by [`Links::relocate`].
+    /// [`Flash::maintain`], seals the unit and moves the item by [`IndexAccess::relocate`].
     ///
     /// A row that the index does not lead to when its unit is sealed is dropped. So where another
     /// thread may stage or maintain before the caller has led the index to the place, the item may
@@ -78,24 +78,25 @@ impl Flash {
         &self,
         hash: u64,
         record: &Record<'_>,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
     ) -> Result<Place, Refused> {
-        let place = self.stage_with(hash, record, links, |_| true)?;
+        let place = self.stage_with(hash, record, access, |_| true)?;
         place.ok_or(Refused::Busy)
     }
 
     /// As [`Flash::stage`], but `lead` makes the index lead to the place while no unit can be
-    /// sealed. It takes locks of the index after the writer's, as [`Links`] do. If it says `false`
-    /// the item is taken back, and there is no place; nor is there one, and nothing is asked, for
-    /// the moment in which a flush of a prefix of its key has begun and has no point yet.
+    /// sealed. It takes locks of the index after the writer's, as [`IndexAccess`] do. If it says
+    /// `false` the item is taken back, and there is no place; nor is there one, and nothing is
+    /// asked, for the moment in which a flush of a prefix of its key has begun and has no point
+    /// yet.
     pub fn stage_with(
         &self,
         hash: u64,
         record: &Record<'_>,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
         lead: impl FnOnce(Place) -> bool,
     ) -> Result<Option<Place>, Refused> {
-        self.stage_by(Intake::Usual, hash, record, links, lead)
+        self.stage_by(Intake::Usual, hash, record, access, lead)
     }
 
     /// As [`Flash::stage_with`], but a unit that has to be sealed for it is compressed at a lower
@@ -104,10 +105,10 @@ impl Flash {
         &self,
         hash: u64,
         record: &Record<'_>,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
         lead: impl FnOnce(Place) -> bool,
     ) -> Result<Option<Place>, Refused> {
-        self.stage_by(Intake::Hurried, hash, record, links, lead)
+        self.stage_by(Intake::Hurried, hash, record, access, lead)
     }
 
     /// As [`Flash::stage_with`], in a microsecond or two: a unit that has to be sealed for it is
@@ -118,10 +119,10 @@ impl Flash {
         &self,
         hash: u64,
         record: &Record<'_>,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
         lead: impl FnOnce(Place) -> bool,
     ) -> Result<Option<Place>, Refused> {
-        self.stage_by(Intake::AtOnce, hash, record, links, lead)
+        self.stage_by(Intake::AtOnce, hash, record, access, lead)
     }
 
     /// Waits until whoever is staging something at this moment has led the index there.
@@ -134,7 +135,7 @@ impl Flash {
         intake: Intake,
         hash: u64,
         record: &Record<'_>,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
         lead: impl FnOnce(Place) -> bool,
     ) -> Result<Option<Place>, Refused> {
         let mut writer = lock(&self.writer);
@@ -142,7 +143,7 @@ impl Flash {
             // It would be dropped with what is older than the flush.
             return Ok(None);
         }
-        let place = self.take_row(&mut writer, Area::Cold, hash, record, intake, links)?;
+        let place = self.take_row(&mut writer, Area::Cold, hash, record, intake, access)?;
         if !lead(place) {
             writer.stream(Area::Cold).unit.pop();
             return Ok(None);
@@ -159,9 +160,9 @@ impl Flash {
         hash: u64,
         record: &Record<'_>,
         intake: Intake,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
     ) -> Result<Place, Refused> {
-        assert!((1..=KEY_BYTES_MAX).contains(&record.key.len()), "keys have 1 to 255 bytes");
+        assert!((1..=RECORD_KEY_BYTES_MAX).contains(&record.key.len()), "keys have 1 to 255 bytes");
         if writer.is_closed {
             return Err(Refused::Closed);
         }
@@ -179,7 +180,7 @@ impl Flash {
         }
         let row_bytes = writer.row.len();
         if writer.stream(area).is_full_for(row_bytes, segment_bytes, intake == Intake::AtOnce) {
-            self.seal_by(intake, writer, area, links)?;
+            self.seal_by(intake, writer, area, access)?;
         }
         let is_moved = intake == Intake::Moved;
         let Writer { streams, sampling, row, .. } = writer;
@@ -199,9 +200,9 @@ impl Flash {
         &self,
         writer: &mut Writer,
         area: Area,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
     ) -> Result<(), Refused> {
-        self.seal_by(Intake::Usual, writer, area, links)
+        self.seal_by(Intake::Usual, writer, area, access)
     }
 
     fn seal_by(
@@ -209,7 +210,7 @@ impl Flash {
         intake: Intake,
         writer: &mut Writer,
         area: Area,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
     ) -> Result<(), Refused> {
         let stream = writer.stream(area);
         if stream.open.is_none() && !stream.unit.rows.is_empty() {
@@ -217,7 +218,7 @@ impl Flash {
         }
         // A row that is dead is not stored. So a unit never has two rows of one key.
         let staged = |row: &StagedRow| self.geometry.staged(row.number, row.hash);
-        writer.stream(area).unit.retain(|row| links.accesses(row.hash, staged(row)));
+        writer.stream(area).unit.retain(|row| access.accesses(row.hash, staged(row)));
         if writer.stream(area).unit.rows.is_empty() {
             return Ok(());
         }
@@ -229,7 +230,7 @@ impl Flash {
             (head, method) = writer.store_unit(area, intake);
         }
         let Writer { streams, stored, .. } = writer;
-        self.put_unit(&mut streams[area.index()], &head, (intake, method), stored, links);
+        self.put_unit(&mut streams[area.index()], &head, (intake, method), stored, access);
         Ok(())
     }
 
@@ -240,7 +241,7 @@ impl Flash {
         head: &Head,
         (intake, method): (Intake, Method),
         stored: &[u8],
-        links: &dyn Links,
+        access: &dyn IndexAccess,
     ) {
         let start = stream.start_of(head).expect("an empty segment has room for any unit");
         let Stream { unit, open, fill, .. } = stream;
@@ -260,7 +261,7 @@ impl Flash {
         for row in &unit.rows {
             let from = self.geometry.staged(row.number, row.hash);
             let place = self.geometry.sealed(Spot { segment, granule }, span, row.hash);
-            let is_dead = !links.relocate(row.hash, from, place.with_accesses(row.accesses));
+            let is_dead = !access.relocate(row.hash, from, place.with_accesses(row.accesses));
             open.items.push(Item { hash: row.hash, granule, span, is_dead });
         }
         self.counters.sealed(open.area, head, unit.moved_bytes() as u64, skipped_bytes);

@@ -8,9 +8,9 @@
 //!
 //! What is in memory is copied under the writer's lock. For the rest a step says which pages it
 //! needs ([`Walked::Wait`]), and goes on when it gets them. Which rows are alive the index says
-//! ([`Links::accesses`]), and which are in memory as well ([`Links::is_spare`]) and so are listed
-//! there: a row counts if the index leads to it after it was read from a segment that had the same
-//! sequence before and after.
+//! ([`IndexAccess::accesses`]), and which are in memory as well ([`IndexAccess::is_spare`]) and so
+//! are listed there: a row counts if the index leads to it after it was read from a segment that
+//! had the same sequence before and after.
 //!
 //! Items that are stored or moved while a walk goes on may be missed or come twice.
 
@@ -24,7 +24,7 @@ use crate::place::SPAN_LONG;
 use crate::table::{self, Entry, Item};
 use crate::unit::{self, Origin};
 use crate::writer::{StagedRow, Stream};
-use crate::{Flash, Links, Place};
+use crate::{Flash, IndexAccess, Place};
 
 /// Bytes of units that a step reads, unless a single unit is longer.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -120,19 +120,19 @@ impl Flash {
         &self,
         walk: &mut Walk,
         pages: Option<&Pages>,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
         mut visit: impl FnMut(&Record<'_>),
     ) -> Walked {
         if !walk.is_begun {
             walk.is_begun = true;
-            self.walk_staged(walk, links, &mut visit);
+            self.walk_staged(walk, access, &mut visit);
             return Walked::More;
         }
         for _ in 0..PASSED_MAX {
             if walk.segment >= self.geometry.segments {
                 return Walked::End;
             }
-            if let Some(step) = self.walk_segment(walk, pages, links, &mut visit) {
+            if let Some(step) = self.walk_segment(walk, pages, access, &mut visit) {
                 return step;
             }
             walk.pass_segment();
@@ -153,7 +153,12 @@ impl Flash {
     }
 
     /// The rows of the open units.
-    fn walk_staged(&self, walk: &mut Walk, links: &dyn Links, visit: &mut impl FnMut(&Record<'_>)) {
+    fn walk_staged(
+        &self,
+        walk: &mut Walk,
+        access: &dyn IndexAccess,
+        visit: &mut impl FnMut(&Record<'_>),
+    ) {
         walk.raw.clear();
         let staged: Vec<_> = {
             let writer = lock(&self.writer);
@@ -165,7 +170,7 @@ impl Flash {
         let mut rows = Rows::new(&walk.raw);
         for (hash, place) in staged {
             let row = rows.next_row().expect("as it was staged");
-            if is_only_here(links, hash, place) && !self.flushed.has_begun_for(row.key) {
+            if is_only_here(access, hash, place) && !self.flushed.has_begun_for(row.key) {
                 visit(&record(&row));
             }
         }
@@ -176,7 +181,7 @@ impl Flash {
         &self,
         walk: &mut Walk,
         pages: Option<&Pages>,
-        links: &dyn Links,
+        access: &dyn IndexAccess,
         visit: &mut impl FnMut(&Record<'_>),
     ) -> Option<Walked> {
         let state = self.segments[walk.segment as usize].state();
@@ -207,7 +212,7 @@ impl Flash {
             }
             return Some(Walked::More);
         }
-        if !self.pass_dead(walk.segment, current, links) {
+        if !self.pass_dead(walk.segment, current, access) {
             return Some(Walked::More);
         }
         let chunk = self.chunk(current)?;
@@ -221,7 +226,7 @@ impl Flash {
             (None, Some(pages)) if walk.asked == Some(wanted) => pages.bytes(),
             _ => return Some(wait(&mut walk.asked, wanted)),
         };
-        self.walk_chunk(walk, &chunk, bytes, links, visit);
+        self.walk_chunk(walk, &chunk, bytes, access, visit);
         Some(Walked::More)
     }
 
@@ -248,11 +253,11 @@ impl Flash {
 
     /// Passes over units to whose rows the index does not lead. `false` if there were too many of
     /// them for one step.
-    fn pass_dead(&self, segment: u32, current: &mut Current, links: &dyn Links) -> bool {
+    fn pass_dead(&self, segment: u32, current: &mut Current, access: &dyn IndexAccess) -> bool {
         let items = current.items.as_deref().unwrap_or_default();
         let mut passed = 0;
         for unit in table::units(&items[current.next..]) {
-            if unit.iter().any(|item| self.is_led_to(segment, item, links)) {
+            if unit.iter().any(|item| self.is_led_to(segment, item, access)) {
                 return true;
             }
             current.next += unit.len();
@@ -264,8 +269,8 @@ impl Flash {
         true
     }
 
-    fn is_led_to(&self, segment: u32, item: &Item, links: &dyn Links) -> bool {
-        !item.is_dead && is_only_here(links, item.hash, self.place_of(segment, item))
+    fn is_led_to(&self, segment: u32, item: &Item, access: &dyn IndexAccess) -> bool {
+        !item.is_dead && is_only_here(access, item.hash, self.place_of(segment, item))
     }
 
     /// The next units; nothing behind the last.
@@ -312,7 +317,7 @@ impl Flash {
         walk: &mut Walk,
         chunk: &Chunk,
         bytes: &[u8],
-        links: &dyn Links,
+        access: &dyn IndexAccess,
         visit: &mut impl FnMut(&Record<'_>),
     ) {
         let Walk { current: Some(current), decoder, raw, segment, .. } = walk else { return };
@@ -338,7 +343,7 @@ impl Flash {
                 if !self.flushed.takes(sequence, granule, row.key)
                     && !self.is_untimed(sequence, &row.fields)
                     && self.segments[*segment as usize].state().sequence() == Some(sequence)
-                    && self.is_led_to(*segment, item, links)
+                    && self.is_led_to(*segment, item, access)
                 {
                     visit(&record(&row));
                 }
@@ -354,8 +359,8 @@ fn wait(asked: &mut Option<(u64, usize)>, wanted: (u64, usize)) -> Walked {
 
 /// Whether the index leads to a place and to nothing else for the same item: what is in memory as
 /// well is listed there.
-fn is_only_here(links: &dyn Links, hash: u64, place: Place) -> bool {
-    links.accesses(hash, place).is_some() && !links.is_spare(hash, place)
+fn is_only_here(access: &dyn IndexAccess, hash: u64, place: Place) -> bool {
+    access.accesses(hash, place).is_some() && !access.is_spare(hash, place)
 }
 
 fn record<'r>(row: &Row<'r>) -> Record<'r> {

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use stdx::sync::atomic::{AtomicBool, Ordering};
 use stdx::sync::{Mutex, lock};
 
-use crate::{Flash, Links};
+use crate::{Flash, IndexAccess};
 
 /// Segments in the queue: 16 KiB of them at the most.
 const QUEUE_MAX: usize = 4096;
@@ -77,14 +77,14 @@ impl Flash {
 
     /// Turns some worn lists into filters; returns whether there may be more. The lock of chores is
     /// held: no other is turned meanwhile.
-    pub(crate) fn turn_worn(&self, links: &dyn Links) -> bool {
+    pub(crate) fn turn_worn(&self, access: &dyn IndexAccess) -> bool {
         for _ in 0..LISTS_A_TURN {
             if !self.worn.is_any.load(Ordering::Relaxed) {
                 return false;
             }
             let Some(segment) = self.next_worn() else { break };
             self.turn_into_filter(segment);
-            links.rest();
+            access.yield_now();
         }
         self.worn.is_any.load(Ordering::Relaxed)
     }

@@ -388,10 +388,10 @@ fn words_that_lead_to_some_places_leave_the_index_and_are_not_counted() {
     let (before, access) = (cache.flash_items(), FlashIndexAccess::new(&cache));
     // By a bit of the hash: half of them.
     let is_gone = |place: Place| place.0 >> 10 & 1 == 1;
-    let removed = ::flash::Links::remove_where(&access, &is_gone);
+    let removed = ::flash::IndexAccess::remove_where(&access, &is_gone);
     assert!(removed > before / 4 && removed < before, "{removed} of {before}");
     assert_eq!(cache.flash_items(), before - removed);
-    assert_eq!(::flash::Links::remove_where(&access, &is_gone), 0);
+    assert_eq!(::flash::IndexAccess::remove_where(&access, &is_gone), 0);
     cache.flush(None);
     while cache.maintain() {}
     assert_eq!(cache.flash_items(), 0);

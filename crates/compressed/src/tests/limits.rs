@@ -8,7 +8,7 @@ use crate::maintain::TURN_LEAVES;
 use crate::zone::{BLOCK_BYTES_RANGE, OVERFULL};
 use crate::{Leaving, Refused, Settings, Writer};
 use codec::Method;
-use codec::record::{Fields, KEY_BYTES_MAX, Record};
+use codec::record::{Fields, RECORD_KEY_BYTES_MAX, Record};
 use memory::Guard;
 use stdx::random::Xorshift;
 use stdx::sync::lock;
@@ -300,7 +300,7 @@ fn the_largest_value_is_taken_and_one_byte_more_is_not() {
         let head_bytes = crate::block::LONG_HEAD_BYTES + size_of::<u32>();
         let longest =
             if method == Method::Raw { slab_bytes / 4 - head_bytes } else { slab_bytes / 2 };
-        let key = [b'k'; KEY_BYTES_MAX];
+        let key = [b'k'; RECORD_KEY_BYTES_MAX];
         let fields = Fields { flags: 1, custom_cas: Some(2), mark: 2, ..Fields::default() };
         let record = Record { key: &key, value: &vec![b'v'; longest], fields };
         assert_eq!(world.insert_record(&record, true), Ok(()));
@@ -460,7 +460,7 @@ fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
         rests += 1;
         assert!(shards.iter().all(|shard| shard.try_lock().is_ok()), "no shard is locked");
     };
-    let mut writer = Writer::new(&world.zone).with_sink(&mut count).with_rest(&mut rest);
+    let mut writer = Writer::new(&world.zone).with_sink(&mut count).with_yield(&mut rest);
     while world.zone.maintain(world.now, &mut writer) {}
     world.check();
     assert!(rests > 100, "{rests} rests");
@@ -504,7 +504,7 @@ fn a_turn_after_a_budget_has_shrunk_is_short_and_turns_come_to_its_end() {
             let mut rests = 0;
             let mut rest = || rests += 1;
             let mut forget = |_: &Guard<'_>, _: &Record<'_>, _: &Leaving<'_, '_>| ();
-            let mut writer = Writer::new(&world.zone).with_sink(&mut forget).with_rest(&mut rest);
+            let mut writer = Writer::new(&world.zone).with_sink(&mut forget).with_yield(&mut rest);
             is_more = world.zone.maintain(world.now, &mut writer);
             drop(writer);
             // One more where a slab ends within a step.
@@ -625,7 +625,7 @@ fn what_comes_or_goes_while_the_zone_is_flushed_counts_for_nothing() {
 }
 
 #[test]
-fn the_dearer_half_stays() {
+fn the_costlier_half_stays() {
     let mut world = World::small(4);
     for number in 0..2000_u32 {
         let cost = policy::cost::Cost::from_us(if number % 2 == 0 { 1000 } else { 1 });
@@ -640,8 +640,8 @@ fn the_dearer_half_stays() {
     let kept = |world: &mut World, odd| {
         (0..2000_u32).filter(|n| n % 2 == odd && world.find(&n.to_be_bytes()).is_some()).count()
     };
-    let (dear, cheap) = (kept(&mut world, 0), kept(&mut world, 1));
-    assert!(dear > cheap + 500, "{dear} dear, {cheap} cheap");
+    let (costly, cheap) = (kept(&mut world, 0), kept(&mut world, 1));
+    assert!(costly > cheap + 500, "{costly} costly, {cheap} cheap");
 }
 
 #[test]
@@ -717,15 +717,15 @@ fn long_values_go_a_few_at_a_time_and_cost_nobody_an_access() {
     world.check();
 }
 
-/// The sweep stays at a leaf until its long values have gone, and draws once for what is dear.
+/// The sweep stays at a leaf until its long values have gone, and draws once for what is costly.
 #[test]
-fn dear_long_values_are_drawn_for_once_a_round() {
+fn costly_long_values_are_drawn_for_once_a_round() {
     const LONG: &[u8] = &[b'v'; 8 << 10];
     let mut world = World::small(8);
     let keys = (0_u32..).map(u32::to_be_bytes).filter(|key| super::hash(key) >> 52 == 0);
     let keys: Vec<_> = keys.take(40).collect();
     for (number, key) in keys.iter().enumerate() {
-        // One in ten of those leaves that are ten times as dear.
+        // One in ten of those leaves that are ten times as costly.
         let cost = policy::cost::Cost::from_us(if number % 2 == 0 { 10 } else { 100 });
         let record = Record { key, value: LONG, fields: Fields { cost, ..Fields::default() } };
         world.insert_record(&record, true).expect("room");
@@ -736,6 +736,6 @@ fn dear_long_values_are_drawn_for_once_a_round() {
     let left = |world: &mut World, odd: usize| {
         (odd..40).step_by(2).filter(|&at| world.find(&keys[at]).is_some()).count()
     };
-    let (cheap, dear) = (left(&mut world, 0), left(&mut world, 1));
-    assert!(cheap == 0 && dear > 15, "{cheap} cheap, {dear} dear");
+    let (cheap, costly) = (left(&mut world, 0), left(&mut world, 1));
+    assert!(cheap == 0 && costly > 15, "{cheap} cheap, {costly} costly");
 }

@@ -317,7 +317,7 @@ fn units_keep_to_their_pages() {
 }
 
 const SLOW_TO_DECODE: Costs = Costs { hot_read_ns: 1, cold_read_ns: 1_000_001, miss_ns: 1_000_001 };
-const DEAR_TO_MISS: Costs = Costs { hot_read_ns: 100, cold_read_ns: 100, miss_ns: 1_000_000 };
+const COSTLY_TO_MISS: Costs = Costs { hot_read_ns: 100, cold_read_ns: 100, miss_ns: 1_000_000 };
 
 const READS_A_PUT: usize = 4;
 
@@ -369,19 +369,19 @@ impl Course {
 }
 
 #[test]
-fn the_hot_area_grows_where_decoding_is_slow_and_shrinks_where_a_miss_is_dear() {
+fn the_hot_area_grows_where_decoding_is_slow_and_shrinks_where_a_miss_is_costly() {
     let halves = |number| value(number, number * 4 + 2, 400);
     let mut course = Course::new(1600, 1..4000);
     assert_eq!(course.target(), 0);
     assert!(course.adapt(SLOW_TO_DECODE, |target| target >= 20, halves) >= 20);
     course.read_back = 1..40_000;
-    assert_eq!(course.adapt(DEAR_TO_MISS, |target| target == 0, halves), 0);
+    assert_eq!(course.adapt(COSTLY_TO_MISS, |target| target == 0, halves), 0);
     let stats = course.world.flash.stats();
     assert!(stats.hot.moved_in > 1000 && stats.cold.moved_in > 1000, "{stats:?}");
 }
 
 #[test]
-fn where_a_miss_is_dear_there_is_no_hot_area() {
+fn where_a_miss_is_costly_there_is_no_hot_area() {
     let thirds = |number| phrases(number % 4, number, 600);
     let mut course = Course::new(3600, 1..60_000);
     course.world.flash.set_costs(Costs::default());

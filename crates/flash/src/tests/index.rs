@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::TOLD_APART;
-use crate::{Inserted, Links, Place};
+use crate::{IndexAccess, Inserted, Place};
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -97,7 +97,7 @@ impl FakeIndex {
     }
 }
 
-impl Links for FakeIndex {
+impl IndexAccess for FakeIndex {
     fn accesses(&self, hash: u64, place: Place) -> Option<u8> {
         self.state().leads_to(hash, place).map(Place::accesses)
     }
@@ -149,7 +149,7 @@ impl Links for FakeIndex {
         (before - state.places.len()) as u64
     }
 
-    fn rest(&self) {
+    fn yield_now(&self) {
         self.rests.fetch_add(1, Ordering::Relaxed);
     }
 

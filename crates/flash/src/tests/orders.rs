@@ -8,7 +8,7 @@ use super::world::{key, value};
 use super::{FakeIndex, MemoryDevice, World, hash, settings_immediate};
 use crate::collect::Need;
 use crate::geometry::{ENTRY_BYTES, Geometry};
-use crate::{Area, Inserted, Links, Place, Record};
+use crate::{Area, IndexAccess, Inserted, Place, Record};
 
 const PAGES: usize = 400;
 
@@ -18,7 +18,7 @@ struct Watched<'w, F: Fn(u64, Place)> {
     before_relocate: F,
 }
 
-impl<F: Fn(u64, Place)> Links for Watched<'_, F> {
+impl<F: Fn(u64, Place)> IndexAccess for Watched<'_, F> {
     fn accesses(&self, hash: u64, place: Place) -> Option<u8> {
         self.index.accesses(hash, place)
     }
@@ -93,8 +93,8 @@ fn a_segment_is_not_valid_any_more_when_its_first_item_is_staged_again() {
         }
     };
     assert!(is_valid(&world.device, &world.flash.geometry, 0));
-    let links = Watched { index: &world.index, before_relocate };
-    assert!(world.flash.collect(&mut Default::default(), &links, 0, Need::Room));
+    let access = Watched { index: &world.index, before_relocate };
+    assert!(world.flash.collect(&mut Default::default(), &access, 0, Need::Room));
     assert!(world.flash.stats().restaged > 20);
 }
 
@@ -108,10 +108,10 @@ fn a_promoted_item_is_dead_where_it_was_before_the_index_leads_elsewhere() {
         let last = world.device.log.lock().expect("no test has died").last().copied();
         assert_eq!(last, Some(journal_at + 8), "the first entry of the journal");
     };
-    let links = Watched { index: &world.index, before_relocate };
+    let access = Watched { index: &world.index, before_relocate };
     let record = Record { key: &key(0), value: &value, fields };
     let from = from.expect("it is there");
-    assert_eq!(world.flash.promote(hash(0), from, &ticket, &record, &links), Ok(true));
+    assert_eq!(world.flash.promote(hash(0), from, &ticket, &record, &access), Ok(true));
 }
 
 #[test]
@@ -126,9 +126,9 @@ fn an_item_that_dies_while_its_unit_is_sealed_is_not_found_after_a_kill() {
     for number in 0..5 {
         world.put(number, &value(number, 0, 100));
     }
-    let links = Watched { index: &world.index, before_relocate };
+    let access = Watched { index: &world.index, before_relocate };
     let mut writer = stdx::sync::lock(&world.flash.writer);
-    world.flash.seal(&mut writer, Area::Cold, &links).expect("there is room");
+    world.flash.seal(&mut writer, Area::Cold, &access).expect("there is room");
     drop(writer);
     let world = world.reopened().recovered();
     assert_eq!((world.flash.stats().recovered, get(&world, 3)), (4, None));

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use ::flash::{Inserted, Links, Place};
+use ::flash::{IndexAccess, Inserted, Place};
 
 use crate::random::Random;
 
@@ -64,7 +64,7 @@ impl Words {
     }
 }
 
-impl Links for Words {
+impl IndexAccess for Words {
     fn accesses(&self, hash: u64, place: Place) -> Option<u8> {
         self.find(hash, place).map(Place::accesses)
     }
@@ -103,7 +103,7 @@ impl Links for Words {
 
 #[cfg(test)]
 mod tests {
-    use super::{Inserted, Links, Place, Words, hash};
+    use super::{IndexAccess, Inserted, Place, Words, hash};
 
     #[test]
     fn only_the_very_place_is_led_elsewhere_or_taken_out() {

@@ -10,7 +10,7 @@ use crate::Place;
 /// to at most one item of a key, here or in another tier, but for rows that are spare. What it does
 /// about a key, a call of [`crate::Flash::forget`] included, is one step for every other look at
 /// that key.
-pub trait Links {
+pub trait IndexAccess {
     /// How often the item was read since it was stored, or stored again by collection; nothing if
     /// the index does not lead to this place any more.
     fn accesses(&self, hash: u64, place: Place) -> Option<u8>;
@@ -40,7 +40,7 @@ pub trait Links {
 
     /// Called between the pieces of work that takes long, without a lock that requests wait for:
     /// whoever does it may let others have the core.
-    fn rest(&self) {}
+    fn yield_now(&self) {}
 
     /// Leads to an item that was found at the start.
     fn insert(&self, hash: u64, place: Place) -> Inserted;
