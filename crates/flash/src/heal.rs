@@ -36,10 +36,12 @@ use crate::chores::Chores;
 use crate::stage::FAILURES_MAX;
 use crate::writer::Writer;
 
-/// For so many segments that are opened one that was set aside is tried, if the last one did not
-/// work: less than a fiftieth more is written, and a sound one that was set aside is back before a
-/// small tier was written anew.
+/// One segment that was set aside is tried for this many that are opened, if the last one did not
+/// work: less than a fiftieth more is written.
 const OPENED_A_TRY: u64 = 64;
+/// A tier of few segments tries one for each of this share of them that are opened: it cannot do
+/// without those that a device refused once for as long as a large one.
+const TRY_SHARE: u64 = 4;
 
 /// What is known of the tries; the default is that of a device that has refused nothing.
 #[derive(Debug, Clone, Copy, Default)]
@@ -134,7 +136,8 @@ impl Flash {
         } else {
             aside.push_back(segment);
             healing.back_step = 0;
-            healing.opened_next = opened + OPENED_A_TRY;
+            let segments = u64::from(self.geometry.segments);
+            healing.opened_next = opened + OPENED_A_TRY.min(segments / TRY_SHARE);
         }
         works
     }
