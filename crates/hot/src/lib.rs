@@ -21,8 +21,8 @@
 //!                item_version                which of its states a copy was made of
 //!                draft                       how it is written and published
 //!   a class      slab, class                 free chunks, and chunks that wait for readers
-//!                magazine, evict             where the next chunk comes from
-//!                class_policy, order         which item is evicted
+//!                magazine, allocate          where the next chunk comes from
+//!                evict, class_policy, order  which item is evicted
 //!   room         vacate, shift, rescue       slabs that go to another class; items that stay
 //!                expire                      the sweep for expired items
 //!                demote                      moves to the tier below
@@ -32,6 +32,7 @@
 //!                heat, hot_pages             temperatures and by pages
 //! ```
 
+mod allocate;
 mod chunk;
 mod class;
 mod class_policy;

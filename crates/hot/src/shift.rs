@@ -44,8 +44,9 @@ use policy::cost::Cost;
 use policy::rebalance::{AGE_RATIO_MIN, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
+use crate::allocate::RoomMade;
 use crate::class::{AllocatedChunk, Class};
-use crate::evict::{GROUP, RoomMade};
+use crate::evict::GROUP;
 use crate::rescue::RescueRoom;
 use crate::vacate::Vacated;
 use crate::{CacheHooks, Hot, PRESSED_BEHIND, PRESSED_CLASS, Shortage};

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use memory::{Arena, Epochs, SizeClasses};
+use policy::cost::Cost;
 
 use super::*;
 use crate::mark::hit_mark;
 use crate::order::hammer::Map;
-use crate::{ChunkLayout, Fields, Policy};
+use crate::{ChunkLayout, Fields, Policy, Shortage};
 
 /// An index from which nothing may be evicted, in which one item is dead, with the number of items
 /// that were looked at.
