@@ -79,7 +79,7 @@ pub(crate) struct Counters {
     pub(crate) changed: AtomicU64,
     /// Items that the zone did not take.
     pub(crate) refused: AtomicU64,
-    /// Items that left the cache for lack of time, or evicted by a store before their turn came.
+    /// Items that left the cache for lack of time, or that a store evicted before their turn came.
     pub(crate) throttled: AtomicU64,
     /// Items that left the cache because they were not read, and not worth demoting.
     pub(crate) passed_over: AtomicU64,

@@ -72,7 +72,7 @@ enum Seen<'s> {
     /// It holds the key's own item, which has expired.
     Over(Source),
     /// The device failed to read the place.
-    OnReadFailure(Place),
+    Unreadable(Place),
     /// It has to be read first.
     Pending,
     /// The index leads to no place on flash.
@@ -272,7 +272,7 @@ impl Session<'_> {
                 self.forget_over(source, hash);
                 Lookup::Miss
             }
-            Seen::NotThis(_) | Seen::OnReadFailure(_) | Seen::Nowhere => Lookup::Miss,
+            Seen::NotThis(_) | Seen::Unreadable(_) | Seen::Nowhere => Lookup::Miss,
         }
     }
 
@@ -281,9 +281,7 @@ impl Session<'_> {
         match self.look_on_flash(key, hash, looker) {
             Seen::Here(row, _) => Lookup::Hit(Item::compressed(self.cache, row)),
             Seen::Pending => Lookup::Pending,
-            Seen::NotThis(_) | Seen::Over(_) | Seen::OnReadFailure(_) | Seen::Nowhere => {
-                Lookup::Miss
-            }
+            Seen::NotThis(_) | Seen::Over(_) | Seen::Unreadable(_) | Seen::Nowhere => Lookup::Miss,
         }
     }
 
@@ -337,9 +335,9 @@ impl Session<'_> {
                 }
                 promoted => promoted.map(|()| true),
             },
-            Seen::OnReadFailure(_) if unread == OnReadFailure::Stays => Ok(false),
+            Seen::Unreadable(_) if unread == OnReadFailure::Stays => Ok(false),
             // It is in the way of requests that ask what is there.
-            Seen::NotThis(place) | Seen::OnReadFailure(place) => {
+            Seen::NotThis(place) | Seen::Unreadable(place) => {
                 self.cache.update_on_flash(&self.guard, hash, place, |found| {
                     self.cache.forget_on_flash(found, hash);
                     (None, ())
@@ -396,7 +394,7 @@ impl Session<'_> {
             && let Some(arrived) = view.arrived_for(&ticket)
             && let Some(ticket) = arrived.wanted.ticket
         {
-            let Some(pages) = &arrived.pages else { return Seen::OnReadFailure(place) };
+            let Some(pages) = &arrived.pages else { return Seen::Unreadable(place) };
             look = match looker {
                 ReadIntent::Reader => {
                     self.finish(tier, (pages, arrived.asked_us), &ticket, key, reader)

@@ -5,12 +5,12 @@
 //! class: an eviction there frees nothing for a store until the slab is empty. It passes over
 //! unpublished chunks, takes items that are expired or flushed, and lets the policy judge the rest
 //! by their marks. A chained item is met in up to three classes; only the meeting at its first
-//! piece clears its access bit. An item that was stored long after the hand last came by is passed
-//! over, too: its chunk was freed out of turn, by an overwrite or with a chained item, and it has
-//! had no round to itself. Victims are gathered in small groups whose index lines are prefetched
-//! together, since each removal from the index is a cache miss. After [`STEPS_MAX`] chunks without
-//! enough victims the hand takes whatever comes: when nearly everything was read lately, the choice
-//! of the victim matters less than that a store is not kept waiting.
+//! piece uses up the bit or credit that spares it. An item that was stored long after the hand last
+//! came by is passed over, too: its chunk was freed out of turn, by an overwrite or with a chained
+//! item, and it has had no round to itself. Victims are gathered in small groups whose index lines
+//! are prefetched together, since each removal from the index is a cache miss. After [`STEPS_MAX`]
+//! chunks without enough victims the hand takes whatever comes: when nearly everything was read
+//! lately, the choice of the victim matters less than that a store is not kept waiting.
 
 use std::sync::atomic::Ordering;
 
@@ -78,9 +78,9 @@ impl RoomRequest {
     }
 
     /// Steps of a hand until it gives up: as many rounds as it may take until every item has lost
-    /// its access bits, or one round without being choosy, in which it meets every item. Where only
-    /// dead items may be evicted, it continues from there next time: otherwise each refused store
-    /// would look at all chunks.
+    /// the bit or credit that spares it, or one round without being choosy, in which it meets every
+    /// item. Where only dead items may be evicted, it continues from there next time: otherwise
+    /// each refused store would look at all chunks.
     pub(crate) fn steps_max(&self, class: &Class, hooks: &dyn CacheHooks) -> usize {
         let round = class.chunks() + class.slabs.len();
         if self.only_unread {
@@ -271,14 +271,14 @@ impl Hot {
         found
     }
 
-    /// Whether an item, which begins at `owner`, loses its access bit at this chunk of it: an item
-    /// in pieces is met by the hands of up to three classes, and would have to be read before each
-    /// comes by.
+    /// Whether an item, which begins at `owner`, loses its access bit or credit at this chunk of
+    /// it: an item in pieces is met by the hands of up to three classes, and would have to be read
+    /// before each comes by.
     pub(crate) fn has_its_mark(&self, item: ItemRef<'_>, owner: Place, place: Place) -> bool {
         place == self.marked_place(item, owner)
     }
 
-    /// The chunk at which the item loses its access bit.
+    /// The chunk at which the item loses its access bit or credit.
     pub(crate) fn marked_place(&self, item: ItemRef<'_>, owner: Place) -> Place {
         if item.layout().is_chained() { item.piece(0) } else { owner }
     }

@@ -70,7 +70,7 @@ struct Slot {
     magazine: Mutex<Magazine>,
 }
 
-/// The size that `ARCHITECTURE.md` gives for memory outside the limit.
+/// The size that `docs/memory.md` gives for memory outside the limit.
 const _: () = assert!(size_of::<CachePadded<Slot>>() <= 256);
 
 #[derive(Debug, Default)]

@@ -63,7 +63,7 @@ const STEP_CHUNKS: u32 = 4096;
 /// may be evicted, before it gives up, to continue there for the next store.
 const JUDGED_MAX: usize = 1024;
 /// Rounds of the hand in which it is choosy: the rest of one, and one in which every item may lose
-/// its access bit.
+/// the bit or credit that spares it.
 const CHOOSY_ROUNDS: usize = 2;
 /// Rounds of the hand until it gives up: one more takes whatever comes, and one the part left out
 /// of the first.
@@ -653,8 +653,8 @@ struct Search {
 }
 
 impl Search {
-    /// Whether an item is to be evicted. One that stays has lost its access bit, unless it is so
-    /// new that the policy was not asked.
+    /// Whether an item is to be evicted. One that stays has lost its access bit, or some of its
+    /// credit, unless it is so new that the policy was not asked.
     fn takes(
         &mut self,
         class: &Class,

@@ -48,7 +48,7 @@ pub(crate) enum RescueRoom {
 pub(crate) struct Rescues {
     /// Where the items begin, and their numbers in the sequence of mutations.
     items: Vec<(Place, u32)>,
-    /// Some of them still have the access bit that spares them.
+    /// Some of them still have the access bit or credit that spares them.
     pub(crate) has_unjudged: bool,
     /// How many chunks they have in which classes.
     chunks: Vec<(ClassId, usize)>,
@@ -159,8 +159,8 @@ impl Hot {
         lock(self.class(self.class_at(owner))).policy.keeps(item)
     }
 
-    /// Whether such an item, in a slab of this age, was read and lost its access bit for that a
-    /// moment ago, so that no reader has had the time to read it again.
+    /// Whether such an item, in a slab of this age, was read and lost the bit or credit that it
+    /// had for that a moment ago, so that no reader has had the time to read it again.
     fn was_spared(
         &self,
         item: ItemRef<'_>,

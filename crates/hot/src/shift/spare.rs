@@ -130,8 +130,8 @@ impl Hot {
         (looks, unread)
     }
 
-    /// Clears, as a hand does, the access bits of the items that a look at a slab sees. In an order
-    /// the items are renewed, as if they had come up. Returns which ones were.
+    /// Uses up, as a hand does, access bits and credit of the items that a look at a slab sees. In
+    /// an order the items are renewed, as if they had come up. Returns which ones were.
     pub(super) fn judge(&self, guard: &Guard<'_>, class: &mut Class, slab_id: SlabId) -> Renewed {
         let (zone, slab) = (self.zone(), self.zone().slab(slab_id));
         let mut renewed = Renewed::default();

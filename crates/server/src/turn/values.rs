@@ -72,7 +72,8 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
     }
 
     /// Gets more memory for the value that the connection is in. Returns whether there was some: if
-    /// not, the value is refused, at once or when the missing items have been read from flash.
+    /// not, the value is refused; or it is tried again, when what is missing has been read from
+    /// flash.
     #[cold]
     #[inline(never)]
     fn extend(&mut self, connection: &mut Connection<'c>) -> bool {
