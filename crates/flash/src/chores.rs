@@ -28,14 +28,14 @@ pub(crate) struct Chores {
     pub(crate) is_collecting: bool,
     /// Of the last segment that was thinned out, more items moved than left the index.
     pub(crate) evicts_next: bool,
-    /// How recovery waits for memory or the index.
+    /// The segment that recovery asks for again, because the device refused it.
     pub(crate) refusal: Refusal,
     /// Dictionaries, by their numbers, that recovery has asked for in vain: segments still to be
     /// found that name one are void.
     pub(crate) lost_dictionaries: [bool; DICTIONARIES_MAX + 1],
     /// State about segments that the device refused.
     pub(crate) healing: Healing,
-    /// Where scrubbing stands.
+    /// The position of scrubbing.
     pub(crate) scrub: Scrub,
     /// Scrubbing is done by [`Flash::scrub_on`] only.
     pub(crate) is_scrubbed_apart: bool,

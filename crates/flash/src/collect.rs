@@ -66,7 +66,7 @@ const REFUSED_MAX: usize = 4;
 pub(crate) enum Need {
     /// A free segment.
     Room,
-    /// Words of the index: what was read moves, if there is room for it.
+    /// Words of the index: rows that were read move, if there is room for them.
     Words,
     /// Words, at once: nothing moves.
     WordsNow,
