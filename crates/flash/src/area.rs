@@ -1,16 +1,16 @@
 //! The two areas of the tier.
 //!
 //! ```text
-//!              stage      collected: what was read           collected: what lives
+//!              stage      collected: read rows                 collected: live rows
 //!                |         +-----------+        +--------------------------------------------+
 //!                v         v           |        v                                            |
 //!   cold   units of rows compressed together            hot   rows as they are, in units of a page
 //!                |                                            ^
 //!                +--------------------------------------------+
-//!                 collected: what was read often, where a step chose it; or promoted
+//!                 collected: read often, and chosen by a step; or promoted
 //! ```
 //!
-//! An item in the cold area costs the least room, one in the hot area the least time: one page, and
+//! An item in the cold area takes the least room, one in the hot area the least time: one page, and
 //! nothing to decode. Each area has an open unit and an open segment of its own.
 
 /// A part of the tier.
@@ -24,10 +24,10 @@ pub enum Area {
 }
 
 impl Area {
-    /// Both.
+    /// Both areas.
     pub const ALL: [Self; 2] = [Self::Cold, Self::Hot];
 
-    /// The other one.
+    /// The other area.
     pub const fn other(self) -> Self {
         match self {
             Self::Cold => Self::Hot,
@@ -35,7 +35,7 @@ impl Area {
         }
     }
 
-    /// Where it stands among things of which each area has one.
+    /// Its index in arrays with an element for each area.
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

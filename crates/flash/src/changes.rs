@@ -1,7 +1,7 @@
-//! The changes: which keys have changed while the items found at the start were not all known.
+//! The changes: which keys have changed while not all items found at the start were known.
 //!
-//! Until recovery ([`mod@crate::recover`]) has come to a segment, nobody knows where an item of a
-//! key lies in it. So a change of the key cannot be noted in that segment's journal. It is noted
+//! Until recovery ([`mod@crate::recover`]) has come to a segment, it is not known where an item of
+//! a key lies in it. So a change of the key cannot be noted in that segment's journal. It is noted
 //! here: as a bit of a filter, which is on the device before the change is acknowledged.
 //!
 //! ```text
@@ -12,15 +12,14 @@
 //!   +----------+----------+----
 //! ```
 //!
-//! A block that is not as it was written, or not since the filter was last begun, says nothing of
-//! the keys whose bits are there: all of them may have changed ([`mod@crate::checked`]). For that
-//! the superblock names the filter's life, which is from one beginning to the next, whatever
-//! processes come in between.
+//! A damaged block, or one not written since the filter was last begun, says nothing of the keys
+//! whose bits are there: all of them may have changed ([`mod@crate::checked`]). For that the
+//! superblock names the filter's life, which is from one beginning to the next, across processes.
 //!
 //! The process that notes a change asks for it when recovery comes to the item. If the process is
-//! killed before, the next one does, for all segments that the superblock names as unsettled. What
-//! an older value might be is dead then, and with it a few that have a bit by chance: with one key
-//! in ten of as many as there are bits, one item in ten.
+//! killed before, the next one does, for all segments that the superblock names as unsettled. Every
+//! possibly older value is dead then, and with it a few that have a bit by chance: with keys for a
+//! tenth of the bits, one item in ten.
 
 use ::io::device::{Device, PAGE_BYTES};
 use codec::Damaged;
@@ -36,7 +35,7 @@ use crate::stats::Counters;
 
 const _: () = assert!(PAGE_BYTES.is_multiple_of(BLOCK_BYTES));
 
-/// Hashes, as a bit each.
+/// A set of hashes, with a bit for each.
 #[derive(Debug, PartialEq, Eq)]
 struct Filter(Box<[Block]>);
 
@@ -45,12 +44,12 @@ impl Filter {
         Self(vec![Block::EMPTY; geometry.changes_bytes() / BLOCK_BYTES].into())
     }
 
-    /// One that may have any hash.
+    /// A filter that has any hash.
     fn full(geometry: &Geometry) -> Self {
         Self(vec![Block::FULL; geometry.changes_bytes() / BLOCK_BYTES].into())
     }
 
-    /// The filter of this life. Where it is damaged, it may have any hash.
+    /// Reads the filter of this life. Where it is damaged, it has any hash.
     fn read(
         device: &dyn Device,
         geometry: &Geometry,
@@ -69,7 +68,7 @@ impl Filter {
         Ok(Self((0..).zip(blocks).map(block).collect()))
     }
 
-    /// Writes all of it, as the beginning of this life.
+    /// Writes the whole filter, as the beginning of this life.
     fn write(&self, device: &dyn Device, geometry: &Geometry, life: u64) -> io::Result<()> {
         let blocks = (0..).zip(&self.0).map(|(number, block)| block.encode(life, number));
         let blocks: Vec<_> = blocks.collect();
@@ -93,23 +92,23 @@ impl Filter {
     }
 }
 
-/// What has changed, as long as items are being found.
+/// The changes, kept while items are being found.
 #[derive(Debug)]
 pub(crate) struct Changes {
     /// Since this process has begun.
     now: Filter,
-    /// While an earlier one did not know all of these segments, and ended.
+    /// Noted by earlier processes, which ended before they knew all of these segments.
     before: Option<(Filter, Range<u64>)>,
     life: u64,
-    /// One of them could not be written, and all segments that were found are void by that: no
-    /// later process asks for a change of theirs.
+    /// A change could not be written, and all segments that were found are void for that: no later
+    /// process asks for a change of theirs.
     is_needless: bool,
 }
 
 impl Changes {
-    /// None yet, beside those that were noted in the filter's present life for segments with these
-    /// sequences. If these cannot be read, any key may have changed. Without such segments its life
-    /// begins.
+    /// No changes yet, beside those that were noted in the filter's present life for segments with
+    /// these sequences. If these cannot be read, any key may have changed. Without such segments a
+    /// new life begins.
     pub(crate) fn begin(
         device: &dyn Device,
         geometry: &Geometry,
@@ -131,7 +130,7 @@ impl Changes {
         Ok(Self { now: Filter::empty(geometry), before, life, is_needless: false })
     }
 
-    /// Takes in a hash: what is to be written for it, and where in the filter, if it is not there.
+    /// Adds a hash; returns what to write for it and where in the filter, if it was not there.
     fn insert(&mut self, hash: u64) -> Option<(u64, [u8; BLOCK_BYTES])> {
         let (number, bit) = self.now.spot(hash);
         let block = &mut self.now.0[number];
@@ -156,11 +155,11 @@ impl Flash {
         self.is_recovering.load(Ordering::Relaxed)
     }
 
-    /// Takes note that a key changes, as long as there may be items that the index does not know:
-    /// one of this key is not its value any more. To be called under the key's lock, with every
-    /// change of a key that may have such an item: not of one whose item the index leads to, for
-    /// that one was stored since the start, and noted then, or is the only one that its key has on
-    /// the device. When it returns, the note is on the device.
+    /// Notes that a key changes, as long as there may be items that the index does not know: one of
+    /// this key is no longer its value. To be called under the key's lock, with every change of a
+    /// key that may have such an item: not of one whose item the index leads to, since that one was
+    /// stored since the start, and noted then, or is the only one that its key has on the device.
+    /// When it returns, the note is on the device.
     #[inline]
     pub fn note_change(&self, hash: u64) {
         if self.is_recovering() {
@@ -168,8 +167,8 @@ impl Flash {
         }
     }
 
-    /// Whether a key, or one that cannot be told from it, has changed since the start. As long as
-    /// there may be items that the index does not know; under the key's lock.
+    /// Whether a key, or one that cannot be told from it, has changed since the start. Called under
+    /// the key's lock, as long as there may be items that the index does not know.
     pub fn has_changed(&self, hash: u64) -> bool {
         lock(&self.changes).as_ref().is_some_and(|changes| changes.now.contains(hash))
     }
@@ -184,8 +183,8 @@ impl Flash {
         changes.as_ref().and_then(|changes| changes.before.as_ref()).is_some_and(is_older)
     }
 
-    /// The lock is held until the note is written: a bit that is set is on the device, and of two
-    /// notes in one block the second has both bits.
+    /// The lock is held until the note is written: a set bit is on the device, and of two notes in
+    /// one block the second has both bits.
     fn write_change(&self, hash: u64) {
         let mut changes = lock(&self.changes);
         let Some(changes) = &mut *changes else { return };
@@ -198,7 +197,7 @@ impl Flash {
         }
     }
 
-    /// Ends taking notes: the index knows all items there are.
+    /// Stops taking notes: the index knows all items.
     pub(crate) fn end_changes(&self) {
         *lock(&self.changes) = None;
         self.is_recovering.store(false, Ordering::Relaxed);
@@ -210,7 +209,7 @@ impl Flash {
     }
 }
 
-/// Makes the checks of the changes right.
+/// Corrects the checks of the changes.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn put_right(bytes: &mut [u8], life: u64) {
     let (blocks, _) = bytes.as_chunks_mut();
@@ -278,8 +277,8 @@ mod tests {
         assert_eq!(read(&device, &geometry, LIFE), (Filter::empty(&geometry), 0));
     }
 
-    /// A bit that was read as not set brought back what its key had been, and so did all of an
-    /// earlier filter where the drive had not written the beginning of this one.
+    /// Regression: a bit that was misread as not set brought back the key's older value, and so did
+    /// the whole earlier filter where the drive had not written the beginning of this one.
     #[test]
     fn where_the_filter_is_not_as_it_was_written_any_key_may_have_changed() {
         let (device, geometry) = device();
@@ -304,8 +303,8 @@ mod tests {
         assert_eq!(read(&device, &geometry, LIFE), full);
     }
 
-    /// Where one of these changes, keys that a process before had noted count as unchanged: then
-    /// the superblock's version has to rise.
+    /// If one of these changes, keys noted by an earlier process count as unchanged: then the
+    /// superblock's version has to rise.
     #[test]
     fn a_hash_has_the_bit_that_it_has_always_had() {
         let filter = Filter::empty(&device().1);

@@ -1,9 +1,9 @@
-//! What tells notes that were written here, and in this life of what they are about, from all else.
+//! Checks that tell notes that were written here, in this life of their subject, from all others.
 //!
-//! Notes are written in place, a few bytes at a time, and what one says may be "this is dead": so
-//! none may be believed that a flipped bit has changed, that was left over from an earlier life,
-//! or that was never written. A *stamp* is a number that follows from a life, the sequence of a
-//! segment say, and from where in the notes it stands. Filters are made of *blocks*:
+//! Notes are written in place, a few bytes at a time, and may say "this is dead": so a note is not
+//! believed if a bit of it has flipped, if it is left over from an earlier life, or if it was never
+//! written. A *stamp* is a number derived from a life (a segment's sequence, for example) and a
+//! position in the notes. Filters are made of *blocks*:
 //!
 //! ```text
 //!    0                                                60        64
@@ -13,20 +13,20 @@
 //! ```
 //!
 //! A block is read and written at once and crosses no page. Its check finds up to five flipped
-//! bits, and a block of another life, or of zeros, but for one in 2^32. What it cannot tell is a
-//! block of the same life that a drive did not write the last time.
+//! bits, and all but one in 2^32 blocks of another life, or of zeros. It does not find a block of
+//! the same life whose last write a drive has lost.
 
 use codec::Damaged;
 use stdx::random::mix;
 
-/// Bytes of a block: a cache line's.
+/// Bytes of a block: those of a cache line.
 pub(crate) const BLOCK_BYTES: usize = 64;
 /// Bits that a block has room for.
 pub(crate) const BLOCK_BITS: usize = BITS_BYTES * 8;
 
 const BITS_BYTES: usize = BLOCK_BYTES - size_of::<u32>();
 
-/// What notes of this life have at this place. Never 0, which is what was never written.
+/// The stamp of this life at this place. Never 0, which means never written.
 pub(crate) fn stamp(life: u64, place: u32) -> u32 {
     (mix(mix(life).wrapping_add(place.into())) as u32).max(1)
 }
@@ -50,13 +50,13 @@ impl Block {
         self.0[bit / 8] & 1 << (bit % 8) != 0
     }
 
-    /// With the bits of another as well.
+    /// Returns this block with the bits of another added.
     pub(crate) fn and(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(&other.0).for_each(|(bits, others)| *bits |= others);
         self
     }
 
-    /// As it is written in this life, at this place.
+    /// Encodes the block for this life, at this place.
     pub(crate) fn encode(&self, life: u64, place: u32) -> [u8; BLOCK_BYTES] {
         let mut bytes = [0; BLOCK_BYTES];
         let (bits, check) = bytes.split_at_mut(BITS_BYTES);
@@ -65,7 +65,7 @@ impl Block {
         bytes
     }
 
-    /// The block in these bytes, if it was written in this life, at this place.
+    /// Decodes the block in these bytes, if it was written in this life, at this place.
     pub(crate) fn decode(
         bytes: &[u8; BLOCK_BYTES],
         life: u64,
@@ -76,7 +76,7 @@ impl Block {
         if block.encode(life, place) == *bytes { Ok(block) } else { Err(Damaged) }
     }
 
-    /// These bytes with a right check.
+    /// Returns these bytes with a right check.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn put_right(bytes: [u8; BLOCK_BYTES], life: u64, place: u32) -> [u8; BLOCK_BYTES] {
         let (bits, _) = bytes.split_first_chunk().expect("a block is longer than its bits");
@@ -127,8 +127,8 @@ mod tests {
         assert_eq!(block().and(&Block::FULL), Block::FULL);
     }
 
-    /// Where one of these changes, so has what is on the device: then the superblock's version has
-    /// to rise.
+    /// If one of these changes, so has the device's format: then the superblock's version has to
+    /// rise.
     #[test]
     fn a_stamp_is_what_it_has_always_been() {
         let stamps = [(0, 0), (1, 0), (1, 1), (1 << 59, 4095)].map(|(life, at)| stamp(life, at));

@@ -1,5 +1,5 @@
-//! What the background does: writing full segments, and keeping segments free. One chore at a time,
-//! under a lock of their own, which is taken before the writer's.
+//! The background's work: writing full segments, and keeping segments free. One chore runs at a
+//! time, under a lock of the chores, which is taken before the writer's.
 
 use ::io::device::Pages;
 use stdx::sync::atomic::Ordering;
@@ -19,27 +19,27 @@ use crate::window::Window;
 use crate::writer::{BUFFERS, FullSegment, Writer};
 use crate::{Flash, IndexAccess};
 
-/// What a chore keeps for the next one.
+/// State that a chore keeps for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
     /// A segment that is being collected.
     pub(crate) pages: Pages,
     /// Collection goes on until the high watermark.
     pub(crate) is_collecting: bool,
-    /// Of the segment that was thinned out last more moved than left the index.
+    /// Of the last segment that was thinned out, more items moved than left the index.
     pub(crate) evicts_next: bool,
-    /// What recovery waits for.
+    /// The segment that recovery asks for again, because the device refused it.
     pub(crate) refusal: Refusal,
-    /// Dictionaries, by their numbers, that recovery has asked for in vain: what it has still to
-    /// find and names them is void.
+    /// Dictionaries, by their numbers, that recovery has asked for in vain: segments still to be
+    /// found that name one are void.
     pub(crate) lost_dictionaries: [bool; DICTIONARIES_MAX + 1],
-    /// What is known of segments that the device refused.
+    /// State about segments that the device refused.
     pub(crate) healing: Healing,
-    /// Where scrubbing stands.
+    /// The position of scrubbing.
     pub(crate) scrub: Scrub,
-    /// Its steps are made by [`Flash::scrub_on`].
+    /// Scrubbing is done by [`Flash::scrub_on`] only.
     pub(crate) is_scrubbed_apart: bool,
-    /// In which hits are counted for the partition.
+    /// The window in which hits are counted for the partition.
     pub(crate) window: Window,
 }
 
@@ -70,11 +70,11 @@ impl Flash {
         }
         self.repartition(&mut chores.window);
         if self.is_failing() && !self.wants_victim(&mut chores.healing) {
-            // Nothing that would move finds a place, and there is a segment to try.
+            // No item that would move finds a place, and there is a segment to try.
             return false;
         }
-        // First, since whoever finds no room asks for a turn once and relies on it; and both in one
-        // turn, since either may be wanted all the time.
+        // First, since a caller that finds no room asks for this once and relies on it; and both in
+        // one call, since either may be wanted all the time.
         let collects_more = !has_come_back
             && self.wants_collection(&mut chores)
             && self.collect(&mut chores, access, now, Need::Room)
@@ -82,12 +82,12 @@ impl Flash {
         self.turn_worn(access) || collects_more || has_come_back
     }
 
-    /// Whether nothing new is taken, because the device takes no pages or no notes.
+    /// Whether nothing new is taken, because the device refuses pages or notes.
     pub(crate) fn is_failing(&self) -> bool {
         self.is_unsound() || lock(&self.writer).failures >= FAILURES_MAX
     }
 
-    /// Writes the segments that wait, one after the other. The lock of chores is held.
+    /// Writes the waiting segments, one after the other. Called with the lock of the chores held.
     pub(crate) fn write_waiting(&self, access: &dyn IndexAccess) {
         loop {
             let Some(full) = lock(&self.writer).waiting.front().cloned() else { return };
@@ -113,7 +113,7 @@ impl Flash {
         }
     }
 
-    /// Writes the segments that wait, if there are any.
+    /// Writes the waiting segments, if there are any.
     pub fn write_full(&self, access: &dyn IndexAccess) {
         if self.has_waiting.load(Ordering::Relaxed) {
             let _chores = lock(&self.chores);
@@ -127,7 +127,7 @@ impl Flash {
         self.has_waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether there are a segment and a buffer for what no open segment has room for.
+    /// Whether there are a segment and a buffer for a unit that does not fit in an open segment.
     pub fn has_room_to_open(&self) -> bool {
         let writer = lock(&self.writer);
         !writer.idle.is_empty() && writer.free_segments() > 0
@@ -138,7 +138,8 @@ impl Flash {
         self.is_behind.load(Ordering::Relaxed)
     }
 
-    /// Makes as many free segments ready as there are buffers. The lock of chores is held.
+    /// Prepares as many free segments as there are buffers. Called with the lock of the chores
+    /// held.
     fn prepare_ahead(&self) {
         loop {
             let segment = {
@@ -162,7 +163,7 @@ impl Flash {
         }
     }
 
-    /// Writes the pages of a segment. If that fails, the index forgets what was in it.
+    /// Writes the pages of a segment. If that fails, the index forgets its items.
     fn write_segment(&self, full: &FullSegment, access: &dyn IndexAccess) -> bool {
         let page = self.geometry.page_of(full.segment);
         if self.device.write(page, full.pages.as_pages()).is_ok() {
@@ -178,13 +179,13 @@ impl Flash {
         false
     }
 
-    /// Says on the device, whose pages of it are written, that a segment is valid. Under the
-    /// writer's lock, so that a flush comes before, and this is not reached, or after.
+    /// Notes on the device that a segment, whose pages are written, is valid. Called under the
+    /// writer's lock, so that a flush comes either before, and this is not reached, or after.
     fn list(&self, writer: &mut Writer, full: &FullSegment) {
         let at = self.geometry.entry_at(full.segment);
         let stamped = self.write_stamp(full.segment, full.entry.sequence);
         if stamped.and_then(|()| self.device.write_note(at, &full.entry.encode())).is_err() {
-            // It is used as any other, but not found again at the next start.
+            // It is used like any other, but not found at the next start.
             self.counters.io_errors.add(1);
         }
         let table::Entry { sequence, area, .. } = full.entry;

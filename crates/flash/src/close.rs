@@ -1,16 +1,14 @@
-//! Closing: all that is staged is written, and the device says that it was closed cleanly.
+//! Closing: writes everything staged, and marks the device as closed cleanly.
 //!
-//! What was found at the start and is not recovered yet stays on the device as it is: on a large
-//! one it would take minutes to find it all, and whoever stops the process does not wait so long.
-//! The superblock goes on naming the segments, and the filter of the changes
-//! ([`mod@crate::changes`]) is on the device like all other notes, which are synced before it says
-//! "clean". So the next process does what it would do after a kill, in whichever boot of the
-//! machine: of these segments it believes what is not among the changes. What this process has
-//! stored lies above all of them.
+//! Segments found at the start and not recovered yet stay on the device as they are: on a large one
+//! recovery would take minutes, too long for a stop. The superblock goes on naming the segments,
+//! and the filter of the changes ([`mod@crate::changes`]) is on the device like all other notes,
+//! which are synced before the superblock says "clean". So the next process does what it would do
+//! after a kill, in whichever boot of the machine: of these segments it believes the items that are
+//! not among the changes. Everything stored by this process lies above all of them.
 //!
-//! A device that does not sync has said that notes may be lost, whichever these are, and the kernel
-//! says so once. So all that is on it is made void then, which is another note, and it has to sync
-//! that.
+//! A device that does not sync may have lost any of its notes, and the kernel says so once. So
+//! everything on it is made void then, which is another note, and it has to sync that.
 
 use std::fmt;
 
@@ -21,17 +19,17 @@ use crate::area::Area;
 use crate::collect::Need;
 use crate::{Flash, IndexAccess, Refused};
 
-/// Closing gives up after so many attempts to find room for what is staged, and as many to tell the
-/// device what it does not know.
+/// Attempts of closing to find room for staged rows, and attempts to write the notes that are
+/// missing on the device.
 pub(crate) const ATTEMPTS_MAX: usize = 4;
 
 /// Why a device was not closed as it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseError {
-    /// Something could not be written: what was not yet on the device is lost.
+    /// Something could not be written: rows not yet on the device are lost.
     Incomplete,
     /// The device does not know of all that died, and takes no note of it: in the same boot the
-    /// next start may find there what was deleted or replaced.
+    /// next start may find items there that were deleted or replaced.
     Unsound,
 }
 
@@ -47,9 +45,9 @@ impl fmt::Display for CloseError {
 impl std::error::Error for CloseError {}
 
 impl Flash {
-    /// Seals and writes all, and marks the device as closed cleanly. What was found at the start
-    /// and not given to the index yet is left to the next process. Nothing is taken or recovered
-    /// after it, and nothing may be forgotten: the device would not believe the note.
+    /// Seals and writes everything, and marks the device as closed cleanly. Segments found at the
+    /// start and not given to the index yet are left to the next process. Nothing is taken or
+    /// recovered after it, and nothing may be forgotten: the device would not believe the note.
     pub fn close(&self, access: &dyn IndexAccess) -> Result<(), CloseError> {
         let mut chores = lock(&self.chores);
         let errors_before = self.counters.io_errors.get();
@@ -74,7 +72,7 @@ impl Flash {
                 self.collect(&mut chores, access, 0, Need::Room);
             }
         }
-        // Behind whoever is just syncing, who may be told of what was lost.
+        // After a sync under way, whose thread may be told of a loss.
         let _alone = lock(&self.syncing.alone);
         if !self.sync_or_void() {
             return Err(CloseError::Unsound);
@@ -86,8 +84,9 @@ impl Flash {
         if is_complete { Ok(()) } else { Err(CloseError::Incomplete) }
     }
 
-    /// Makes sure that a crash of the machine leaves what the device was told; if it does not know
-    /// all, or does not sync, that it was told that all is void. `false` if neither can be had.
+    /// Makes the notes on the device outlast a crash of the machine; if some are missing, or it
+    /// does not sync, makes the note outlast it that everything is void. `false` if neither
+    /// succeeds.
     fn sync_or_void(&self) -> bool {
         for _ in 0..ATTEMPTS_MAX {
             if self.is_unsound() {
@@ -95,7 +94,8 @@ impl Flash {
             }
             if self.device.sync().is_err() {
                 self.counters.io_errors.add(1);
-                // Behind whoever is just making it void, of which it may have lost the note, too.
+                // After a write under way that voids everything, a note that may have been lost,
+                // too.
                 let _superblock = lock(&self.superblock);
                 self.unsound.store(true, Ordering::Relaxed);
             } else if !self.unsound.load(Ordering::Relaxed) {
@@ -103,7 +103,7 @@ impl Flash {
                 return true;
             }
         }
-        // What was written last may be kept all the same.
+        // The last notes may be kept all the same.
         self.void_device();
         false
     }

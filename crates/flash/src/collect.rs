@@ -1,43 +1,44 @@
 //! Collection: makes a segment free, in two stages.
 //!
-//! How few segments are free decides between the two ([`mod@crate::watermarks`]).
+//! The number of free segments decides between the two ([`mod@crate::watermarks`]).
 //!
-//! *Recycling* takes the least recently used cold segment. The index is asked about each row of
-//! its item table: what it still leads to and was read since it was stored is staged again in the
-//! cold area, with its accesses at 0, unless it is in memory as well; the rest leaves the index.
-//! While the hot area is to take in segments that a step of its size has chosen
-//! ([`mod@crate::window`]), one of these is taken instead when there is room, and what was read
-//! there as often as the index can count is staged in the hot area. While the hot area has more
-//! segments than it is to have, one of those is taken, and all that lives there is compressed into
-//! the cold area, with its accesses at 0 again.
+//! *Recycling* takes the least recently used cold segment. The index is asked about each row of its
+//! item table: a row that it still leads to and that was read since it was stored is staged again
+//! in the cold area, with its accesses at 0, unless it is in memory as well; the others leave the
+//! index. While the hot area is to take in segments that a step of its size has chosen
+//! ([`mod@crate::window`]), one of these is taken instead when there is room, and its rows that
+//! were read as often as the index can count are staged in the hot area. While the hot area has
+//! more segments than it is to have, one of those is taken, and all its live rows are compressed
+//! into the cold area, with their accesses at 0 again.
 //!
-//! The paper moves what was read to the hot area wherever collection meets it, and lets go of what
-//! was not read there. But what collection meets is what was read longest ago: it is hardly ever
-//! read again, a row that is stored as it is, only to be compressed again, is written more than
-//! three times for once, and what is read most never comes to the hot area, since its segments are
-//! not collected. And that area may be small, and a stay there short: each read of an item is worth
-//! one more turn in the cold area, wherever it spends the time until then.
+//! The paper moves read rows to the hot area wherever collection meets them, and drops rows that
+//! were not read there. But collection meets the rows that were read longest ago: they are hardly
+//! ever read again, a row that is stored as it is, only to be compressed again, is written more
+//! than three times instead of once, and the most read rows never come to the hot area, since their
+//! segments are not collected. And that area may be small, and a stay there short: each read of an
+//! item is worth one more round in the cold area, wherever it spends the time until then.
 //!
-//! A hot area of a fixed size has no steps. It takes in what was read as often as the index can
-//! count, and while it lacks segments all that was read, wherever collection meets it.
+//! A hot area of a fixed size has no steps. It takes in the rows that were read as often as the
+//! index can count and, while it lacks segments, all rows that were read, wherever collection meets
+//! them.
 //!
 //! *Eviction*, when hardly any segment is free, takes the least recently used cold segment and
 //! moves nothing, so that stores find room: only the item table is read, to clean the index.
 //!
 //! An index may have no room for more items while most segments are free: where items are small.
 //! Then the least recently used cold segment is *thinned out*, which is recycling for the sake of
-//! the words: what was read has a word already, and moves. The next one is evicted whole if more
-//! moved than left, so that what is written for it stays less than what it makes room for, also
-//! where everything was read.
+//! the index's words: rows that were read have a word already, and move. The next segment is
+//! evicted whole if more rows moved than left, so that collection writes less than it makes room
+//! for, even where every row was read.
 //!
 //! A segment whose table entry cannot be zeroed stays as it is, and its turn comes again when as
-//! many have been opened as there are. At first it stayed what was used longest ago, and a page of
-//! the table that could not be written kept all others from being collected.
+//! many have been opened as there are. If it stayed the least recently used one, a page of the
+//! table that cannot be written would keep all others from being collected.
 //!
 //! In all of them, the segment's table entry is zeroed first, because an item that is staged again
 //! can be forgotten without a note. A process that is killed after that must not find the item in
-//! the segment it came from. It loses with it the items of this one segment that are in memory
-//! only.
+//! the segment it came from. The items of this one segment that are in memory only are lost with
+//! it.
 
 use ::io::device::{PAGE_BYTES, Pages};
 use codec::record::{Record, Row, Rows};
@@ -56,25 +57,25 @@ use crate::watermarks::{FREE_PRESSED, Watermarks};
 use crate::writer::Writer;
 use crate::{Flash, IndexAccess, Place, Refused};
 
-/// So many segments a call tries to collect that cannot be noted as free: each may take the device
-/// seconds to refuse.
+/// Segments that a call tries to collect if they cannot be noted as free: the device may take
+/// seconds to refuse each.
 const REFUSED_MAX: usize = 4;
 
-/// What a segment is collected for.
+/// The purpose of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A free segment.
     Room,
-    /// Words of the index: what was read moves, if there is room for it.
+    /// Words of the index: rows that were read move, if there is room for them.
     Words,
     /// Words, at once: nothing moves.
     WordsNow,
 }
 
-/// What collection has found to collect.
+/// The choice of a segment to collect.
 enum Choice {
     Nothing,
-    /// It was free at once.
+    /// A segment was free at once.
     Freed,
     Victim(Victim),
 }
@@ -84,14 +85,14 @@ struct Victim {
     listed: ListedSegment,
     /// Flushes until it was chosen.
     flushes: u64,
-    /// What was read moves; not if hardly anything is free.
+    /// Rows that were read move; `false` if hardly any segment is free.
     moves: bool,
-    /// What was read so many times moves to the hot area, if there is one.
+    /// Rows with at least this many accesses move to the hot area, if there is one.
     hot_accesses: Option<u8>,
 }
 
 impl Victim {
-    /// Where a row moves that was read so many times.
+    /// The area that a row with this many accesses moves to.
     fn moves_to(&self, accesses: u8) -> Area {
         let was_cold = self.listed.entry.area == Area::Cold;
         let is_hot = was_cold && self.hot_accesses.is_some_and(|wanted| accesses >= wanted);
@@ -108,8 +109,8 @@ impl Flash {
     }
 
     /// Evicts the least recently used segment, however much room there is: for a caller whose index
-    /// has none for more items. What was not recovered yet is older, and void before: there are no
-    /// words for it. `false` if there is none, or the device refuses.
+    /// has none for more items. Segments not recovered yet are older, and voided first: they have
+    /// no words. `false` if there is none, or the device refuses.
     pub fn evict(&self, access: &dyn IndexAccess) -> bool {
         let mut chores = lock(&self.chores);
         if lock(&self.writer).is_closed {
@@ -119,8 +120,8 @@ impl Flash {
         self.collect(&mut chores, access, 0, Need::WordsNow)
     }
 
-    /// As [`Flash::evict`], but what was read since it was stored stays, and is stored again; only
-    /// a segment that follows one of which more stayed than left is evicted whole.
+    /// As [`Flash::evict`], but rows that were read since they were stored are stored again; only a
+    /// segment that follows one of which more rows stayed than left is evicted whole.
     pub fn thin_out(&self, access: &dyn IndexAccess, now: u32) -> bool {
         let mut chores = lock(&self.chores);
         if lock(&self.writer).is_closed {
@@ -156,10 +157,10 @@ impl Flash {
         false
     }
 
-    /// Takes what nobody can read out of use: what the item table of its segment names leaves the
-    /// index, or else all that lies there. Where the segment cannot be noted as free it stays, with
-    /// nothing in it, neither now nor at the next start. The lock of chores is held. `false` if the
-    /// device takes no note at all.
+    /// Takes an unreadable segment out of use: the items that its item table names leave the index,
+    /// or else all places in it. If the segment cannot be noted as free it stays, with nothing in
+    /// it, neither now nor at the next start. Called with the lock of the chores held. `false` if
+    /// the device takes no note at all.
     pub(crate) fn give_up(
         &self,
         chores: &mut Chores,
@@ -186,7 +187,7 @@ impl Flash {
         is_told
     }
 
-    /// Moves what is to move out of a segment, and frees it. `false` if the device refuses.
+    /// Moves the rows to keep out of a segment, and frees it. `false` if the device refuses.
     fn clear(
         &self,
         chores: &mut Chores,
@@ -211,7 +212,7 @@ impl Flash {
         }
         let mut read = self.read_victim(&victim, &mut chores.pages);
         if read.is_err() && victim.moves {
-            // Nothing can be moved, but what the item table alone names leaves the index.
+            // Nothing can be moved, but the items that the item table alone names leave the index.
             victim.moves = false;
             read = self.read_victim(&victim, &mut chores.pages);
         }
@@ -233,10 +234,9 @@ impl Flash {
         true
     }
 
-    /// Takes all out of the index that lies in a segment of which nobody can read any more what is
-    /// there. Found by their places, in all of the index: words that stayed would lead nowhere, and
-    /// count against its limit, for good. That takes long where much is in the index, but no longer
-    /// than a device that fails takes to say so.
+    /// Removes all places in an unreadable segment from the index. Looks at the whole index: words
+    /// that stayed would lead nowhere, and count against its limit, for good. That takes long with
+    /// many items in the index, but no longer than a failing device takes to say so.
     fn drop_unnamed(&self, access: &dyn IndexAccess, segment: u32) {
         let is_there = |place| self.geometry.locate(place).is_some_and(|it| it.segment == segment);
         let removed = access.remove_where(&is_there);
@@ -263,8 +263,8 @@ impl Flash {
     }
 
     /// Takes a segment off its list. While some were found at the start and not given to the index
-    /// yet, the oldest of these is free at once, as it is older than all others: those come later
-    /// ([`mod@crate::recover`]), and nobody has read its items since.
+    /// yet, the oldest of these is free at once, as it is older than all others: later ones come
+    /// first ([`mod@crate::recover`]), and nobody has read its items since.
     fn choose_victim(&self, need: Need) -> Choice {
         let mut writer = lock(&self.writer);
         let free = writer.free_segments();
@@ -295,7 +295,7 @@ impl Flash {
     }
 
     /// Takes a segment off its list whose rows a step of the hot area's size takes in. They take up
-    /// more room there than they leave: others are collected first where little is free.
+    /// more room there than they leave: while few segments are free, others are collected first.
     pub(crate) fn choose_for_hot(&self, writer: &mut Writer) -> Option<ListedSegment> {
         let lacks = writer.hot_target.lacks(writer.segments(Area::Hot));
         let has_room = writer.free_segments() >= self.watermarks.low;
@@ -315,7 +315,7 @@ impl Flash {
         })
     }
 
-    /// Decides about each item of a segment.
+    /// Moves or removes each item of a segment.
     fn sort_out(
         &self,
         victim: &Victim,
@@ -382,7 +382,7 @@ impl Flash {
         let record = Record { key: row.key, value: row.value, fields: row.fields };
         for attempt in 0..2 {
             let mut writer = lock(&self.writer);
-            // What is moved may take more room than it leaves, but not the last.
+            // Moved rows may take more room than they leave, but not the last.
             if writer.flushes != victim.flushes
                 || writer.free_segments() < FREE_PRESSED
                 || self.flushed.takes(entry.sequence, item.granule, row.key)
@@ -417,7 +417,7 @@ impl Flash {
     }
 }
 
-/// The rows of a unit, of which there are as many as its head and the item table say.
+/// The rows of a unit, if they are as many as its head and the item table say.
 fn rows(raw: &[u8], expected: usize, listed: usize) -> Result<Vec<Row<'_>>, Damaged> {
     let (mut rows, mut rest) = (Vec::with_capacity(listed), Rows::new(raw));
     while !rest.is_empty() {

@@ -1,17 +1,17 @@
-//! What a journal says: its bytes, and which items are dead by them.
+//! The format of a journal: its bytes, and which items are dead by them.
 //!
-//! What is not as it was written is not believed, and its segment with it: else what it had said
-//! was dead would be alive. A filter's blocks have a check each, which is that of the segment's
-//! life, too ([`mod@crate::checked`]). An entry has one bit for that, so that as many fit in as
-//! ever: it tells any flipped bit, and half of the entries of an earlier life. The stamp is written
-//! when the segment becomes valid, and tells a page from an earlier life, or one that was never
-//! written. The marks differ in half of their bits. And no page's worth of entries is empty before
-//! one that is not.
+//! A damaged journal is not believed, and neither is its segment: otherwise items that it had noted
+//! as dead would be alive. Each block of a filter has a check, which also tells the segment's life
+//! ([`mod@crate::checked`]). An entry has one bit for that, which costs no room: it finds any
+//! flipped bit, and half of the entries of an earlier life. The stamp is written when the segment
+//! becomes valid, and tells a page of an earlier life, or one that was never written. The marks
+//! differ in half of their bits. And a page's worth of empty entries never stands before one that
+//! is not empty.
 //!
-//! What this cannot tell: a page that is sound, and of this life, but of a while ago, because a
-//! drive did not write what it said it had. Of a list that has grown over several pages that may be
-//! the last one, as it was before it had any. Only a number of notes that is kept elsewhere would
-//! tell, with a write for each note.
+//! This cannot find a page that is sound, and of this life, but old, because a drive lost a write
+//! that it had confirmed. In a list of several pages that may be the last one, as it was before it
+//! had any entries. Only a count of notes that is kept elsewhere would tell, with a write for each
+//! note.
 
 use std::collections::HashSet;
 
@@ -24,9 +24,9 @@ use crate::geometry::{Geometry, JOURNAL_ENTRY_BYTES};
 use crate::table::Item;
 
 const MARK_LIST: u32 = 0;
-/// As far from the others as can be.
+/// As far from the other marks as can be.
 pub(crate) const MARK_DISTRUSTED: u32 = u32::MAX;
-/// Another with every change of what a filter's bits are, or a start would take what an earlier
+/// To be replaced with every change of a filter's bits, or a start would take items that an earlier
 /// build noted as dead for alive. Half of its bits are set.
 pub(crate) const MARK_FILTER: u32 = 0x5a5a_a5a5;
 /// Slots of four bytes before the first entry: the mark and the stamp.
@@ -35,19 +35,20 @@ pub(crate) const HEAD_SLOTS: u32 = 2;
 pub(crate) const STAMP_SLOT: u32 = 1;
 /// The bit of an entry that checks the others.
 const CHECK_SHIFT: u32 = u32::BITS - 1;
-/// So many empty slots are not left by threads that were killed each on the way to its own, before
-/// a later one was written: that is a page that is lost.
+/// Threads killed on the way to their slots, before a later one was written, do not leave this many
+/// empty slots: that is a lost page.
 const HOLE_SLOTS: usize = PAGE_BYTES / JOURNAL_ENTRY_BYTES;
-/// What a journal says at the start.
+
+/// The contents of a journal at the start.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It has run over.
+    /// It has overflowed.
     Distrusted,
-    /// These are dead.
+    /// These items are dead.
     Dead(Dead),
 }
 
-/// What is dead by a journal.
+/// The dead items of a journal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dead {
     form: Form,
@@ -56,11 +57,11 @@ pub(crate) struct Dead {
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
     List(List),
-    /// The blocks.
+    /// The blocks of a filter.
     Filter(Vec<Block>),
 }
 
-/// The entries, and slots for such up to the last one that is written.
+/// The entries, and the number of slots up to the last one that is written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct List {
     pub(crate) entries: HashSet<u32>,
@@ -68,7 +69,7 @@ pub(crate) struct List {
 }
 
 impl Dead {
-    /// By an empty journal.
+    /// Of an empty journal.
     pub(crate) fn none() -> Self {
         Self { form: Form::List(List::default()) }
     }
@@ -82,7 +83,7 @@ impl Dead {
             }
     }
 
-    /// Slots of the list up to the last one that is written; nothing of a filter.
+    /// Slots of the list up to the last one that is written; `None` for a filter.
     pub(crate) fn taken(&self) -> Option<u32> {
         match &self.form {
             Form::List(list) => Some(list.taken),
@@ -90,7 +91,7 @@ impl Dead {
         }
     }
 
-    /// By a list with nothing in it but so many slots.
+    /// A list without entries, with this many slots taken.
     #[cfg(test)]
     pub(crate) fn with_taken(taken: u32) -> Self {
         Self { form: Form::List(List { taken, ..List::default() }) }
@@ -120,7 +121,7 @@ fn slot(bytes: &[u8], slot: u32) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
-/// Reads a journal that is a list, whatever its head says.
+/// Reads a list, whatever the journal's head says.
 pub(crate) fn read_list(bytes: &[u8], sequence: u64) -> Result<List, Damaged> {
     let mut list = List::default();
     for (slot, found) in entries_of(bytes) {
@@ -137,15 +138,15 @@ pub(crate) fn read_list(bytes: &[u8], sequence: u64) -> Result<List, Damaged> {
     Ok(list)
 }
 
-/// The slots of a list with an entry, and these.
+/// The slots of a list that have an entry, and the entries.
 fn entries_of(bytes: &[u8]) -> impl Iterator<Item = (u32, u32)> {
     let (slots, _) = bytes.as_chunks();
     let slots = (0..).zip(slots.iter().map(|entry| u32::from_le_bytes(*entry)));
     slots.skip(HEAD_SLOTS as usize).filter(|(_, entry)| *entry != 0)
 }
 
-/// An entry as it is written to a slot. It has two bits at least ([`Geometry::journal_entry`]), so
-/// that one which is flipped neither passes nor leaves an empty slot.
+/// An entry as it is written to a slot. It has at least two bits set ([`Geometry::journal_entry`]),
+/// so that a flipped one neither passes nor leaves an empty slot.
 pub(crate) fn with_check(entry: u32, sequence: u64, slot: u32) -> u32 {
     entry | (entry.count_ones() ^ stamp(sequence, slot)) << CHECK_SHIFT
 }
@@ -156,7 +157,7 @@ fn read_blocks(bytes: &[u8], sequence: u64) -> Result<Vec<Block>, Damaged> {
     blocks.map(|(number, bytes)| Block::decode(bytes, sequence, number)).collect()
 }
 
-/// Makes the checks of a journal right, and leaves the marks that there are.
+/// Corrects the checks of a journal, and leaves its marks.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn put_right(bytes: &mut [u8], sequence: u64) {
     let mark = slot(bytes, 0);
@@ -186,16 +187,16 @@ pub(crate) fn put_right(bytes: &mut [u8], sequence: u64) {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bits {
     pub(crate) block: usize,
-    /// Numbers of bits in the block.
+    /// Positions in the block.
     bits: [usize; 3],
 }
 
 impl Bits {
-    /// In a filter of so many blocks.
+    /// The bits of an entry in a filter of `blocks` blocks.
     pub(crate) fn of(entry: u32, blocks: usize) -> Self {
         // Entries of neighbours differ in few bits.
         let mixed = mix(entry.into());
-        // What one number leaves of the fraction is the fraction for the next.
+        // The rest of the fraction after one number is the fraction for the next.
         let mut fraction = mixed as u32;
         let bits = [(); 3].map(|()| {
             let scaled = u64::from(fraction) * BLOCK_BITS as u64;
@@ -205,12 +206,12 @@ impl Bits {
         Self { block: (((mixed >> 32) * blocks as u64) >> 32) as usize, bits }
     }
 
-    /// The number of the block in the journal, behind the head.
+    /// The number of the block in the journal, counted from behind the head.
     pub(crate) fn number(self) -> u32 {
         self.block as u32 + 1
     }
 
-    /// Sets them in their block; returns whether one was not set.
+    /// Sets the bits in their block; returns whether one was not set.
     pub(crate) fn set(self, block: &mut Block) -> bool {
         self.bits.iter().fold(false, |is_new, &bit| block.set(bit) | is_new)
     }
@@ -227,7 +228,7 @@ mod tests {
 
     const LIFE: u64 = 5;
 
-    /// A list of so many bytes with these entries, by their numbers from 1 on.
+    /// A list of `length` bytes with these entries, by their numbers from 1 on.
     fn list(entries: &[(u32, u32)], length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         let mut put = |slot: u32, value: u32| {
@@ -241,7 +242,7 @@ mod tests {
         bytes
     }
 
-    /// A filter of so many blocks with these entries.
+    /// A filter of `blocks` blocks with these entries.
     fn filter(entries: &[u32], blocks: usize) -> Vec<u8> {
         let mut found = vec![Block::EMPTY; blocks];
         for &entry in entries {
@@ -270,8 +271,8 @@ mod tests {
         assert_eq!(read(&[], LIFE), Err(Damaged));
     }
 
-    /// An entry that was flipped named an item that nobody had: the one that had died was back. And
-    /// a mark was one bit away from that of a list.
+    /// Regression: a flipped entry named an item that did not exist, so that the one that had died
+    /// was back; and a mark was one bit away from that of a list.
     #[test]
     fn a_flipped_bit_of_a_journal_is_damage_wherever_it_is() {
         let few = list(&[(1, 3), (2, 0x7fff_ffff), (3, 0x4000_0001), (7, 0x000a_6def)], 64);
@@ -286,7 +287,7 @@ mod tests {
                 let mut bytes = sound.clone();
                 bytes[bit / 8] ^= 1 << (bit % 8);
                 let found = read(&bytes, LIFE);
-                // What is behind the mark of one that is distrusted anyway says nothing.
+                // The bytes behind the mark of a distrusted journal say nothing.
                 let is_distrusted = sound.starts_with(&[0xff; 4]) && bit >= 64;
                 let expected = if is_distrusted { Ok(Found::Distrusted) } else { Err(Damaged) };
                 assert_eq!(found, expected, "{bit}");
@@ -294,8 +295,8 @@ mod tests {
         }
     }
 
-    /// Each entry is written to a slot of which another life's entry passes one time in two, and
-    /// both lives have the same for none.
+    /// Each entry is written to a slot in which another life's entry passes one time in two; no
+    /// slot is the same for both lives.
     #[test]
     fn an_entry_of_any_bits_has_a_check_of_its_life_and_slot() {
         let passes =
@@ -316,7 +317,7 @@ mod tests {
             assert_eq!(read(&sound, LIFE + 1), Err(Damaged));
             assert_eq!(read(&vec![0; sound.len()], LIFE), Err(Damaged));
         }
-        // The head was written in this life, and what is behind it was not.
+        // The head was written in this life, and the rest was not.
         let mut bytes = filter(&[3], 3);
         bytes[64..].fill(0);
         assert_eq!(read(&bytes, LIFE), Err(Damaged));
@@ -334,8 +335,8 @@ mod tests {
         assert!(is_sound(2) && is_sound(slots + 1) && !is_sound(slots + 2));
     }
 
-    /// Where one of these numbers changes, so has what is on the device: then [`MARK_FILTER`] has
-    /// to be another, too.
+    /// If one of these numbers changes, so has the device's format: then [`MARK_FILTER`] has to
+    /// change, too.
     #[test]
     fn an_entry_has_the_bits_that_it_had_when_the_mark_was_given() {
         for (entry, spots, bits) in [
@@ -359,8 +360,8 @@ mod tests {
         assert!(apart(MARK_LIST, MARK_FILTER) == 16 && apart(MARK_FILTER, MARK_DISTRUSTED) == 16);
     }
 
-    /// Builds before this one had written filters with these marks, and each took what another's
-    /// said was dead for alive.
+    /// Regression: earlier builds wrote filters with these marks, and each took items that another
+    /// had noted as dead for alive.
     #[test]
     fn a_filter_of_an_earlier_format_is_not_believed() {
         let mut bytes = filter(&[3], 31);

@@ -1,7 +1,7 @@
 //! The dictionaries that units are compressed with, on the device and in memory.
 //!
 //! ```text
-//!   slot 1    slot 2    ...   each so many pages
+//!   slot 1    slot 2    ...   each of `slot_pages` pages
 //!   +--------------------------------------+--------+--------------+
 //!   | bytes u32 | CRC-32C of the dictionary u32 | the dictionary |  |
 //!   +--------------------------------------+--------+--------------+
@@ -9,9 +9,10 @@
 //!
 //! A segment has one dictionary for all of its units, or none: its entry of the segment table has
 //! the number, from 1, and so has each unit that was compressed with it. New segments get the
-//! current one. A slot is written again only when no segment names it. So at the start those that
-//! segments name are read; a segment whose dictionary is damaged is void. One that the device
-//! refuses is asked for again when recovery comes to the first segment that names it.
+//! current one. A slot is written again only when no segment names it. So the start reads the
+//! dictionaries that segments name; a segment whose dictionary is damaged is void. A dictionary
+//! that the device refuses is asked for again when recovery comes to the first segment that names
+//! it.
 //!
 //! A dictionary's sum is mixed into the checksums of its units, because decoding with another one
 //! would not fail: it would give other bytes.
@@ -22,7 +23,7 @@ use ::io::device::{Device, PAGE_BYTES, Pages};
 use codec::{Damaged, Dictionary};
 use stdx::sync::{Arc, Mutex, lock};
 
-/// How many there are at most at a time.
+/// Most dictionaries at a time.
 pub(crate) const DICTIONARIES_MAX: usize = 8;
 
 const SUM_AT: usize = 4;
@@ -46,15 +47,15 @@ impl fmt::Debug for Known {
 /// The slots.
 pub(crate) struct Dictionaries {
     slots: [Mutex<Option<Arc<Known>>>; DICTIONARIES_MAX],
-    /// Where the first begins.
+    /// The first page of the first slot.
     page: u64,
-    /// Pages of each; 0: there are none.
+    /// Pages of each slot; 0 if there are none.
     slot_pages: usize,
     level: i32,
 }
 
 impl Dictionaries {
-    /// None yet.
+    /// Slots with no dictionary in memory yet.
     pub(crate) fn new(page: u64, slot_pages: usize, level: i32) -> Self {
         let slots = std::array::from_fn(|_| Mutex::new(None));
         Self { slots, page, slot_pages, level }
@@ -70,7 +71,7 @@ impl Dictionaries {
         lock(self.slot(number)?).clone()
     }
 
-    /// Reads a dictionary from the device, to decode with it, or to encode as well.
+    /// Reads a dictionary from the device, for decoding or for encoding as well.
     pub(crate) fn read(
         &self,
         device: &dyn Device,
@@ -85,7 +86,7 @@ impl Dictionaries {
         Ok(known)
     }
 
-    /// Writes a dictionary to the device, into a slot that nothing names.
+    /// Writes a dictionary to the device, into a slot that no segment names.
     pub(crate) fn write(
         &self,
         device: &dyn Device,
@@ -101,7 +102,7 @@ impl Dictionaries {
         device.write(self.page_of(number), pages.as_pages())
     }
 
-    /// Keeps a dictionary that was written to this slot.
+    /// Keeps a dictionary in memory that was written to this slot.
     pub(crate) fn keep(&self, number: u8, dictionary: Dictionary) -> Arc<Known> {
         let slot = self.slot(number).expect("there is such a slot");
         let sum = codec::checksum(dictionary.bytes());
@@ -110,8 +111,8 @@ impl Dictionaries {
         known
     }
 
-    /// Lets go of what nothing names any more, and of what only encoding needs of all others but
-    /// the current one. Returns the slots that are free.
+    /// Drops dictionaries that no segment names, and the encoding tables of all others but the
+    /// current one. Returns the free slots.
     pub(crate) fn tidy(&self, current: u8, is_named: impl Fn(u8) -> bool) -> Vec<u8> {
         let mut free = Vec::new();
         for number in (1..=DICTIONARIES_MAX as u8).filter(|&number| number != current) {
@@ -129,12 +130,12 @@ impl Dictionaries {
         if self.slot_pages > 0 { free } else { Vec::new() }
     }
 
-    /// How many are in memory.
+    /// Dictionaries in memory.
     pub(crate) fn count(&self) -> usize {
         self.slots.iter().filter(|slot| lock(slot).is_some()).count()
     }
 
-    /// Bytes of all that are in memory.
+    /// Bytes of all dictionaries in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let bytes = |slot: &Mutex<Option<Arc<Known>>>| {
             lock(slot).as_ref().map_or(0, |known| known.dictionary.memory_bytes())
@@ -142,14 +143,14 @@ impl Dictionaries {
         self.slots.iter().map(bytes).sum()
     }
 
-    /// What [`Self::memory_bytes`] grows to with dictionaries of so many bytes, one of which
-    /// encodes.
+    /// The most that [`Self::memory_bytes`] grows to with dictionaries of `bytes` bytes, one of
+    /// which encodes.
     pub(crate) fn memory_bytes_max(&self, bytes: usize) -> usize {
         let current = Dictionary::memory_bytes_of(bytes, Some(self.level));
         current + (DICTIONARIES_MAX - 1) * Dictionary::memory_bytes_of(bytes, None)
     }
 
-    /// Makes the checksum of a dictionary right, in its slot.
+    /// Corrects the checksum of a dictionary in its slot.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn put_right(slot: &mut [u8]) {
         let (head, rest) = slot.split_at_mut(BYTES_AT);

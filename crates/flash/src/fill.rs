@@ -8,60 +8,61 @@
 //! ```
 //!
 //! A read is of whole pages, so a unit of about a page costs one page or two, by where it begins. A
-//! unit aims at the end of the page that the last one left off in: its rows gather until, by the
-//! ratio of the units before, they are about to reach it when they are stored. What is then left of
-//! the page is skipped if it is little; and so is what the unit turns out to be too long for. The
-//! hot area knows the bytes of its units beforehand, and trades bytes for pages likewise.
+//! unit aims at the end of the page in which the last one ended: its rows gather until, by the
+//! ratio of the units before, they would about reach it when stored. The rest of the page is then
+//! skipped if it is little, or if the unit turns out to be too long for it. The hot area knows the
+//! bytes of its units beforehand, and trades bytes for pages likewise.
 
 use ::io::device::PAGE_BYTES;
 
 use crate::area::Area;
 use crate::unit::{HEAD_BYTES, Head};
 
-/// What is left of a page is skipped if it is no more than this and a unit is too long for it.
+/// The rest of a page is skipped if it is no more than this and a unit is too long for it.
 const SKIP_BYTES_MAX: [usize; 2] = [768, 1024];
 /// A unit aims at this share of the room: how much a unit compresses varies from one to the next.
 const AIM: f64 = 0.98;
-/// The most raw bytes: what a reader decodes to find one item. Zstd gains little beyond.
+/// Most raw bytes of a unit, all of which a reader decodes to find one item. Zstd gains little
+/// beyond.
 const RAW_BYTES_MAX: usize = 64 << 10;
-/// A unit moves the average ratio by one part of so many.
+/// A unit moves the average ratio by one part in this many.
 const RATIO_SHARE: f64 = 16.0;
-/// Half of what is stored, until something is known.
+/// The ratio until one is known: a unit is stored in half its bytes.
 const RATIO_START: f64 = 2.0;
 
 /// How the units of one area follow each other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fill {
     area: Area,
-    /// A unit aims at so many pages.
+    /// Pages that a unit aims at.
     pages: usize,
-    /// Each row is a unit.
+    /// Each row is a unit of its own.
     is_single: bool,
-    /// Raw bytes for a stored one.
+    /// Raw bytes per stored byte.
     ratio: f64,
     raw_bytes_max: usize,
 }
 
 impl Fill {
-    /// Of the cold area: units of so many pages, or of a single row each.
+    /// For the cold area: units of `pages` pages, or of a single row each.
     pub(crate) fn cold(pages: usize, is_single: bool, segment_bytes: usize) -> Self {
         // Never more than a fourth of a segment.
         let raw_bytes_max = RAW_BYTES_MAX.min(segment_bytes / 4);
         Self { area: Area::Cold, pages, is_single, ratio: RATIO_START, raw_bytes_max }
     }
 
-    /// Of the hot area: units of one page.
+    /// For the hot area: units of one page.
     pub(crate) fn hot() -> Self {
         let raw_bytes_max = PAGE_BYTES - HEAD_BYTES;
         Self { area: Area::Hot, pages: 1, is_single: false, ratio: 1.0, raw_bytes_max }
     }
 
-    /// Raw bytes for a stored one, lately.
+    /// Raw bytes per stored byte, lately.
     pub(crate) fn ratio(&self) -> f64 {
         self.ratio
     }
 
-    /// How many bytes of rows a unit gathers that follows what ends here.
+    /// Bytes of rows that a unit gathers if it follows one that ends at `end`.
     pub(crate) fn raw_bytes(&self, end: usize) -> usize {
         if self.is_single {
             return 1;
@@ -76,7 +77,7 @@ impl Fill {
         raw_bytes.clamp(1, self.raw_bytes_max)
     }
 
-    /// Where a unit of so many bytes begins that follows what ends here.
+    /// Where a unit of `unit_bytes` begins that follows one that ends at `end`.
     pub(crate) fn start(&self, end: usize, unit_bytes: usize) -> usize {
         let left = left_of_page(end);
         let pages = (PAGE_BYTES - left + unit_bytes).div_ceil(PAGE_BYTES);
@@ -84,7 +85,7 @@ impl Fill {
         if is_longer && left <= self.skip_bytes_max() { end + left } else { end }
     }
 
-    /// Learns from a unit of several rows that was compressed.
+    /// Updates the ratio from a unit of several rows that was compressed.
     pub(crate) fn learn(&mut self, head: &Head) {
         if head.rows > 1 && self.area == Area::Cold {
             let ratio = head.raw_bytes as f64 / head.stored_bytes.max(1) as f64;
@@ -97,7 +98,7 @@ impl Fill {
     }
 }
 
-/// From a whole page down to a granule.
+/// Bytes left of the page: from a whole page down to a granule.
 fn left_of_page(end: usize) -> usize {
     PAGE_BYTES - end % PAGE_BYTES
 }
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(fill.raw_bytes(0), aimed(PAGE_BYTES - HEAD_BYTES));
         assert_eq!(fill.raw_bytes(PAGE_BYTES), fill.raw_bytes(0));
         assert_eq!(fill.raw_bytes(1024), aimed(3072 - HEAD_BYTES));
-        // The edge of what is skipped: then the next page is aimed at.
+        // The edge of what is skipped: beyond it the next page is aimed at.
         let edge = PAGE_BYTES - SKIP_BYTES_MAX[0];
         assert_eq!(fill.raw_bytes(edge - 64), aimed(SKIP_BYTES_MAX[0] + 64 - HEAD_BYTES));
         assert_eq!(fill.raw_bytes(edge), fill.raw_bytes(0));

@@ -1,4 +1,4 @@
-//! The tier as its caller holds it, and what concerns all of its segments at once.
+//! The tier's handle, and operations that concern all of its segments at once.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ use crate::{
     Compression, Costs, IndexAccess, Partition, Place, Promotion, Watermarks, table, unit,
 };
 
-/// Bytes of a segment unless something else is asked for.
+/// Bytes of a segment by default.
 pub const SEGMENT_BYTES_DEFAULT: usize = 1 << 20;
-/// The level of zstd unless another is asked for: the first that looks at a match twice. It packs a
-/// twentieth more items than the third, for three times the time, and reads are no slower.
+/// The default level of zstd: the first that looks at a match twice. It packs a twentieth more
+/// items than the third, for three times the time, and reads are no slower.
 pub const LEVEL_DEFAULT: i32 = 6;
 
-/// What a tier is made with.
+/// Parameters of a tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Bytes of a segment: a power of two from 64 KiB to 8 MiB.
@@ -44,24 +44,24 @@ pub struct Settings {
     pub single_rows: bool,
     /// Which units of the cold area are compressed.
     pub compression: Compression,
-    /// When what was read moves into the hot area.
+    /// When items that were read move into the hot area.
     pub promotion: Promotion,
     /// How much of the tier is hot.
     pub partition: Partition,
-    /// How many segments are kept free, if not [`Watermarks::of`] as many as there are.
+    /// How many segments are kept free; by default, [`Watermarks::of`] the number of segments.
     pub watermarks: Option<Watermarks>,
-    /// Bytes of the longest dictionary that units are compressed with; 0: none is trained. A device
-    /// has room for 8 of a 256th of its size each, 64 KiB at most.
+    /// Most bytes of a dictionary that units are compressed with; 0: none is trained. A device has
+    /// room for 8 of a 256th of its size each, 64 KiB at most.
     pub dictionary_bytes: usize,
-    /// The seed of the hashes, for a new device; an old one has its own ([`Flash::hash_seed`]). It
-    /// is to be drawn anew by each process all the same: on an old device it says by chance with
-    /// which sequence segments begin.
+    /// The seed of the hashes, for a new device; an old one has its own ([`Flash::hash_seed`]).
+    /// Each process is to draw it anew all the same: on an old device the first sequence is derived
+    /// from it.
     pub hash_seed: [u8; 16],
-    /// What tells the function that hashes keys from every other, whatever the seed: of a device
-    /// that was last opened with another one nothing is believed. 0 from callers whose function
-    /// never changes.
+    /// Tells the function that hashes keys from every other, whatever the seed: nothing is believed
+    /// of a device that was last opened with another one. 0 from callers whose function never
+    /// changes.
     pub hash_check: u64,
-    /// What tells this boot of the machine from every other.
+    /// Tells this boot of the machine from every other.
     pub boot_id: [u8; 16],
     /// The wall clock, in Unix seconds.
     pub now: u32,
@@ -98,50 +98,50 @@ pub struct Flash {
     pub(crate) level: i32,
     pub(crate) dictionary_bytes: usize,
     pub(crate) dictionaries: Dictionaries,
-    /// Prefixes whose items are gone.
+    /// Prefixes whose items were flushed.
     pub(crate) flushed: Flushed,
-    /// Items of an earlier process are still being found.
+    /// True while items of an earlier process are still being found.
     pub(crate) is_recovering: AtomicBool,
-    /// What has changed meanwhile.
+    /// Changes during recovery.
     pub(crate) changes: Mutex<Option<Changes>>,
     pub(crate) superblock: Mutex<Superblock>,
-    /// Why nothing of what was there is believed.
+    /// Why nothing on the device is believed.
     pub(crate) doubt: Option<Doubt>,
-    /// When an earlier process had what was found, if anything was.
+    /// When an earlier process last used the items that were found, if any were.
     pub(crate) last_used: Option<u32>,
-    /// What has an expiry is over in segments with lower sequences.
+    /// Items with an expiry are expired in segments with lower sequences.
     pub(crate) untimed_below: u64,
     pub(crate) segments: Box<[Segment]>,
     pub(crate) chores: Mutex<Chores>,
     pub(crate) writer: Mutex<Writer>,
-    /// What the next segment to be opened gets.
+    /// The sequence of the next segment to be opened.
     pub(crate) next_sequence: AtomicU64,
     /// The numbers of the rows that were staged last in each area.
     pub(crate) latest_rows: [AtomicU64; 2],
-    /// A segment waits to be written. A hint.
+    /// True if a segment waits to be written. A hint.
     pub(crate) has_waiting: AtomicBool,
     /// Lists of journals that are nearly full.
     pub(crate) worn: Worn,
     pub(crate) bits_locks: Box<[BitsLock]>,
-    /// Somebody who could not wait found no room. A hint.
+    /// True if a caller that could not wait found no room. A hint.
     pub(crate) is_behind: AtomicBool,
-    /// Something died or was flushed, and the device does not know.
+    /// True if a death or a flush has not been noted on the device.
     pub(crate) unsound: AtomicBool,
-    /// Whether the device keeps what it was told.
+    /// The state of syncs to the device.
     pub(crate) syncing: Syncing,
     pub(crate) counters: Counters,
 }
 
-/// What is known of a segment without a lock.
+/// The part of a segment's state that is known without a lock.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// The sequence, the area and whether it is written, in one word.
+    /// The sequence, the area and whether the segment is written, in one word.
     state: AtomicU64,
     pub(crate) journal: Journal,
     pub(crate) usage: Usage,
 }
 
-/// Where the units of a segment are, and since when.
+/// Where the units of a segment are, and its sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Nowhere.
@@ -153,7 +153,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The sequence of a segment that is not free.
+    /// The sequence of a segment, unless it is free.
     pub(crate) fn sequence(self) -> Option<u64> {
         match self {
             Self::Free => None,
@@ -182,12 +182,12 @@ impl Segment {
         }
     }
 
-    /// Its area, if it is not free.
+    /// The segment's area, if it is not free.
     pub(crate) fn area(&self) -> Area {
         Area::from_bit(self.state.load(Ordering::Relaxed) >> Self::AREA_SHIFT)
     }
 
-    /// Under the writer's lock.
+    /// Called under the writer's lock.
     pub(crate) fn set_state(&self, state: State, area: Area) {
         let word = |sequence| sequence << Self::SEQUENCE_SHIFT | (area as u64) << Self::AREA_SHIFT;
         let word = match state {
@@ -195,8 +195,9 @@ impl Segment {
             State::Buffered(sequence) => word(sequence),
             State::Written(sequence) => word(sequence) | Self::WRITTEN,
         };
-        // Release: partner is the acquire in `state`. Whoever sees a segment written finds its
-        // pages on the device, and whoever sees a sequence sees that its last use is over.
+        // Release: partner is the acquire in `state`. A thread that sees a segment written finds
+        // its pages on the device, and one that sees a sequence sees that the segment's last use
+        // has ended.
         self.state.store(word, Ordering::Release);
     }
 }
@@ -207,7 +208,7 @@ impl Flash {
         self.hash_seed
     }
 
-    /// A longer value is refused, whatever stands beside it: it is alone in a segment then.
+    /// The longest value that is taken: one of this length is alone in a segment.
     pub fn value_bytes_max(&self) -> usize {
         self.geometry.segment_bytes - unit::HEAD_BYTES - table::table_bytes(1, 1)
     }
@@ -217,18 +218,18 @@ impl Flash {
         self.geometry.may_be(place, hash)
     }
 
-    /// Says what reads cost, by which the areas are divided from now on.
+    /// Sets what reads cost, by which the areas are divided from now on.
     pub fn set_costs(&self, costs: Costs) {
         lock(&self.writer).costs = costs;
     }
 
-    /// Says that the key's item at this place is no longer its value. Takes no lock of the tier but
-    /// the superblock's, and writes a note: it is called under the key's lock in the index, before
-    /// the index leads elsewhere. What it says is on the device when it returns; only then may
-    /// anybody see the change.
+    /// Notes that the key's item at this place is no longer its value. Takes no lock of the tier
+    /// but the superblock's, and writes a note: it is called under the key's lock in the index,
+    /// before the index leads elsewhere. The note is on the device when it returns; only then may
+    /// the change become visible.
     ///
-    /// There is nothing to write for a staged place: its unit is not on the device, and whoever
-    /// seals it asks the index under the key's lock, which does not lead to the row any more.
+    /// A staged place needs no note: its unit is not on the device, and the thread that seals it
+    /// asks the index under the key's lock, which no longer leads to the row.
     pub fn forget(&self, place: Place, hash: u64) {
         self.counters.items_gone(1);
         if let Some(spot) = self.geometry.locate(place) {
@@ -236,12 +237,12 @@ impl Flash {
         }
     }
 
-    /// Makes everything stored so far void, on the device too. Places handed out before lead
-    /// nowhere. The index is the caller's to empty, who says so by [`Flash::note_emptied`].
+    /// Voids everything stored so far, on the device too. Places handed out before lead nowhere.
+    /// The caller empties the index, and says so by [`Flash::note_emptied`].
     pub fn flush(&self) {
         let mut writer = lock(&self.writer);
-        // First, while all journals take notes: what dies before this is on the device has to be
-        // dead there for whoever starts after a kill. No segment is opened meanwhile.
+        // First, while all journals take notes: an item that dies before this is on the device has
+        // to be dead for a process that starts after a kill. No segment is opened meanwhile.
         self.void_device();
         writer.flushes += 1;
         for area in Area::ALL {
@@ -257,26 +258,27 @@ impl Flash {
         while let Some(found) = writer.found.pop_front() {
             self.free_segment(&mut writer, found.segment);
         }
-        // What waits to be written or is being collected is freed by whoever does that.
+        // Segments that wait to be written or are being collected are freed by the thread that does
+        // it.
         writer.waiting.iter_mut().for_each(|full| full.is_void = true);
         self.segments.iter().for_each(|segment| segment.set_state(State::Free, Area::Cold));
         self.counters.no_items();
         self.end_all_flushes();
     }
 
-    /// Takes note that the index leads to none of the places of before a flush any more, and that
-    /// nothing has come in since: until then whoever takes out one of them counts an item as gone
-    /// that the flush has counted.
+    /// Notes that the index no longer leads to any place from before a flush, and that nothing has
+    /// come in since: until then a thread that takes one of them out counts an item as gone that
+    /// the flush has counted.
     pub fn note_emptied(&self) {
-        // Nobody takes anything out of the index for the tier's own work, and has yet to count it.
+        // No work of the tier itself has taken an item out without having counted it.
         let _chores = lock(&self.chores);
         let _writer = lock(&self.writer);
         self.counters.no_items();
     }
 
-    /// Keeps on the device when all is to be flushed, in Unix seconds, or 0 for no such plan: what
-    /// [`Flash::planned_flush`] says after the next start. Nothing is flushed by it. `at` is asked
-    /// under a lock, so what is kept is the answer to the last call.
+    /// Keeps the time of a planned flush of everything on the device, in Unix seconds, or 0 for no
+    /// plan: [`Flash::planned_flush`] returns it after the next start. It flushes nothing. `at` is
+    /// called under a lock, so the answer to the last call is kept.
     pub fn plan_flush(&self, at: impl FnOnce() -> u32) {
         let mut superblock = lock(&self.superblock);
         let at = at();
@@ -287,26 +289,26 @@ impl Flash {
         let is_written = self.write_superblock(&superblock);
         drop(superblock);
         if !is_written {
-            // What a later process finds must not outlast the time that was named.
+            // Items that a later process finds must not outlast the planned time.
             self.void_device();
         }
     }
 
-    /// When all is to be flushed, in Unix seconds; 0 if nothing is planned.
+    /// When everything is to be flushed, in Unix seconds; 0 if nothing is planned.
     pub fn planned_flush(&self) -> u32 {
         lock(&self.superblock).flush_at
     }
 
-    /// Whether something died or was flushed of which the device does not know, because it takes no
-    /// notes, or has lost some: not even that all on it is void, which [`Flash::maintain`] goes on
-    /// telling it. Until it knows, whoever opens it in the same boot may find there what was
-    /// deleted or replaced.
+    /// Whether something died or was flushed without a note on the device, because it takes no
+    /// notes or has lost some: not even that everything on it is void, which [`Flash::maintain`]
+    /// keeps trying to note. Until it is noted, a process that opens the device in the same boot
+    /// may find items there that were deleted or replaced.
     pub fn is_unsound(&self) -> bool {
         self.unsound.load(Ordering::Relaxed) || self.syncing.has_lost()
     }
 
-    /// Makes every segment void that was opened before this moment, for the next start: it needs a
-    /// note, and without it nothing new is taken. `false` if that was refused.
+    /// Voids every segment opened before this moment, for the next start: this needs a note, and
+    /// without it nothing new is taken. `false` if the note was refused.
     pub(crate) fn void_device(&self) -> bool {
         let mut superblock = lock(&self.superblock);
         let next = self.next_sequence.load(Ordering::Relaxed);
@@ -316,9 +318,9 @@ impl Flash {
         is_written
     }
 
-    /// Makes void what has this sequence, and with it all that was opened before now, unless it is
-    /// void already: one place that refuses again and again costs what had come before the first
-    /// time. `false` if the note was refused.
+    /// Voids the segment with this sequence, and with it everything opened before now, unless it is
+    /// void already: one place that refuses again and again costs only what had come before the
+    /// first time. `false` if the note was refused.
     pub(crate) fn void_with(&self, sequence: u64) -> bool {
         let is_void = {
             let superblock = lock(&self.superblock);
@@ -336,7 +338,7 @@ impl Flash {
         written.is_ok()
     }
 
-    /// Gives a segment back. Nothing may lead to it any more, or everything be void.
+    /// Frees a segment. Nothing may lead to it any more, or everything has to be void.
     pub(crate) fn free_segment(&self, writer: &mut Writer, segment: u32) {
         self.let_go(segment);
         writer.free.push_back(segment);
@@ -349,13 +351,13 @@ impl Flash {
         known.journal.close();
     }
 
-    /// Takes an item out of the index for good.
+    /// Removes an item from the index for good.
     pub(crate) fn drop_item(&self, access: &dyn IndexAccess, hash: u64, place: Place) {
         let is_removed = access.remove(hash, place);
         self.count_dropped(is_removed);
     }
 
-    /// The same of one that is in memory as well. Returns whether it was.
+    /// Removes an item from the index if it is in memory as well. Returns whether it was.
     pub(crate) fn drop_spare(&self, access: &dyn IndexAccess, hash: u64, place: Place) -> bool {
         let is_removed = access.remove_spare(hash, place);
         self.count_dropped(is_removed);

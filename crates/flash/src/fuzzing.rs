@@ -1,13 +1,12 @@
-//! What has to hold for any bytes on a device: the bodies of the fuzz targets, which stable tests
-//! run too.
+//! Properties that hold for any bytes on a device: the bodies of the fuzz targets, which stable
+//! tests run too.
 //!
-//! [`formats`] reads one thing that lies on a device, and writes it again. [`device`] changes a
-//! device that the tier has written, opens it, and uses it: what is damaged is a miss or a refusal,
-//! no read goes beyond the device, and what is stored from then on is found, also after the next
-//! start.
+//! [`formats`] reads one structure of a device, and writes it again. [`device`] changes a device
+//! that the tier has written, opens it, and uses it: damage is a miss or a refusal, no read goes
+//! beyond the device, and items stored from then on are found, also after the next start.
 //!
-//! In both, checksums are put right before, if the input says so: else hardly anything behind them
-//! would be reached.
+//! In both, checksums are corrected before, if the input says so: otherwise hardly any code behind
+//! them would be reached.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, btree_map};
@@ -41,12 +40,12 @@ const LATER: std::ops::Range<u64> = 1 << 32..(1 << 32) + 12;
 const STEPS_MAX: usize = 500;
 const NOW: u32 = 1000;
 
-/// The highest bit of an input's first byte: put checksums right.
+/// The highest bit of an input's first byte: correct the checksums.
 const PUTS_RIGHT: u8 = 0x80;
-/// And the next one, of a device: flip one bit, and nothing else.
+/// The next bit, for a device: flip one bit, and nothing else.
 const FLIPS: u8 = 0x40;
 
-/// Reads the first bytes as the thing that the lowest bits of the first byte name.
+/// Reads the first bytes as the structure that the lowest bits of the first byte name.
 pub fn formats(input: &[u8]) {
     let Some((&kind, bytes)) = input.split_first() else { return };
     let is_put_right = kind & PUTS_RIGHT != 0;
@@ -188,7 +187,7 @@ fn place(bytes: &[u8]) {
 ///
 /// Behind the first byte come changes: in which part of the device (a byte), of which segment or
 /// dictionary (a byte), how far from the part's beginning (two bytes), how many bytes (a byte), and
-/// these. Or the first of them says which bit is flipped: then nothing that had died is back.
+/// these. Or the first of them says which bit is flipped: then no dead item is back.
 pub fn device(input: &[u8]) {
     let Some((&choice, mut changes)) = input.split_first() else { return };
     let mut bytes = written().clone();
@@ -216,7 +215,7 @@ pub fn device(input: &[u8]) {
     }
 }
 
-/// Where on the device a change is.
+/// The position of a change on the device.
 fn changed_at(part: u8, which: u8, offset: usize) -> usize {
     let geometry = geometry();
     let segment = u32::from(which) % geometry.segments;
@@ -242,7 +241,7 @@ fn dead() -> impl Iterator<Item = u64> {
     (ITEMS * 3 / 4..ITEMS).step_by(7)
 }
 
-/// Makes all checksums of a device right, and its shape.
+/// Corrects all checksums of a device, and its shape.
 fn put_right(bytes: &mut Vec<u8>) {
     let geometry = geometry();
     let page: &mut [u8; PAGE_BYTES] = bytes.first_chunk_mut().expect("there are pages");
@@ -262,7 +261,7 @@ fn put_right(bytes: &mut Vec<u8>) {
     }
     let device = Bytes::new(std::mem::take(bytes));
     for number in 1..=DICTIONARIES_MAX as u8 {
-        // What is no dictionary is none.
+        // An invalid dictionary is none.
         let _ = dictionaries.read(&device, number, false);
     }
     *bytes = device.change(std::mem::take);
@@ -297,7 +296,7 @@ fn settings() -> Settings {
         segment_bytes: SEGMENT_BYTES_MIN,
         compression: Compression::Any,
         promotion: Promotion::Immediate,
-        // An adaptive one would begin with nothing hot.
+        // An adaptive partition would begin with nothing hot.
         partition: Partition::Fixed { hot_percent: 5 },
         ..Settings::new([7; 16], [1; 16])
     }
@@ -312,7 +311,7 @@ fn hash(number: u64) -> u64 {
     (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
 }
 
-/// A value of phrases that those of others have, too.
+/// A value of phrases that it shares with other values.
 fn value(number: u64) -> Vec<u8> {
     let phrase = |place| {
         let phrase = hash(hash(number << 8 | place) % 100);
@@ -371,7 +370,7 @@ struct Tier {
 }
 
 impl Tier {
-    /// By the lowest bit of the choice, in the same boot of the machine, or another.
+    /// Opens the tier, by the lowest bit of the choice in the same boot of the machine, or another.
     fn open(device: &Arc<Bytes>, choice: u8) -> Result<Self, OpenError> {
         let settings = Settings { boot_id: [1 + (choice & 1); 16], ..settings() };
         let device = Arc::clone(device);
@@ -379,7 +378,7 @@ impl Tier {
         Ok(Self { device, flash, index: Index::default(), reader: RefCell::default() })
     }
 
-    /// Does with a tier all that is done with one.
+    /// Uses every operation of a tier.
     fn use_all(self, choice: u8) {
         self.recover();
         if choice & FLIPS != 0 {
@@ -440,7 +439,7 @@ impl Tier {
         panic!("the background comes to an end");
     }
 
-    /// Stores an item in the place of another. `false` if it is not taken.
+    /// Stores an item in place of another. `false` if it is not taken.
     fn put(&self, number: u64) -> bool {
         self.forget(number);
         let (key, value) = (key(number), value(number));
@@ -518,7 +517,7 @@ impl Tier {
 struct Index(Mutex<BTreeMap<u64, Place>>);
 
 impl Index {
-    /// Does something with the place that a hash leads to, if that is the one.
+    /// Applies `with` to the place that a hash leads to, if it is this one.
     fn at<R>(&self, hash: u64, place: Place, with: impl FnOnce(&mut Map, Place) -> R) -> Option<R> {
         let mut map = lock(&self.0);
         let found = *map.get(&hash).filter(|found| found.is_same(place))?;
@@ -559,7 +558,7 @@ impl IndexAccess for Index {
     }
 }
 
-/// A device in memory. Whoever reads or writes beyond it panics.
+/// A device in memory. Reading or writing beyond it panics.
 #[derive(Debug)]
 struct Bytes(Mutex<Vec<u8>>);
 

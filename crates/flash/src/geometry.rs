@@ -13,37 +13,38 @@
 //!
 //! Units begin at granules, 64 bytes where the device is small enough for a place to name each of
 //! them with [`HASH_BITS_MIN`] bits left for the hash: up to 128 GiB. Each doubling beyond doubles
-//! the granule, up to a page at 8 TiB; what a device has beyond that is not used.
+//! the granule, up to a page at 8 TiB; the rest of a larger device is not used.
 
 use ::io::device::PAGE_BYTES;
 
 use crate::dictionaries::{DICTIONARIES_MAX, Dictionaries};
 use crate::place::{HASH_SHIFT, Place, SHARED_BITS, SPAN_LONG, SPAN_STAGED, low_bits};
 
-/// The smallest segment.
+/// Bytes of the smallest segment.
 pub(crate) const SEGMENT_BYTES_MIN: usize = 64 << 10;
-/// The largest segment.
+/// Bytes of the largest segment.
 pub(crate) const SEGMENT_BYTES_MAX: usize = 8 << 20;
-/// Fewer segments are refused: the watermarks of collection need some to stand between.
+/// Fewest segments of a device: the watermarks of collection need some to stand between.
 pub(crate) const SEGMENTS_MIN: u32 = 8;
 /// Bytes of an entry of the segment table.
 pub(crate) const ENTRY_BYTES: usize = 16;
 /// Bytes of an entry of a journal.
 pub(crate) const JOURNAL_ENTRY_BYTES: usize = 4;
 
-/// A journal has one byte for so many of its segment: 8,192 entries for 1 MiB.
+/// Bytes of a segment for each byte of its journal: 8,192 entries for 1 MiB.
 const JOURNAL_SHARE: usize = 32;
-/// Places have at least so many bits of the hash.
+/// Fewest bits of the hash in a place.
 const HASH_BITS_MIN: u32 = 2;
 const ADDRESS_BITS_MAX: u32 = SHARED_BITS - HASH_BITS_MIN;
 /// Bytes of the largest device, 8 TiB: places name no page beyond them.
 pub const DEVICE_BYTES_MAX: u64 = (PAGE_BYTES as u64) << ADDRESS_BITS_MAX;
-/// An index of places compares at least so many upper bits of two keys' hashes, and all bits that
-/// its places have, before it takes one of them for the other. What a journal says of an item has
-/// no other bits: the note is written by whoever takes the item out of the index, and he may hold
-/// a key that cannot be told from the item's.
+/// An index of places compares at least this many upper bits of two keys' hashes, and all bits that
+/// its places have, before it takes one of them for the other. A journal entry has no other bits of
+/// an item's hash: the note is written by the thread that takes the item out of the index, and it
+/// may hold a key that cannot be told from the item's.
 pub const INDEX_HASH_BITS: u32 = 31;
-/// Numbers of staged rows come again only after a million others, however small the device.
+/// Bits of the numbers of staged rows, at least: a number recurs only after a million others,
+/// however small the device.
 pub(crate) const ADDRESS_BITS_MIN: u32 = 20;
 const GRANULE_LOG2_MIN: u32 = 6;
 const GRANULE_LOG2_MAX: u32 = PAGE_BYTES.trailing_zeros();
@@ -57,16 +58,16 @@ const _: () = assert!(
     u32::BITS - 1 - (SEGMENT_BYTES_MIN >> GRANULE_LOG2_MAX).trailing_zeros() <= INDEX_HASH_BITS
 );
 
-/// A dictionary's slot has one page of so many of the device: all of them take 3 % at most...
+/// Pages of the device for one page of a dictionary's slot: all slots take 3 % at most...
 const SLOT_SHARE: u64 = 256;
-/// ... and less than 1 % from 64 MiB on, because a slot has at most so many.
+/// ... and less than 1 % from 64 MiB on, because this is the most pages of a slot.
 const SLOT_PAGES_MAX: u64 = 16;
 
-/// The changes have one page of so many of the device, until they have enough for some hundred
+/// Pages of the device for one page of the changes, until they have enough for some hundred
 /// thousand keys ...
 const CHANGES_SHARE: u64 = 512;
 const CHANGES_PAGES_ENOUGH: u64 = 32;
-/// ... and from there on one of so many, because a large device takes longer to recover.
+/// ... and from there on, because a large device takes longer to recover.
 const CHANGES_SHARE_LARGE: u64 = 32 << 10;
 const CHANGES_PAGES_MAX: u64 = 1024;
 
@@ -81,7 +82,7 @@ pub(crate) struct Geometry {
     changes_page: u64,
     changes_pages: u64,
     segments_page: u64,
-    /// Pages of the slot of a dictionary; 0: there are none.
+    /// Pages of a dictionary's slot; 0: there are no dictionaries.
     pub(crate) slot_pages: usize,
 }
 
@@ -94,13 +95,13 @@ pub(crate) struct Spot {
 }
 
 impl Geometry {
-    /// The layout of a device of so many pages, or how many bytes it would need at least.
+    /// The layout of a device of `pages` pages, or the bytes it would need at least.
     pub(crate) fn new(pages: u64, segment_bytes: usize) -> Result<Self, u64> {
         assert!(segment_bytes.is_power_of_two(), "the segments' size is a power of two");
         assert!((SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes), "and in range");
         let pages = pages.min(1 << ADDRESS_BITS_MAX);
         let changes_pages = Self::changes_pages(pages);
-        // Rather no dictionaries than no tier.
+        // A device too small for both has a tier without dictionaries.
         let slot_pages = (pages / SLOT_SHARE).min(SLOT_PAGES_MAX) as usize;
         let fit = [slot_pages, 0].map(|slot_pages| {
             let between_pages = (DICTIONARIES_MAX * slot_pages) as u64 + changes_pages;
@@ -140,13 +141,13 @@ impl Geometry {
         pages * PAGE_BYTES as u64
     }
 
-    /// Pages of the changes of a device of so many.
+    /// Pages of the changes on a device of `pages` pages.
     fn changes_pages(pages: u64) -> u64 {
         let of_small = (pages / CHANGES_SHARE).clamp(1, CHANGES_PAGES_ENOUGH);
         (pages / CHANGES_SHARE_LARGE).clamp(of_small, CHANGES_PAGES_MAX)
     }
 
-    /// As many segments as there is room for, with so many pages between journals and segments.
+    /// As many segments as there is room for, with `between_pages` between journals and segments.
     fn segments(pages: u64, segment_bytes: usize, between_pages: u64) -> u32 {
         let each = (segment_bytes + segment_bytes / JOURNAL_SHARE + ENTRY_BYTES) as u64;
         let mut segments = (pages * PAGE_BYTES as u64 / each) as u32;
@@ -174,7 +175,7 @@ impl Geometry {
         Self::segments_page(segments, segment_bytes, between_pages) + u64::from(segments) * pages
     }
 
-    /// The dictionaries of such a device, with nothing read yet.
+    /// The dictionaries of a device with this layout, none of them read yet.
     pub(crate) fn dictionaries(&self, level: i32) -> Dictionaries {
         let page = Self::slots_page(self.segments, self.segment_bytes);
         Dictionaries::new(page, self.slot_pages, level)
@@ -219,12 +220,12 @@ impl Geometry {
         self.segment_bytes / PAGE_BYTES
     }
 
-    /// What a journal says of the item with this hash in the unit at this granule, and of all that
-    /// an index cannot tell from it ([`INDEX_HASH_BITS`]). Two of the lower 31 bits at least are
+    /// The journal entry for the item with this hash in the unit at this granule, and for all that
+    /// an index cannot tell from it ([`INDEX_HASH_BITS`]). At least two of the lower 31 bits are
     /// set, and the highest is not: it is the journal's.
     ///
-    /// It has the hash bits of a place, and the lowest of the upper ones: a unit's items come in
-    /// the order of their hashes, and have most of the others in common.
+    /// It has the hash bits of a place, and the lowest of the upper ones: a unit's items are in the
+    /// order of their hashes, and have most of the others in common.
     pub(crate) fn journal_entry(&self, granule: u32, hash: u64) -> u32 {
         let granule_bits = (self.segment_bytes >> self.granule_log2).trailing_zeros();
         let hash_bits = u32::BITS - 1 - granule_bits;
@@ -236,7 +237,7 @@ impl Geometry {
         if entry.count_ones() < 2 { entry ^ 0b111 } else { entry }
     }
 
-    /// The place of an item in a sealed unit of so many bytes, its head included.
+    /// The place of an item in a sealed unit of `unit_bytes`, its head included.
     pub(crate) fn sealed(&self, spot: Spot, span: u8, hash: u64) -> Place {
         assert!(span != SPAN_STAGED, "a sealed unit has pages");
         let at = self.page_of(spot.segment) * PAGE_BYTES as u64;
@@ -244,7 +245,7 @@ impl Geometry {
         Place::compose(span, self.hash_bits, hash, address)
     }
 
-    /// So many numbers later a staged row may have the same place.
+    /// After this many further numbers a staged row may have the same place.
     pub(crate) fn staged_numbers(&self) -> u64 {
         1 << (SHARED_BITS - self.hash_bits)
     }
@@ -255,13 +256,13 @@ impl Geometry {
         Place::compose(SPAN_STAGED, self.hash_bits, hash, address)
     }
 
-    /// The span of a unit of so many bytes, its head included.
+    /// The span of a unit of `unit_bytes`, its head included.
     pub(crate) fn span(&self, granule: u32, unit_bytes: usize) -> u8 {
         let pages = self.pages_of(granule, unit_bytes);
         pages.min(usize::from(SPAN_LONG)) as u8
     }
 
-    /// How many pages hold so many bytes from a granule on.
+    /// Pages that hold `unit_bytes` from a granule on.
     pub(crate) fn pages_of(&self, granule: u32, unit_bytes: usize) -> usize {
         (self.offset_of(granule) % PAGE_BYTES + unit_bytes).div_ceil(PAGE_BYTES)
     }
@@ -311,7 +312,7 @@ mod tests {
                     assert_ne!(entry, geometry.journal_entry(granule ^ 1, hash));
                     assert_ne!(entry, geometry.journal_entry(granule, hash ^ 1));
                     assert_ne!(entry, geometry.journal_entry(granule, hash ^ 1 << 33));
-                    // Between the two the index may have compared nothing.
+                    // Bits between the two that the index may not have compared.
                     let unknown = low_bits(33) & !low_bits(geometry.hash_bits);
                     assert_eq!(entry, geometry.journal_entry(granule, hash ^ unknown));
                 }
@@ -336,8 +337,8 @@ mod tests {
         assert_eq!(granules, [64, 128, 256, 512, 1024, 2048, 4096]);
     }
 
-    /// Where one of these numbers changes, journals on devices say that others are dead: then the
-    /// superblock's version has to rise.
+    /// If one of these numbers changes, the journals on existing devices name other items as dead:
+    /// then the superblock's version has to rise.
     #[test]
     fn a_journal_says_of_an_item_what_it_has_always_said() {
         for (pages_log2, entry) in [(14, 0x000a_6def), (25, 0x000a_8acf)] {
@@ -346,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Where one of these numbers changes, a device of before is read shifted, and most of it looks
+    /// If one of these numbers changes, an existing device is read shifted, and most of it looks
     /// like damage: then the superblock's version has to rise.
     #[test]
     fn the_parts_of_a_device_lie_where_they_have_always_lain() {
@@ -376,7 +377,7 @@ mod tests {
         }
     }
 
-    /// With one bit it might be flipped to what an empty slot is.
+    /// With one bit set, an entry might be flipped to an empty slot.
     #[test]
     fn an_entry_of_a_journal_has_two_bits_at_least_and_not_the_highest() {
         let geometry = Geometry::new(1 << 14, 1 << 20).expect("large enough");

@@ -1,30 +1,30 @@
-//! Healing: what the device refused is tried again, and segments that it refuses are set aside.
+//! Healing: retries what the device refused, and sets segments aside that it refuses.
 //!
 //! ```text
-//!   free --refused--> aside --tried, for one in many that are written--> free
+//!   free --refused--> aside --tried, once for many segments written--> free
 //! ```
 //!
 //! A device may refuse everything for a while, or one of its places for good: a bad sector, the
 //! dead part of a volume, the holes of a file whose file system is full. So a segment that cannot
-//! be written, or made ready for it, is no longer among the free ones, of which there are few, or
-//! its turn would come again and again, and cost what it is given. And after [`FAILURES_MAX`] such
-//! failures one after the other nothing new is taken. Then another segment is tried once a second,
-//! until one works; each that does not is set aside, too.
+//! be written, or prepared for it, leaves the free list, which is short: otherwise its turn would
+//! come again and again, and lose the rows it is given. After [`FAILURES_MAX`] consecutive failures
+//! nothing new is taken. Then another segment is tried once a second, until one works; each that
+//! does not is set aside, too.
 //!
 //! Bad segments lie side by side, and there may be a hundred thousand of them. So with each try
-//! that fails twice as many of those behind it are set aside untried, and those that are sound come
-//! back in the same way: with each one that works twice as many of those behind it. A device that
-//! refused everything for a while has all of them back after few writes.
+//! that fails twice as many of those behind it are set aside untried, and sound ones come back in
+//! the same way: with each one that works twice as many of those behind it. A device that refused
+//! everything for a while has all of them back after few writes.
 //!
-//! Of a full tier hardly any are free. When all of those are bad, and all that were set aside have
-//! been tried once more, a segment is collected, which was written at least once, and tried next.
-//! Each takes a second longer than the one before: a device that takes nothing for an hour costs a
-//! hundred segments. It costs none where half of all have been set aside, because what is wrong
-//! then is not some places.
+//! In a full tier hardly any segments are free. When all of those are bad, and all that were set
+//! aside have been tried once more, a segment is collected, which was written at least once, and
+//! tried next. Each takes a second longer than the one before: a device that takes nothing for an
+//! hour costs a hundred segments. It costs none if half of all have been set aside, because then
+//! the fault is not one of some places.
 //!
-//! A try makes a segment ready for its next use and writes all of it: a device that is nearly full
-//! may take a page, and then lose what it is given of segments, and one that takes pages and no
-//! notes is given zeros for nothing.
+//! A try prepares a segment for its next use and writes all of it: a device that is nearly full may
+//! take a page, and then lose segments, and one that takes pages and no notes is given zeros for
+//! nothing.
 
 use ::io::device::Pages;
 use stdx::sync::atomic::Ordering;
@@ -43,24 +43,23 @@ const OPENED_A_TRY: u64 = 64;
 /// without those that a device refused once for as long as a large one.
 const TRY_SHARE: u64 = 4;
 
-/// What is known of the tries; the default is that of a device that has refused nothing.
+/// The state of the tries; the default is that of a device that has refused nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Healing {
     /// When a segment was last refused, in seconds, while nothing was taken.
     refused_at: Option<u32>,
-    /// So many are set aside with the next one that is refused,
+    /// Segments to set aside with the next one that is refused.
     aside_step: usize,
-    /// and so many come back with the next one that works.
+    /// Segments to bring back with the next one that works.
     back_step: usize,
-    /// Of those that were set aside so many have been tried since another one was.
+    /// Segments set aside that were tried since another one was set aside.
     round: usize,
-    /// When as many segments have been opened, the next one is tried of those that were set aside.
+    /// The number of opened segments at which the next one set aside is tried.
     opened_next: u64,
 }
 
 impl Flash {
-    /// Tries again what a device refused. Returns whether segments have come back that were set
-    /// aside.
+    /// Retries what a device refused. Returns whether segments that were set aside have come back.
     pub(crate) fn heal(&self, chores: &mut Chores, now: u32) -> bool {
         self.tell_of_loss();
         if self.unsound.load(Ordering::Relaxed) {
@@ -104,9 +103,9 @@ impl Flash {
         works
     }
 
-    /// Whether one that is in use is to be collected while nothing is taken: because none is free,
-    /// and all that were set aside, fewer than half of the tier, have been tried since the last one
-    /// was.
+    /// Whether a segment in use is to be collected while nothing is taken: because none is free,
+    /// and all that were set aside, fewer than half of the tier, have been tried since the last
+    /// collection.
     pub(crate) fn wants_victim(&self, healing: &mut Healing) -> bool {
         let writer = lock(&self.writer);
         let aside = writer.aside.len();
@@ -146,8 +145,8 @@ impl Flash {
         (2 * step).clamp(1, self.geometry.segments as usize)
     }
 
-    /// Whether the device takes all of a segment. Nobody reads one that is free, and nobody opens
-    /// one that is not listed.
+    /// Whether the device takes all of a segment. A free segment is not read, and one that is not
+    /// listed is not opened.
     fn works(&self, segment: u32, pages: &mut Pages) -> bool {
         let page = self.geometry.page_of(segment);
         let tried = self.prepare(segment).and_then(|()| {
@@ -160,17 +159,17 @@ impl Flash {
         tried.is_ok()
     }
 
-    /// Takes a segment out of use that the device has refused. Nothing may lead to it any more.
+    /// Sets a segment aside that the device has refused. Nothing may lead to it any more.
     pub(crate) fn set_aside(&self, writer: &mut Writer, segment: u32) {
         self.let_go(segment);
         writer.aside.push_back(segment);
     }
 
-    /// Lets the open segments wait to be written that a note has made void: what they took from now
-    /// on the next start would not believe either. Where the device does not take that note, or no
-    /// segments, nothing new comes in, and what is there had better stay in memory.
+    /// Makes the open segments that a note has voided wait to be written: the next start would not
+    /// believe what they take from now on either. If the device does not take that note, or no
+    /// segments, nothing new comes in, and the rows had better stay in memory.
     fn freeze_void(&self) {
-        // Whoever has this lock may be waiting for the device: not under the writer's.
+        // Its holder may be waiting for the device: not under the writer's.
         let void_below = lock(&self.superblock).void_below;
         if self.unsound.load(Ordering::Relaxed) {
             return;

@@ -13,34 +13,35 @@
 //!   +--------+--------+---------+---------+----    entry alone
 //! ```
 //!
-//! An entry's hash bits are of those by which the index told the item from others: an item goes in
-//! the name of a key that the index took for it, and to be dead it has to be found so in its own.
+//! An entry's hash bits are among those by which the index told the item from others: an item is
+//! removed under a key that the index took for its own, and a later lookup by its own key has to
+//! find it dead.
 //!
-//! What is not as it was written in this life of the segment is not believed
+//! A journal that is damaged, or not of this life of the segment, is not believed
 //! ([`mod@crate::dead`]).
 //!
 //! An entry is one note, written before [`crate::Flash::forget`] returns. In a *list* it is written
 //! without a lock: a compare-and-swap of the segment's word takes a slot. A segment of small rows
-//! has more of them than its journal has slots. So the background turns a list that is nearly full
+//! has more rows than its journal has slots. So the background turns a list that is nearly full
 //! into a *filter* (Bloom's, in blocks of a cache line), whose notes read a block and write it with
-//! three more bits, under a lock. It has room for all, but takes some of the living for dead at the
-//! next start: of 23 thousand rows of a MiB of which half have died, 3 of 1000. So it is not what a
-//! segment begins with. While a list is turned into a filter the device says that the segment is
-//! not to be believed, and entries wait in memory for the end of that.
+//! three more bits, under a lock. It has room for all, but the next start takes some live rows for
+//! dead: of 23 thousand rows of a MiB of which half have died, 3 of 1000. So a segment does not
+//! begin with a filter. While a list is turned into a filter the device says that the segment is
+//! not to be believed, and entries wait in memory until that has ended.
 //!
-//! The word also counts the notes that are under way, so that a journal is made empty, or another
-//! thing, only when no late note can still fall into it:
+//! The word also counts the notes under way, so that a journal is emptied, or converted, only when
+//! no late note can still fall into it:
 //!
 //! ```text
 //!   word   63 distrusted   62 open   61 filter   60 becomes a filter   46..=59 bits under way
 //!          32..=45 entries under way   0..=31 slots taken
 //! ```
 //!
-//! A segment whose list has run over, because the background did not come to it in time, is
-//! *distrusted*: it is used as before, but what is in it will not be believed at the next start.
-//! The same goes for a segment of which a note could not be written. If even the mark cannot be
-//! written, all that is on the device is made void, once: the segment is distrusted then, and
-//! another one that lies side by side with it is void already.
+//! A segment whose list has overflowed, because the background did not come to it in time, is
+//! *distrusted*: it is used as before, but the next start does not believe its contents. The same
+//! goes for a segment of which a note could not be written. If even the mark cannot be written,
+//! everything on the device is made void, once: the segment is distrusted then, and another one
+//! whose mark is refused as well is void already.
 
 use std::io;
 
@@ -72,7 +73,7 @@ const _: () = assert!(
         == u64::MAX
 );
 
-/// A list is *worn* when one entry in so many is left: later, the background might not come to it
+/// A list is *worn* when one entry in this many is left: later, the background might not come to it
 /// in time.
 const WORN_SHARE: u32 = 8;
 
@@ -80,21 +81,21 @@ const WORN_SHARE: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct Journal(AtomicU64);
 
-/// What there is to do for an item that has died.
+/// The note to write for an item that has died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Nothing: the segment is not in use, or not to be believed anyway.
+    /// None: the segment is not in use, or not to be believed anyway.
     Nothing,
     /// Write the entry with this index, then [`Journal::end_entry`].
     Entry(u32),
     /// Write the mark, then [`Journal::end_entry`].
     Mark,
-    /// Set its bits, or wait until there is a filter; then [`Journal::end_bit`].
+    /// Set the entry's bits, or wait until there is a filter; then [`Journal::end_bit`].
     Bit,
 }
 
 impl Journal {
-    /// The journal of a segment of which nothing is known.
+    /// The journal of a segment of unknown state.
     pub(crate) fn new() -> Self {
         Self(AtomicU64::new(TAKEN))
     }
@@ -112,7 +113,7 @@ impl Journal {
                 _ => (Step::Bit, BIT_ONE),
             };
             let next = word + under_way;
-            // Acquire: partner is the release in `open`; what was in the journal is gone.
+            // Acquire: partner is the release in `open`; the journal has been emptied.
             match self.0.compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return step,
                 Err(found) => word = found,
@@ -136,13 +137,13 @@ impl Journal {
         self.0.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Whether it is a list in use that is nearly full, and had better become a filter.
+    /// Whether it is a list in use that is nearly full, and should become a filter.
     pub(crate) fn is_worn(&self, entries_max: u32) -> bool {
         is_worn(self.0.load(Ordering::Relaxed), entries_max)
     }
 
-    /// Begins to turn a worn list into a filter, which counts as a bit that is under way. `false`
-    /// if it is none, or none any more. As before, entries are written to the list.
+    /// Begins to turn a worn list into a filter, which counts as a bit under way. `false` if it is
+    /// not, or no longer, a worn list. As before, entries are written to the list.
     fn begin_filter(&self, entries_max: u32) -> bool {
         let begun = |word| is_worn(word, entries_max).then_some(word + BIT_ONE);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, begun).is_ok()
@@ -154,7 +155,7 @@ impl Journal {
         self.0.fetch_or(BECOMES_FILTER, Ordering::Relaxed);
     }
 
-    /// Waits until no entry of a list is under way that becomes a filter: none begins.
+    /// Waits until no entry is under way to a list that becomes a filter: none begins.
     fn entries_end(&self) {
         let mut backoff = Backoff::default();
         // Acquire: partner is the release in `end_entry`.
@@ -163,14 +164,14 @@ impl Journal {
         }
     }
 
-    /// It is a filter, or else not to be believed. Under the lock of the segment's bits.
+    /// Makes it a filter, or else not to be believed. Called under the lock of the segment's bits.
     fn end_filter(&self, is_made: bool) {
         let end = if is_made { FILTER } else { DISTRUSTED };
         self.0.fetch_or(end, Ordering::Relaxed);
         self.0.fetch_and(!BECOMES_FILTER, Ordering::Relaxed);
     }
 
-    /// Takes note that the device says so. `true` the first time.
+    /// Records that the device says that the segment is distrusted. `true` the first time.
     fn distrust(&self) -> bool {
         self.0.fetch_or(DISTRUSTED, Ordering::Relaxed) & DISTRUSTED == 0
     }
@@ -189,7 +190,7 @@ impl Journal {
             let word = self.0.load(Ordering::Acquire);
             assert!(word & OPEN == 0, "it was closed before");
             if word & (ENTRIES_UNDER_WAY | BITS_UNDER_WAY) == 0 {
-                // What has not become a filter, for an error, may be anything.
+                // A filter that was not completed, because of an error, may hold anything.
                 let is_list = word & (FILTER | DISTRUSTED) == 0;
                 return if is_list { (word & TAKEN) as u32 } else { u32::MAX };
             }
@@ -197,18 +198,19 @@ impl Journal {
         }
     }
 
-    /// Takes entries of a list that is empty.
+    /// Opens an empty list for entries.
     pub(crate) fn open(&self) {
         self.open_with(0);
     }
 
-    /// Takes entries again, behind those that were found.
+    /// Opens it for entries again, behind those that were found.
     pub(crate) fn reopen(&self, dead: &Dead) {
         self.open_with(dead.taken().map_or(FILTER, u64::from));
     }
 
     fn open_with(&self, bits: u64) {
-        // Release: partner is the acquire in `begin`. Nobody else writes a closed, settled word.
+        // Release: partner is the acquire in `begin`. No other thread writes a closed, settled
+        // word.
         self.0.store(OPEN | bits, Ordering::Release);
     }
 }
@@ -227,7 +229,7 @@ fn worn_from(entries_max: u32) -> u32 {
 #[derive(Debug)]
 enum Failed {
     Io,
-    /// What it would have been added to is not what was written there.
+    /// The block or list to add it to is damaged.
     Damaged,
 }
 
@@ -243,18 +245,18 @@ impl From<Damaged> for Failed {
     }
 }
 
-/// Entries that wait until the list of a segment has become a filter. The lock is that of the bits
-/// of all segments with it, too: who sets some reads the others of their block.
+/// Entries that wait until the list of a segment has become a filter. The lock also guards the bits
+/// of all segments that share it: setting a bit reads the others of its block.
 #[derive(Debug, Default)]
 pub(crate) struct BitsLock(pub(crate) Mutex<Vec<u32>>);
 
-/// Locks for the bits of all segments: 32 KiB of them at the most. Who sets bits may have to wait
-/// until the device has read their page, with the lock of a table of the index: so many that it is
-/// a chance if another waits for the same one.
+/// Locks for the bits of all segments: 32 KiB of them at the most. A thread that sets bits may have
+/// to wait until the device has read their page, while it holds the lock of a table of the index:
+/// there are enough locks that another thread rarely waits for the same one.
 const BITS_LOCKS_MAX: u32 = 1024;
 
 impl BitsLock {
-    /// Those for so many segments.
+    /// The locks for `segments` segments.
     pub(crate) fn all(segments: u32) -> Box<[Self]> {
         (0..Self::count(segments)).map(|_| Self::default()).collect()
     }
@@ -265,8 +267,8 @@ impl BitsLock {
 }
 
 impl Flash {
-    /// Takes down that an item of a segment is dead. When it returns, the note is written; or the
-    /// device says that the segment is not to be believed, until it is.
+    /// Notes that an item of a segment is dead. When it returns, the note is written; or the device
+    /// says that the segment is not to be believed, until the note is written.
     pub(crate) fn journal(&self, segment: u32, granule: u32, hash: u64) {
         let journal = &self.segments[segment as usize].journal;
         let entry = self.geometry.journal_entry(granule, hash);
@@ -313,7 +315,7 @@ impl Flash {
         self.segments[segment as usize].state().sequence()
     }
 
-    /// Counts a note; what could not be written takes its segment with it.
+    /// Counts a note; a note that could not be written takes its segment with it.
     fn noted(&self, segment: u32, outcome: Result<(), Failed>) {
         match outcome {
             Ok(()) => self.counters.journalled.add(1),
@@ -331,7 +333,7 @@ impl Flash {
         }
     }
 
-    /// Sets the bits of an entry. The lock of the segment's bits is held.
+    /// Sets the bits of an entry. Called with the lock of the segment's bits held.
     fn set_bits(&self, segment: u32, entry: u32) -> Result<(), Failed> {
         let Some(sequence) = self.sequence_of(segment) else { return Ok(()) };
         let bits = Bits::of(entry, self.blocks());
@@ -339,26 +341,27 @@ impl Flash {
         let at = self.geometry.journal_at(segment) + u64::from(number) * BLOCK_BYTES as u64;
         let mut bytes = [0; BLOCK_BYTES];
         self.device.read_note(at, &mut bytes)?;
-        // With a check of its own, what was misread would be believed from then on.
+        // With a fresh check, a misread block would be believed from then on.
         let mut block = Block::decode(&bytes, sequence, number)?;
-        // What was taken for dead by chance has them all.
+        // An entry that is taken for dead by chance has all its bits set.
         if bits.set(&mut block) {
             self.device.write_note(at, &block.encode(sequence, number))?;
         }
         Ok(())
     }
 
-    /// Turns the list of a segment into a filter if it is worn. The lock of chores is held.
+    /// Turns the list of a segment into a filter if it is worn. Called with the lock of the chores
+    /// held.
     pub(crate) fn turn_into_filter(&self, segment: u32) {
         let journal = &self.segments[segment as usize].journal;
         if !journal.begin_filter(self.journal_entries_max()) {
             return;
         }
-        // Before anything waits that a kill would make undone.
+        // Before any entry waits that a kill would lose.
         let marked = self.write_mark(segment, MARK_DISTRUSTED);
         journal.entries_wait();
         journal.entries_end();
-        // One of them may not have been written.
+        // One of the entries may not have been written.
         let was_trusted = !journal.has(DISTRUSTED);
         let made = marked.map_err(Failed::from).and_then(|()| self.write_filter(segment));
         let mut waiting = lock(&self.bits_lock(segment).0);
@@ -390,12 +393,12 @@ impl Flash {
         }
         let blocks = (1..).zip(&filter).map(|(number, block)| block.encode(sequence, number));
         let blocks: Vec<_> = blocks.collect();
-        // Behind the head, so that each has a cache line of its own.
+        // Behind the head, so that each block has a cache line of its own.
         let at = self.geometry.journal_at(segment) + BLOCK_BYTES as u64;
         Ok(self.device.write_note(at, blocks.as_flattened())?)
     }
 
-    /// Adds the entries that waited, and says that it is a filter, which is to be believed.
+    /// Adds the entries that waited, and marks it as a filter, which is to be believed.
     fn complete_filter(&self, segment: u32, waiting: &[u32]) -> Result<(), Failed> {
         waiting.iter().try_for_each(|entry| self.set_bits(segment, *entry))?;
         self.write_mark(segment, MARK_FILTER)?;
@@ -417,15 +420,15 @@ impl Flash {
         (self.geometry.journal_bytes() / JOURNAL_ENTRY_BYTES) as u32 - HEAD_SLOTS
     }
 
-    /// Says which life of a segment its journal is of. Before the segment is valid: what was noted
-    /// in its journal until then counts from then on.
+    /// Writes the life of a segment that its journal is of. Called before the segment is valid:
+    /// notes written to its journal until then count from then on.
     pub(crate) fn write_stamp(&self, segment: u32, sequence: u64) -> io::Result<()> {
         let at = u64::from(STAMP_SLOT) * JOURNAL_ENTRY_BYTES as u64;
         let stamp = stamp(sequence, 0).to_le_bytes();
         self.device.write_note(self.geometry.journal_at(segment) + at, &stamp)
     }
 
-    /// Bytes of a journal that has become a list, of which so many slots for entries were taken.
+    /// Bytes of a journal that is a list with this many slots taken.
     pub(crate) fn journal_used_bytes(&self, taken: u32) -> usize {
         let slots = (taken as usize).saturating_add(HEAD_SLOTS as usize);
         slots.saturating_mul(JOURNAL_ENTRY_BYTES).min(self.geometry.journal_bytes())
@@ -435,8 +438,8 @@ impl Flash {
         self.device.write_note(self.geometry.journal_at(segment), &mark.to_le_bytes())
     }
 
-    /// Has it that nothing in a segment is believed at the next start. `false` if the device takes
-    /// no note at all.
+    /// Makes the next start believe nothing in a segment. `false` if the device takes no note at
+    /// all.
     pub(crate) fn distrust(&self, segment: u32) -> bool {
         let journal = &self.segments[segment as usize].journal;
         match journal.begin(self.journal_entries_max()) {
@@ -454,7 +457,7 @@ impl Flash {
         journal.has(DISTRUSTED)
     }
 
-    /// Has it that the segment is not believed.
+    /// Writes the mark that the segment is not believed.
     fn mark(&self, segment: u32) {
         // A segment that was just freed is void.
         let Some(sequence) = self.sequence_of(segment) else { return };
@@ -534,7 +537,7 @@ mod tests {
         journal.close();
         std::thread::scope(|scope| {
             let settling = scope.spawn(|| journal.settle());
-            // Two notes, and the turning itself.
+            // Two notes, and the conversion itself.
             (0..3).for_each(|_| journal.end_bit());
             assert_eq!(settling.join().expect("it settles"), u32::MAX);
         });

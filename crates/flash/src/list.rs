@@ -1,12 +1,12 @@
 //! The segments of an area that are on the device, in the order of their sequences.
 //!
-//! Collection takes them from anywhere, and there is one for each MiB of a device that may have
-//! terabytes, under the writer's lock. So neither of what it does looks at all of them for one
-//! segment. What is taken leaves a hole, and the holes are closed when they are an eighth of all.
-//! And what comes first in an order is looked for once for many, the *shortlist*, which is good for
-//! as long as what it names still has the rank it had: ranks only rise, and what is opened later
-//! ranks behind all that was there. What comes back, because it could not be collected, waits for
-//! the next one.
+//! Collection takes segments from anywhere, under the writer's lock, and there is one for each MiB
+//! of a device that may have terabytes. So no operation looks at all of them for one segment. A
+//! taken segment leaves a hole, and the holes are closed when they are an eighth of all. The first
+//! segments of an order are found for many takes at once, the *shortlist*; an entry is valid as
+//! long as its segment still has the rank it had: ranks only rise, and segments opened later rank
+//! behind all that were there. A segment that comes back, because it could not be collected, waits
+//! for the next shortlist.
 
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -20,27 +20,27 @@ pub(crate) struct ListedSegment {
     pub(crate) entry: Entry,
 }
 
-/// What orders segments, the first to take with the lowest: a time, and what tells equals apart.
+/// The order of segments, the first to take with the lowest rank: a time, and a tie-breaker.
 pub(crate) type Rank = (u64, u64);
 
-/// Where a segment was taken. A device has fewer than this.
+/// A slot whose segment was taken. A device has fewer segments than this.
 const HOLE: u32 = u32::MAX;
-/// Of so many segments one may be a hole.
+/// One segment of this many may be a hole.
 const SEGMENTS_A_HOLE: usize = 8;
-/// Of so many segments one is on a shortlist, so that of a few dozen it is the first alone.
+/// One segment of this many is on a shortlist, so that among a few dozen it is the first alone.
 const SEGMENTS_A_CANDIDATE: usize = 64;
 
-/// Segments by their sequences.
+/// Segments in the order of their sequences.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentList {
     /// Neither the first nor the last is a hole.
     slots: VecDeque<ListedSegment>,
     holes: usize,
-    /// Ranks and sequences of those that are to be taken next, the first of them last.
+    /// Ranks and sequences of the segments to be taken next, the first of them last.
     shortlist: Vec<(Rank, u64)>,
-    /// How many name each dictionary, by its number.
+    /// Segments that name each dictionary, by its number.
     dictionaries: [u32; DICTIONARIES_MAX + 1],
-    /// Those that were looked at, to be put on a shortlist.
+    /// Segments looked at so far, to make shortlists.
     #[cfg(test)]
     pub(crate) looks: usize,
 }
@@ -50,7 +50,7 @@ impl SegmentList {
         self.slots.len() - self.holes
     }
 
-    /// The oldest.
+    /// The oldest segment.
     pub(crate) fn front(&self) -> Option<&ListedSegment> {
         self.slots.front()
     }
@@ -59,17 +59,17 @@ impl SegmentList {
         self.slots.iter().filter(|slot| slot.segment != HOLE)
     }
 
-    /// The one with this sequence, or the first after it.
+    /// The segment with this sequence, or the first after it.
     pub(crate) fn from(&self, sequence: u64) -> Option<&ListedSegment> {
         self.slots.range(self.slot_from(sequence)..).find(|slot| slot.segment != HOLE)
     }
 
-    /// The one with this sequence.
+    /// The segment with this sequence.
     pub(crate) fn get(&self, sequence: u64) -> Option<&ListedSegment> {
         self.from(sequence).filter(|listed| listed.entry.sequence == sequence)
     }
 
-    /// Whether one names a dictionary, by the numbers of these.
+    /// For each dictionary, by its number, whether a segment names it.
     pub(crate) fn named(&self) -> [bool; DICTIONARIES_MAX + 1] {
         self.dictionaries.map(|count| count > 0)
     }
@@ -80,12 +80,12 @@ impl SegmentList {
             + self.shortlist.capacity() * size_of::<(Rank, u64)>()
     }
 
-    /// Takes in a segment. It may be older than those that are there.
+    /// Adds a segment. It may be older than those already there.
     pub(crate) fn insert(&mut self, listed: ListedSegment) {
         *self.naming(listed) += 1;
         let at = self.slot_from(listed.entry.sequence);
         match self.slots.get_mut(at) {
-            // It was taken from here, and comes back.
+            // It was taken from this slot, and comes back.
             Some(slot) if slot.entry.sequence == listed.entry.sequence => {
                 debug_assert_eq!(slot.segment, HOLE);
                 *slot = listed;
@@ -95,7 +95,7 @@ impl SegmentList {
         }
     }
 
-    /// Takes out the segment with this sequence.
+    /// Takes the segment with this sequence.
     pub(crate) fn take(&mut self, sequence: u64) -> Option<ListedSegment> {
         let at = self.slot_from(sequence);
         let slot = self.slots.get_mut(at).filter(|slot| slot.entry.sequence == sequence)?;
@@ -110,8 +110,8 @@ impl SegmentList {
         Some(taken)
     }
 
-    /// Takes out the segment that comes first in an order. Ranks may rise meanwhile: then it is one
-    /// that came first a moment ago. The newest comes last, whatever its rank, if it `waits`.
+    /// Takes the segment that comes first in an order. If ranks rise meanwhile, it is one that came
+    /// first a moment ago. If the newest `waits`, it comes last, whatever its rank.
     pub(crate) fn take_first(
         &mut self,
         newest_waits: bool,
@@ -140,7 +140,7 @@ impl SegmentList {
         self.take(sequence)
     }
 
-    /// The count of those that name the same dictionary.
+    /// The count of segments that name this one's dictionary.
     fn naming(&mut self, listed: ListedSegment) -> &mut u32 {
         let count = self.dictionaries.get_mut(usize::from(listed.entry.dictionary));
         count.expect("a start has made void what names others")
@@ -168,7 +168,7 @@ impl SegmentList {
     }
 }
 
-/// The lowest of these, so many at most, in their order. What is low had better come early.
+/// The lowest `count` of these, in order. It is faster if low ones come early.
 pub(crate) fn lowest<T: Ord>(count: usize, all: impl Iterator<Item = T>) -> Vec<T> {
     let mut kept = BinaryHeap::with_capacity(count);
     for one in all {
@@ -197,7 +197,7 @@ mod tests {
         ListedSegment { segment: sequence as u32 % 1000, entry }
     }
 
-    /// The list beside the simplest there is, which looks at all segments each time.
+    /// The list beside the simplest possible one, which looks at all segments each time.
     struct Pair {
         list: SegmentList,
         simple: BTreeMap<u64, ListedSegment>,
@@ -280,7 +280,7 @@ mod tests {
                         pair.take(sequence);
                         out.push(sequence);
                     }
-                    // What could not be collected comes back, or what recovery has found comes.
+                    // A segment that could not be collected comes back, or recovery has found one.
                     6 => {
                         _ = out.pop().map(|sequence| {
                             pair.used.insert(sequence, pair.clock);
@@ -298,8 +298,8 @@ mod tests {
         }
     }
 
-    /// A tier of terabytes has millions of segments: each that is collected would take a look at
-    /// all of them.
+    /// A tier of terabytes has millions of segments: looking at all of them for each that is
+    /// collected would be too slow.
     #[test]
     fn for_one_segment_few_are_looked_at() {
         const SEGMENTS: u64 = 100_000;

@@ -1,11 +1,11 @@
 //! Opening a device, and formatting one.
 //!
-//! What is on a device counts if it was closed cleanly or if the machine has not been started anew
+//! The contents of a device count if it was closed cleanly or if the machine was not restarted
 //! since: notes outlive a process that is killed, in the kernel's page cache, but not a crash of
-//! the machine. And whoever opens it has to hash keys as whoever has written it did: by these
-//! hashes items are found and their deaths noted. Of the segments that count, the superblock says
-//! which are void, and their table entries are zeroed before anything else happens; the rest wait
-//! for [`Flash::recover`].
+//! the machine. And the process that opens it has to hash keys like the one that has written it: by
+//! these hashes items are found and their deaths noted. Of the segments that count, the superblock
+//! says which are void, and their table entries are zeroed before anything else happens; the rest
+//! wait for [`Flash::recover`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -47,16 +47,16 @@ const TABLE_STEP_BYTES: usize = 64 << 10;
 /// Pages of a device that have to be blank before it is formatted.
 const BLANK_PAGES: usize = (1 << 20) / PAGE_BYTES;
 
-/// Pages of a unit at most.
+/// Most pages of a unit.
 const UNIT_PAGES_MAX: usize = 4;
 
-/// So often at most was all of a device written since the kernel last wrote its notes back, which
-/// it does after half a minute. After a kill it is some buffers.
+/// Most times that all of a device was written since the kernel last wrote its notes back, which it
+/// does after half a minute. After a kill it is some buffers.
 const ROUNDS_UNKNOWN: u64 = 4;
 
-/// A start skips fewer sequences than this beside those, by chance. More would not help: what tells
-/// units and notes of one sequence from those of another has 32 bits. Of 2^60 sequences a start
-/// takes 2^33 at the most, as long as fewer segments are opened until the next.
+/// A start skips fewer sequences than this beside those, at random. More would not help: the checks
+/// that tell units and notes of one sequence from those of another have 32 bits. Of 2^60 sequences
+/// a start takes 2^33 at the most, as long as fewer segments are opened until the next.
 const SKIPPED_BY_CHANCE: u64 = 1 << 32;
 
 const _: () = assert!(TABLE_STEP_BYTES.is_multiple_of(ENTRY_BYTES));
@@ -68,7 +68,7 @@ const _: () = assert!(SKIPPED_BY_CHANCE < SEQUENCE_MAX >> 20);
 pub enum OpenError {
     /// It has no room for as many segments as the tier needs.
     TooSmall {
-        /// How many bytes it would need.
+        /// Bytes that it would need.
         bytes_min: u64,
     },
     /// Another version of the tier has written it.
@@ -77,10 +77,10 @@ pub enum OpenError {
     OtherShape {
         /// Bytes of its segments.
         segment_bytes: u64,
-        /// How many it has.
+        /// Its segments.
         segments: u64,
     },
-    /// It does not begin as what the tier writes, and is not blank.
+    /// It does not begin like a device of the tier, and is not blank.
     Foreign,
     /// It cannot be read or written.
     Io(io::Error),
@@ -123,17 +123,17 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// Why nothing that was on a device is believed, although it is a tier's.
+/// Why nothing on a tier's device is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
-    /// It was not closed, and the machine was started anew since: of what was written last nobody
-    /// knows what has come to the device.
+    /// It was not closed, and the machine was restarted since: nobody knows which of the latest
+    /// writes have reached the device.
     CutOff,
     /// Keys were hashed by another function ([`Settings::hash_check`]).
     OtherHash,
-    /// Its first page begins as that of this version's tier, and is damaged otherwise.
+    /// Its first page begins like this version's, and is damaged otherwise.
     SuperblockDamaged,
-    /// What was flushed cannot be read.
+    /// The flushed prefixes cannot be read.
     FlushesDamaged,
     /// A flush was planned, the clock was put back, and its time may have come.
     FlushMissed,
@@ -154,22 +154,22 @@ impl fmt::Display for Doubt {
 }
 
 impl Flash {
-    /// Why nothing of what was on the device when it was opened is believed; nothing if it is, or
-    /// if the device was formatted.
+    /// Why nothing that was on the device when it was opened is believed; `None` if it is, or if
+    /// the device was formatted.
     pub fn doubt(&self) -> Option<Doubt> {
         self.doubt
     }
 
-    /// When the process that left what was found here was last known to have the device, in Unix
-    /// seconds: a minute before its end at the most. Nothing if nothing was found. What keys were
-    /// changed in since without the device, nobody can tell.
+    /// When the process that left the items found here was last known to have the device, in Unix
+    /// seconds: a minute before its end at the most. `None` if nothing was found. Which keys were
+    /// changed since without the device is unknown.
     pub fn last_used(&self) -> Option<u32> {
         self.last_used
     }
 
-    /// Opens a device, and formats it if it is blank, as far as its first MiB says, or if the first
-    /// page is a tier's and damaged. What was stored on it is found by [`Flash::recover`]. A device
-    /// that is refused is left as it is.
+    /// Opens a device, and formats it if its first MiB is blank, or if the first page is a tier's
+    /// and damaged. Stored items are found by [`Flash::recover`]. A device that is refused is left
+    /// as it is.
     pub fn open(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
         let page = read_first(&*device)?;
         let before = match Superblock::decode(&page) {
@@ -199,7 +199,7 @@ impl Flash {
         let first = found.front().map(|found| found.entry.sequence);
         let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
         let changes_life = if unsettled.is_empty() { next } else { before.changes_life };
-        // Before the superblock names other segments that these are to be believed of.
+        // Before the superblock names other segments as those that the changes apply to.
         let begin = |_| Changes::begin(&*device, &geometry, unsettled, changes_life, &counters);
         let changes = first.map(begin).transpose()?;
         let superblock = Superblock {
@@ -217,10 +217,10 @@ impl Flash {
         };
         device.write_note(0, &superblock.encode())?;
         if is_flushed_damaged {
-            // All of before is void by now. What comes would be at the next start, too.
+            // All prefixes from before are void by now. New ones would be at the next start, too.
             flushed::write_none(&*device)?;
         }
-        // What says that it was closed cleanly must not outlive what comes now.
+        // The note of a clean close must not outlive what comes now.
         sync_or_void(&*device, &superblock, next)?;
         let mut flash = Self::new(device, settings, geometry, superblock, found, next);
         (flash.is_recovering, flash.changes) = (changes.is_some().into(), Mutex::new(changes));
@@ -232,17 +232,17 @@ impl Flash {
         Ok(flash)
     }
 
-    /// Begins anew on a device, whatever is there.
+    /// Formats a device, whatever is there.
     pub fn format(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
         let geometry = Self::geometry_of(&*device, settings)?;
-        // Half-way through, the device is none that was formatted.
+        // Half-way through, the device is not a formatted one.
         device.write_note(0, &[0; PAGE_BYTES])?;
         Self::write_first(device, settings, geometry, 1)
     }
 
-    /// Begins anew on a tier's device whose first page is damaged: that is another chance for a
-    /// cache, and nobody else's bytes are lost. Until the new first page is written the damaged one
-    /// is there, and a start that is cut off is begun again.
+    /// Formats a tier's device whose first page is damaged: a cache can begin anew, and no other
+    /// program's bytes are lost. Until the new first page is written the damaged one is there, and
+    /// a start that is cut off is begun again.
     fn begin_anew(device: Arc<dyn Device>, settings: &Settings) -> Result<Self, OpenError> {
         let geometry = Self::geometry_of(&*device, settings)?;
         flushed::write_none(&*device)?;
@@ -358,7 +358,7 @@ impl Flash {
     }
 }
 
-/// The geometry of a device that this superblock is of, if it has the shape that is asked for.
+/// The geometry of this superblock's device, if it has the shape that is asked for.
 fn geometry_as(
     device: &dyn Device,
     settings: &Settings,
@@ -372,7 +372,7 @@ fn geometry_as(
     geometry.filter(is_shape).ok_or(OpenError::OtherShape { segment_bytes, segments })
 }
 
-/// Why a device is not believed that this superblock is of, if it is not.
+/// Why the device of this superblock is not believed, if it is not.
 fn doubt(
     before: &Superblock,
     settings: &Settings,
@@ -389,12 +389,12 @@ fn doubt(
     doubts.into_iter().find_map(|(is_so, doubt)| is_so.then_some(doubt))
 }
 
-/// What the first segment that is opened gets: more than any segment has, and than all that the
-/// first page names. And more than those can have had that were written, and of which nothing is
-/// noted because the process was killed or the machine has crashed: their units would be sound in
-/// the next segment with the same sequence, if the device lost what is written there then. Two
-/// processes that were killed one after the other may have left the same names here: so whoever
-/// begins skips some more, by [`chance`].
+/// The sequence of the first segment to be opened: above that of every segment, and above all that
+/// the first page names. It is also above those of segments that may have been written without a
+/// note because the process was killed or the machine has crashed: their units would be sound in
+/// the next segment with the same sequence, if the device lost that one's write. Two processes that
+/// were killed one after the other may have left the same names here, so each start skips some
+/// more, at random ([`chance`]).
 fn next_sequence(
     geometry: &Geometry,
     next: u64,
@@ -402,37 +402,37 @@ fn next_sequence(
     flushed: &[flushed::Entry],
 ) -> u64 {
     let Superblock { void_below, unsettled_below, untimed_below, changes_life, .. } = *before;
-    // The changes begin each life with one that they have not had.
+    // Each life of the changes begins with a sequence that no earlier one had.
     let next = next.max(changes_life);
-    // What is stored from now on never counts as void, unsettled or untimed.
+    // New segments never count as void, unsettled or untimed.
     let next = next.max(void_below).max(unsettled_below).max(untimed_below);
     // A segment that was opened before a flush may not have been written.
     let next = flushed.iter().map(|entry| entry.point.below).fold(next, u64::max);
     next + ROUNDS_UNKNOWN * u64::from(geometry.segments)
 }
 
-/// How many sequences a process skips.
+/// Sequences that a process skips.
 fn chance(settings: &Settings) -> u64 {
     drawn(settings) % SKIPPED_BY_CHANCE
 }
 
-/// Where sequences begin on a device of which nobody knows which it has had: by chance, far above
-/// those that a device comes to from 1 on, and with room for as many again.
+/// Where sequences begin on a device whose earlier ones are unknown: at random, far above those
+/// that a device reaches from 1 on, and with room for as many again.
 fn anew_above(settings: &Settings) -> u64 {
     const ANEW_FROM: u64 = 1 << 56;
     ANEW_FROM + drawn(settings) % ANEW_FROM
 }
 
-/// A number that another process has another of: its caller draws a seed anew, also for a device
-/// that has one.
+/// A random number that differs from process to process: the caller draws a seed anew, also for a
+/// device that has one.
 fn drawn(settings: &Settings) -> u64 {
     let (seed, _) = settings.hash_seed.split_first_chunk().expect("a seed is longer");
     mix(u64::from_le_bytes(*seed))
 }
 
-/// Makes sure that what was written outlasts the machine. A device that does not sync may have lost
-/// any note of this process and of the one before, and the kernel says so once. So the next start
-/// is to believe nothing of it, unless it takes no note of that either.
+/// Makes what was written outlast the machine. A device that does not sync may have lost any note
+/// of this process and of the one before, and the kernel says so once. So the next start is to
+/// believe nothing of it, unless it takes no note of that either.
 fn sync_or_void(device: &dyn Device, superblock: &Superblock, next: u64) -> io::Result<()> {
     let synced = device.sync();
     if synced.is_err() {
@@ -443,16 +443,16 @@ fn sync_or_void(device: &dyn Device, superblock: &Superblock, next: u64) -> io::
     synced
 }
 
-/// Whether a device whose first page is blank holds nothing. Others begin later: an array's member
-/// or a file system at 4, 16, 32 or 64 KiB.
+/// Whether a device whose first page is blank holds nothing. Other formats begin later: an array's
+/// member or a file system at 4, 16, 32 or 64 KiB.
 fn is_blank(device: &dyn Device) -> io::Result<bool> {
     let mut pages = Pages::zeroed(BLANK_PAGES.min(device.pages() as usize));
     device.read(0, pages.as_pages_mut())?;
     Ok(pages.bytes().iter().all(|&byte| byte == 0))
 }
 
-/// Reads the first page; once more if what is there is not sound, for all that a device holds
-/// hangs on it.
+/// Reads the first page; once more if it is not sound, since everything on the device depends on
+/// it.
 fn read_first(device: &dyn Device) -> io::Result<[u8; PAGE_BYTES]> {
     let mut page = [0; PAGE_BYTES];
     if device.pages() > 0 {
@@ -477,8 +477,8 @@ fn read_entries(device: &dyn Device, at: u64, bytes: &mut [u8]) -> io::Result<u6
 }
 
 /// Reads the segment table, zeroes the entries that do not count, and returns the others in the
-/// order of their sequences, no two of which are equal, a sequence above all that were there, and
-/// how many were damaged.
+/// order of their sequences, which are unique, a sequence above all that were there, and the number
+/// of damaged entries.
 fn read_table(
     device: &dyn Device,
     geometry: &Geometry,
@@ -511,8 +511,8 @@ fn read_table(
     Ok((found.into(), next, damaged))
 }
 
-/// Makes void what has its sequence in common with another segment, which no two had: nobody knows
-/// whose it is. Returns how many these are.
+/// Voids segments that share their sequence, which no two ever had: it is unknown whose it is.
+/// Returns their number.
 fn void_doubled(
     device: &dyn Device,
     geometry: &Geometry,
@@ -532,9 +532,9 @@ fn void_doubled(
 }
 
 /// Reads the dictionaries that segments name, and returns the one that the latest of them does. A
-/// segment is void whose dictionary is damaged, also when it is read again: nothing names its slot
-/// then, and the next dictionary is written there. One that the device refuses to read says nothing
-/// of what is there: recovery asks for it again, some seconds long.
+/// segment whose dictionary is damaged, when read again too, is void: no segment names its slot
+/// then, and the next dictionary is written there. A dictionary that the device refuses to read may
+/// be sound: recovery asks for it again, during some seconds.
 fn read_dictionaries(
     device: &dyn Device,
     geometry: &Geometry,

@@ -1,31 +1,31 @@
-//! How much of the tier is hot: SlimCache's cost model, a decision without side effects.
+//! How much of the tier is hot: SlimCache's cost model, as decisions without side effects.
 //!
-//! One more step for the hot area takes in the rows at the head of the cold area, which were used
-//! last and whose hits then cost no decompression; they take up more room there, and so the cold
-//! area loses what was used least, whose hits become misses. One step less is the reverse at the
-//! other ends. With the hits of windows at those margins ([`Hits`]):
+//! One more step for the hot area takes in the rows at the head of the cold area, the most recently
+//! used, whose hits then cost no decompression; they take up more room there, and so the cold area
+//! loses its least recently used rows, whose hits become misses. One step less is the reverse at
+//! the other ends. With the hits of windows at those margins ([`Hits`]):
 //!
 //! ```text
 //!   grow     gains cold head x (cold read - hot read)   loses cold tail x (miss - cold read)
 //!   shrink   gains cold tail x (miss - cold read)       loses hot tail  x (cold read - hot read)
 //! ```
 //!
-//! A step is made when it gains more than it loses by a margin, and surely so; a step back needs a
-//! larger margin than one onwards, so that it does not go to and fro. One step after the other in
-//! the same direction doubles: the paper's steps are alike, and took the whole of a fast store's
-//! time to reach what pays. What the paper leaves out is that the rows which a step takes in leave
-//! room behind them in the cold area: its tail is of the difference.
+//! A step is made when it gains more than it loses by a margin, with confidence; a step back needs
+//! a larger margin than one onwards, so that the size does not oscillate. Consecutive steps in the
+//! same direction double: the paper's steps have one size, and took the whole of a fast store's
+//! time to reach what pays. The paper leaves out that the rows which a step takes in leave room
+//! behind them in the cold area: its tail is of the difference.
 
 use crate::ACCESSES_MAX;
 
-/// What it takes to answer a read, in nanoseconds, all in all. Only differences matter.
+/// The whole time to answer a read, in nanoseconds. Only differences matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
     /// From the hot area.
     pub hot_read_ns: u64,
     /// From the cold area: reading and decoding.
     pub cold_read_ns: u64,
-    /// From whoever has the item if the tier has not.
+    /// From the source of the item if the tier has not got it.
     pub miss_ns: u64,
 }
 
@@ -37,13 +37,13 @@ impl Default for Costs {
     }
 }
 
-/// Who decides how much of the tier is hot.
+/// How the hot area's share of the tier is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Partition {
     /// The cost model, from nothing to half of the segments.
     Adaptive,
-    /// It is so many segments of a hundred. With 0 there is no hot area: what was read is
-    /// compressed once more where it would have moved there.
+    /// A fixed percentage of the segments. With 0 there is no hot area: rows are compressed once
+    /// more where they would have moved there.
     Fixed {
         /// From 0 to 50.
         hot_percent: u8,
@@ -58,7 +58,7 @@ pub(crate) struct Hits {
     pub(crate) hot_tail: f64,
 }
 
-/// What becomes of the hot area's size.
+/// The change of the hot area's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Grow,
@@ -66,19 +66,19 @@ pub(crate) enum Step {
     Stay,
 }
 
-/// A step gains so much more than it loses.
+/// How many times what it loses a step onwards has to gain.
 const MARGIN_ONWARDS: f64 = 1.25;
 /// And a step back.
 const MARGIN_BACK: f64 = 2.0;
-/// What is gained is at least so many standard deviations of what was counted: by chance alone one
-/// window of fifty would have that.
+/// Standard deviations of the count that the gain has to reach: by chance alone one window of fifty
+/// would.
 const CONFIDENCE: f64 = 2.0;
-/// Of the hits so far this part counts beside a new window's: those of eight windows at most, since
-/// what is popular changes.
+/// The weight of earlier hits beside a new window's: those of eight windows at most, since
+/// popularity changes.
 const KEPT_EVIDENCE: f64 = 0.875;
 
 impl Hits {
-    /// Together with those of a window after these.
+    /// The sum of these hits and those of a later window.
     fn and(&self, later: &Hits) -> Hits {
         let kept = self.scaled(KEPT_EVIDENCE);
         Hits {
@@ -94,7 +94,7 @@ impl Hits {
     }
 }
 
-/// So many hits, each worth so much.
+/// A number of hits, and what each is worth.
 #[derive(Debug, Clone, Copy)]
 struct Worth {
     hits: f64,
@@ -106,9 +106,9 @@ impl Worth {
         self.hits * self.each
     }
 
-    /// Whether it is more than what is lost for it, by this margin, and surely so: hits come
-    /// independently of each other, so that their counts vary by their root. One more than was seen
-    /// is allowed for on the side that loses, where none may be chance.
+    /// Whether it is more than `lost`, by this margin, with confidence: hits are independent of
+    /// each other, so that their counts vary by their root. One more than was seen is allowed for
+    /// on the side that loses, where none may be chance.
     fn pays(self, lost: Worth, margin: f64) -> bool {
         let (gain, loss) = (self.all(), lost.all());
         let variance = gain * self.each + (lost.hits + 1.0) * lost.each * lost.each;
@@ -116,7 +116,7 @@ impl Worth {
     }
 }
 
-/// The step that pays, after the last one that was made.
+/// The step that pays, given the last one that was made.
 fn decide(hits: &Hits, costs: &Costs, last: Step) -> Step {
     let decoding = costs.cold_read_ns.saturating_sub(costs.hot_read_ns) as f64;
     let missing = costs.miss_ns.saturating_sub(costs.cold_read_ns) as f64;
@@ -136,53 +136,53 @@ fn decide(hits: &Hits, costs: &Costs, last: Step) -> Step {
     }
 }
 
-/// The largest step is one part of so many of all segments. What is counted at the margins of a
-/// larger one says little about each of its segments: with a fourth of the tier a read took half a
+/// The largest step is one part in this many of all segments. Hits counted at the margins of a
+/// larger one say little about each of its segments: with a fourth of the tier a read took half a
 /// microsecond longer where a miss takes 100 (`docs/decisions/0012-two-areas-on-flash.md`).
 const STEP_SHARE: u32 = 10;
 
 /// What a step would move, in segments.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Stride {
-    /// Cold ones, whose rows are as many as those of a step of hot ones.
+    /// Cold segments with as many rows as a step of hot ones.
     pub(crate) heads: u32,
-    /// Hot ones.
+    /// Hot segments.
     pub(crate) step: u32,
-    /// Cold ones that a step costs beyond the heads.
+    /// Cold segments that a step costs beyond the heads.
     pub(crate) tail: f64,
 }
 
-/// What a window has shown.
+/// The observations of a window.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) hits: Hits,
-    /// Whose margins they were at.
+    /// The stride that its margins are of.
     pub(crate) stride: Stride,
     /// Segments that the hot area has.
     pub(crate) hot_segments: u32,
-    /// Of the cold segments that the last step chose some are not collected.
+    /// Some cold segments that the last step chose are not collected yet.
     pub(crate) has_chosen: bool,
 }
 
-/// The size that the hot area is to have. It begins with nothing: what costs room has to show first
-/// that it pays.
+/// The size that the hot area is to have. It begins with nothing: a hot area, which costs room,
+/// first has to show that it pays.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct HotTarget {
     segments: u32,
-    /// It never gets more.
+    /// The largest size.
     segments_max: u32,
     is_fixed: bool,
     last: Step,
     /// Cold segments whose rows the next step takes in, or gives back.
     heads: u32,
-    /// A step has no more hot segments.
+    /// The most hot segments of a step.
     step_max: u32,
-    /// Since the last step.
+    /// Hits since the last step.
     hits: Hits,
 }
 
 impl HotTarget {
-    /// Of so many segments, of which so many are kept free.
+    /// For a tier of `segments` segments, of which `free` are kept free.
     pub(crate) fn new(segments: u32, free: u32, partition: Partition) -> Self {
         let (percent, is_fixed): (u32, bool) = match partition {
             Partition::Adaptive => (0, false),
@@ -200,7 +200,7 @@ impl HotTarget {
         self.segments
     }
 
-    /// Nothing becomes hot.
+    /// Whether there is no hot area.
     pub(crate) fn is_none(&self) -> bool {
         self.segments == 0
     }
@@ -209,7 +209,7 @@ impl HotTarget {
         self.is_fixed
     }
 
-    /// Of the next step, while the cold area compresses at this ratio.
+    /// The next step's stride, while the cold area compresses at this ratio.
     pub(crate) fn stride(&self, ratio: f64) -> Stride {
         let ratio = ratio.max(1.0);
         let step = (f64::from(self.heads) * ratio).ceil() as u32;
@@ -222,11 +222,11 @@ impl HotTarget {
         hot_segments < self.segments as usize
     }
 
-    /// How often a cold row was read that becomes hot when its segment is collected, while the hot
-    /// area has so many segments; nothing if none does. An adaptive area takes in what was read
-    /// often in a segment that a step chose, and nothing else: with all that was read there, as
-    /// many segments served 81 % of the hits, not 85. One of a fixed size takes whatever was read
-    /// while it lacks segments, and then waits for what is worth it.
+    /// The accesses with which a cold row becomes hot when its segment is collected, while the hot
+    /// area has this many segments; `None` if no row does. An adaptive area takes in rows that were
+    /// read often in a segment that a step chose, and nothing else: with all rows that were read
+    /// there, as many segments served 81 % of the hits, not 85. An area of a fixed size takes every
+    /// row that was read while it lacks segments, and then only rows read often.
     pub(crate) fn accesses(&self, hot_segments: usize, is_chosen: bool) -> Option<u8> {
         if !self.is_fixed {
             return is_chosen.then_some(ACCESSES_MAX);
@@ -235,8 +235,8 @@ impl HotTarget {
         (!self.is_none()).then_some(accesses)
     }
 
-    /// Makes the step that pays, and returns it. It begins from what the area has, if that is less
-    /// than it was to have; and does not take in more before what was chosen last is there.
+    /// Makes the step that pays, and returns it. It begins from the area's actual size, if that is
+    /// less than it was to have; and does not grow again before the segments chosen last are there.
     pub(crate) fn adapt(&mut self, seen: &Seen, costs: &Costs) -> Step {
         if self.is_fixed {
             return Step::Stay;
@@ -262,7 +262,7 @@ impl HotTarget {
         self.last
     }
 
-    /// Notes a step: one more in its direction has twice the segments.
+    /// Notes a step: the next one in its direction has twice the segments.
     fn made(&mut self, step: Step, seen: &Seen) {
         let Stride { heads, step: hot, .. } = seen.stride;
         let doubles = step == self.last && 2 * hot <= self.step_max;
@@ -277,7 +277,7 @@ impl HotTarget {
         self.hits = Hits::default();
     }
 
-    /// Where no step pays, one of half its segments may, whose margins have half of the hits.
+    /// If no step pays, one of half its segments may, whose margins have half of the hits.
     fn halve(&mut self) {
         let heads = (self.heads / 2).max(1);
         self.hits = self.hits.scaled(f64::from(heads) / f64::from(self.heads));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     impl HotTarget {
-        /// As steps have made it.
+        /// A target that steps have brought to this size.
         pub(crate) fn grown_to(segments: u32, of: u32) -> Self {
             Self { segments, last: Step::Grow, ..HotTarget::new(of, 4, Partition::Adaptive) }
         }
@@ -315,7 +315,7 @@ mod tests {
             self.segments
         }
 
-        /// The same, where the area has the segments that it is to have.
+        /// As [`Self::after`], if the area has the segments that it is to have.
         fn after_all(&mut self, hits: Hits) -> u32 {
             self.after(hits, self.segments, false)
         }
@@ -397,7 +397,7 @@ mod tests {
         let mut target = grown();
         let last = (0..1000).map(|_| target.after_all(hits(0.0, 0.5, 0.0))).last();
         assert_eq!(last, Some(3));
-        // A step begins anew: what spoke for it says nothing about the next one.
+        // Evidence begins anew after a step: what spoke for it says nothing about the next one.
         let mut target = grown();
         assert_eq!(target.after_all(hits(0.0, 0.0, 0.0)), 3);
     }
@@ -406,7 +406,7 @@ mod tests {
     fn a_step_is_of_whole_cold_segments_and_costs_what_they_do_not_leave() {
         let mut target = adaptive(1000);
         assert_eq!(target.stride(RATIO), Stride { heads: 1, step: 3, tail: 1.8 });
-        // What does not compress takes no more room in the hot area.
+        // Rows that do not compress take no more room in the hot area.
         assert_eq!(target.stride(0.9), Stride { heads: 1, step: 1, tail: 0.0 });
         target.heads = 4;
         assert_eq!(target.stride(RATIO), Stride { heads: 4, step: 10, tail: 6.0 });
@@ -425,11 +425,11 @@ mod tests {
             })
             .collect();
         assert_eq!(steps, [3, 3, 5, 10, 20, 40, 80, 80], "a tenth of the tier at most");
-        // What was counted is of a large step, and what comes after it is not.
+        // The hits counted are of a large step, and the next step is small.
         assert_eq!((target.after_all(shrinks), target.heads), (161, 1));
         assert_eq!((target.after_all(shrinks), target.heads), (158, 2));
         assert_eq!((target.after_all(shrinks), target.heads), (153, 4));
-        // Where none pays, the next one is half as large, and by half as much evidence.
+        // Where none pays, the next one is half as large, with half as much evidence.
         target.hits = hits(8.0, 0.0, 8.0);
         assert_eq!((target.after_all(Hits::default()), target.heads), (153, 2));
         assert_eq!(target.hits, hits(3.5, 0.0, 3.5));

@@ -1,4 +1,4 @@
-//! Where an item lies, in 38 bits: few enough to stand in a word of the index beside its tag.
+//! The place of an item, in 38 bits: few enough to stand in a word of the index beside its tag.
 //!
 //! ```text
 //!   37                       5 + hash bits                 5     2          0
@@ -8,8 +8,8 @@
 //!   +---------------------------------+--------------------+------+----------+
 //!
 //!   span   0       staged: the row is in the open unit, and its unit has no granule yet
-//!          1..=6   so many pages to read, from the one in which the unit begins
-//!          7       more: the first page tells how many
+//!          1..=6   pages to read, from the one in which the unit begins
+//!          7       more: the first page says how many
 //! ```
 //!
 //! Where hash bits end and the address begins depends on the device ([`crate::geometry`]).
@@ -25,20 +25,20 @@ const SPAN_BITS: u32 = 3;
 pub(crate) const HASH_SHIFT: u32 = ACCESSES_BITS + SPAN_BITS;
 /// Bits that hash and address share.
 pub(crate) const SHARED_BITS: u32 = PLACE_BITS - HASH_SHIFT;
-/// The span of a unit of more pages than a span can say.
+/// The span of a unit of more pages than a span can express.
 pub(crate) const SPAN_LONG: u8 = (1 << SPAN_BITS) - 1;
 /// The span of a staged row.
 pub(crate) const SPAN_STAGED: u8 = 0;
 
 const _: () = assert!(SHARED_BITS == 33 && SPAN_LONG == 7 && ACCESSES_MAX == 3);
 
-/// Where an item lies. The count of accesses belongs to the cache: the tier begins it at
-/// 0, and carries it along when an item is written.
+/// The place of an item. The count of accesses belongs to the cache: the tier begins it at 0, and
+/// carries it along when an item is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place(pub u64);
 
 impl Place {
-    /// Whether two places are one but for their accesses.
+    /// Whether two places are the same but for their accesses.
     pub fn is_same(self, other: Self) -> bool {
         self.0 >> ACCESSES_BITS == other.0 >> ACCESSES_BITS
     }
@@ -53,7 +53,7 @@ impl Place {
         Self(self.0 & !u64::from(ACCESSES_MAX) | u64::from(accesses.min(ACCESSES_MAX)))
     }
 
-    /// How many pages are to be read.
+    /// Pages to read, or one of the special spans.
     pub(crate) fn span(self) -> u8 {
         (self.0 >> ACCESSES_BITS) as u8 & SPAN_LONG
     }
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-/// So many ones, from the lowest bit up.
+/// A mask of the lowest `bits` bits.
 pub(crate) const fn low_bits(bits: u32) -> u64 {
     (1 << bits) - 1
 }

@@ -1,9 +1,9 @@
-//! Promotion at once: an item that was read moves into the hot area without waiting until its
-//! segment is collected.
+//! Promotion at once: an item that was read moves into the hot area without waiting for its segment
+//! to be collected.
 //!
 //! The item leaves a segment that stays valid. So its death there is noted before the index leads
-//! elsewhere: from then on it is staged, and may be forgotten without a note. The other way round,
-//! a process that is killed in between would find it where it was.
+//! elsewhere: from then on it is staged, and may be forgotten without a note. In the other order, a
+//! process that is killed in between would leave it to be found where it was.
 
 use codec::record::Record;
 use stdx::sync::lock;
@@ -12,19 +12,19 @@ use crate::area::Area;
 use crate::stage::Intake;
 use crate::{Flash, IndexAccess, Place, Refused, Ticket};
 
-/// When what was read moves into the hot area.
+/// When items that were read move into the hot area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promotion {
-    /// When its segment is collected: what is moved would have to be looked at then anyway.
+    /// When their segment is collected, which looks at them anyway.
     Merged,
-    /// At once, by [`Flash::promote`]; what was not, when its segment is collected.
+    /// At once, by [`Flash::promote`]; the others when their segment is collected.
     Immediate,
 }
 
 impl Flash {
     /// Stages an item into the hot area that was just read by this ticket from a place in the cold
     /// one, and leads the index there. `false` if it is not worth it or too late: promotion is not
-    /// [`Promotion::Immediate`], the item is hot already, or the index leads elsewhere by now.
+    /// [`Promotion::Immediate`], the item is hot already, or the index now leads elsewhere.
     pub fn promote(
         &self,
         hash: u64,

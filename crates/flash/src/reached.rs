@@ -1,14 +1,14 @@
-//! What the processes that had the device have come to: the time, and numbers of mutations. Neither
-//! may begin again at less with the next process, or what was over is there again, and two values
+//! The time and the number of mutations that the processes of a device have reached. Neither may
+//! begin lower with the next process, or expired items would be there again, and two values would
 //! have one number.
 //!
-//! Both go by the wall clock, which may be put back while there is no process. So they are kept
-//! with the superblock: when a process begins, about once a minute, and when it closes.
+//! Both follow the wall clock, which may be put back while no process runs. So they are kept with
+//! the superblock: when a process begins, about once a minute, and when it closes.
 //!
-//! Where the clock is behind what was kept by a few seconds, as after it was set by a better one,
-//! the caller begins at the time that was kept, and that stands still so long. If it is behind by
-//! more, nobody knows how much time has passed: what has an expiry is over then, as in a memory
-//! file, and everything is if a flush was planned.
+//! If the clock is a few seconds behind what was kept, as after a correction, the caller begins at
+//! the time that was kept, which stands still for that long. If it is further behind, the time that
+//! has passed is unknown: items with an expiry are expired then, as in a memory file, and all items
+//! are if a flush was planned.
 
 use codec::record::Fields;
 use stdx::sync::lock;
@@ -17,22 +17,22 @@ use crate::Flash;
 
 /// Seconds between two notes of what was reached.
 const KEPT_S: u32 = 60;
-/// So many seconds a clock that is behind makes time stand still, rather than that it is taken for
+/// A clock that is behind by at most this many seconds makes time stand still; by more, the time is
 /// unknown.
 pub const STANDSTILL_MAX_S: u32 = 60;
 
-/// The time and the number that a process has come to.
+/// The time and the number that a process has reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reached {
     /// Unix seconds.
     pub now: u32,
-    /// Of the latest mutation.
+    /// The number of the latest mutation.
     pub number: u64,
 }
 
 impl Reached {
-    /// What a process begins with whose clock says `now`; and whether that says how much time has
-    /// passed.
+    /// What a process begins with whose clock says `now`; and whether the clock says how much time
+    /// has passed.
     pub(crate) fn resumed(self, now: u32) -> (Self, bool) {
         let knows_time = self.now <= now.saturating_add(STANDSTILL_MAX_S);
         let now = if knows_time { self.now.max(now) } else { now };
@@ -41,7 +41,7 @@ impl Reached {
 }
 
 impl Flash {
-    /// What was reached when it was last kept: at least this the caller begins with. The time is
+    /// What was reached when it was last kept: the caller begins with at least this. The time is
     /// that of [`crate::Settings::now`], or a little later.
     pub fn reached(&self) -> Reached {
         lock(&self.superblock).reached
@@ -55,13 +55,13 @@ impl Flash {
         if is_needed || reached.now >= now.saturating_add(KEPT_S) {
             superblock.reached =
                 Reached { now: now.max(reached.now), number: number.max(reached.number) };
-            // If the note fails, the next one says it.
+            // If the note fails, the next one repeats it.
             self.write_superblock(&superblock);
             self.syncing.want();
         }
     }
 
-    /// Whether nobody knows if an item of a segment with this sequence is over: then it is.
+    /// Whether it is unknown if an item of a segment with this sequence is expired: then it is.
     pub(crate) fn is_untimed(&self, sequence: u64, fields: &Fields) -> bool {
         fields.expiry != 0 && sequence < self.untimed_below
     }

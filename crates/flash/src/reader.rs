@@ -1,9 +1,9 @@
-//! Looking for an item.
+//! Reading an item.
 //!
 //! An item in memory, staged or in a buffer, is found at once, under the writer's lock. For an item
-//! on the device a look is a [`Ticket`]: the caller reads its pages, however he likes, and then
-//! finishes. A ticket holds the sequence of its segment, and finds nothing once the segment has
-//! another.
+//! on the device a look returns a [`Ticket`]: the caller reads its pages, in any way it likes, and
+//! then finishes. A ticket holds the sequence of its segment, and finds nothing once the segment
+//! has another.
 
 use ::io::device::Pages;
 use codec::record::Fields;
@@ -18,8 +18,8 @@ use crate::place::SPAN_LONG;
 use crate::unit::{self, Head, Origin};
 use crate::{Flash, Place};
 
-/// Bytes of each buffer that a reader keeps at the most. The pages of a longer value are memory of
-/// their own for each read, and to have as much again for its rows is not what takes the time.
+/// Most bytes of each buffer that a reader keeps. The pages of a longer value are allocated for
+/// each read anyway, and allocating as much again for its rows is not what takes the time.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// A thread's decoder and buffers. The value of the last hit lies in it.
@@ -45,7 +45,7 @@ impl Reader {
         &self.raw[self.value.clone()]
     }
 
-    /// What the place of the last hit stood for; nothing after anything else.
+    /// The life of the last hit; `None` after anything else.
     pub fn life(&self) -> Option<Life> {
         self.life
     }
@@ -61,7 +61,7 @@ impl Reader {
         self.decoder.memory_bytes() + self.stored.capacity() + self.raw.capacity()
     }
 
-    /// Lets go of what a long value has taken, of the last hit too: for whoever keeps the reader.
+    /// Frees what a long value has taken, including the last hit: for callers that keep the reader.
     pub fn shrink_buffers(&mut self) {
         self.begin();
         for buffer in [&mut self.stored, &mut self.raw] {
@@ -93,20 +93,20 @@ impl Reader {
     }
 }
 
-/// What a look has come to.
+/// The outcome of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     /// The item; its value is [`Reader::value`].
     Found(Fields),
-    /// It is not there: not this key's, damaged, or gone since. If the index still leads to the
-    /// very place, there is nothing to find; if it leads elsewhere by now, it is there.
+    /// It is not there: another key's, damaged, or gone since. If the index still leads to the very
+    /// place, there is nothing to find; if it now leads elsewhere, the item is there.
     Absent,
     /// Pages have to be read first: then [`Flash::finish`].
     Wait(Ticket),
 }
 
-/// What the place of a hit stood for when it was read. The place alone may be that of another item
-/// of the key by and by: in a segment's next use, or of a row that is staged much later.
+/// What the place of a hit stood for when it was read. The same place may later be that of another
+/// item of the key: in a segment's next use, or of a row that is staged much later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Life {
     /// The segment, unless the row was staged.
@@ -115,24 +115,24 @@ pub struct Life {
     number: u64,
 }
 
-/// Whether a look counts: as a use of its segment, by which those that nobody reads are given up
-/// and the areas are divided, and in what is counted.
+/// Whether a look counts: as a use of its segment, by which unread segments are given up and the
+/// areas are divided, and in the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trace {
     /// It does.
     Leave,
-    /// It does not: whoever looks does not want the item, but to know of it.
+    /// It does not: the caller only inspects the item.
     None,
 }
 
-/// What there was to copy out of a buffer.
+/// What was copied out of a buffer.
 enum Copied {
     /// A unit, of the segment with this sequence.
     Unit(u64),
     Flushed,
 }
 
-/// Which pages a look waits for.
+/// The pages that a look waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     /// The first page.
@@ -146,21 +146,21 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Whether both are for the same unit: what was read for the one may serve the other, though it
-    /// was longer or shorter.
+    /// Whether both are for the same unit, of whatever length: then the pages read for one may
+    /// serve the other.
     pub fn is_for_unit_of(&self, other: &Self) -> bool {
         (self.spot, self.sequence) == (other.spot, other.sequence)
     }
 }
 
 impl Flash {
-    /// Looks for the item of a key at a place that the index gave. Takes the writer's lock only for
-    /// an item that is in memory.
+    /// Looks for the item of a key at a place from the index. Takes the writer's lock only for an
+    /// item that is in memory.
     pub fn look(&self, place: Place, key: &[u8], reader: &mut Reader) -> Look {
         self.look_with(place, key, reader, Trace::Leave)
     }
 
-    /// The same, with or without a trace.
+    /// Looks for an item as [`Flash::look`] does, with or without a trace.
     pub fn look_with(&self, place: Place, key: &[u8], reader: &mut Reader, trace: Trace) -> Look {
         reader.begin();
         if place.is_staged() {
@@ -179,9 +179,8 @@ impl Flash {
         self.ticket(place, key).map_or_else(|| self.miss(trace), Look::Wait)
     }
 
-    /// What has to be read before a look for the item of a key at a place that the index gave comes
-    /// to anything; nothing if that is in memory, or there is nothing. Decodes nothing, and takes
-    /// no lock.
+    /// The pages to read before a look for the item of a key at a place from the index; `None` if
+    /// they are in memory, or there is nothing. Decodes nothing, and takes no lock.
     pub fn ticket(&self, place: Place, key: &[u8]) -> Option<Ticket> {
         if place.is_staged() {
             return None;
@@ -200,14 +199,14 @@ impl Flash {
         Some(Ticket { page, pages, spot, sequence, is_whole })
     }
 
-    /// Goes on with what a ticket's read has brought. What is damaged, or another key's, or was
-    /// written over since, is absent. A hit was the key's value when it was looked for; the caller
+    /// Continues a look with the pages of its ticket. An item that is damaged, another key's, or
+    /// overwritten since, is absent. A hit was the key's value when it was looked for; the caller
     /// asks the index again whether it still is ([`Flash::is_alive`]).
     pub fn finish(&self, ticket: &Ticket, pages: &Pages, key: &[u8], reader: &mut Reader) -> Look {
         self.finish_with(ticket, pages, key, reader, Trace::Leave)
     }
 
-    /// The same, with or without a trace.
+    /// Finishes a look as [`Flash::finish`] does, with or without a trace.
     pub fn finish_with(
         &self,
         ticket: &Ticket,
@@ -218,7 +217,7 @@ impl Flash {
     ) -> Look {
         reader.begin();
         let Spot { segment, granule } = ticket.spot;
-        // In this order: a flush is forgotten only when the segment has another sequence.
+        // In this order: a flush is forgotten only once the segment has another sequence.
         if self.flushed.takes(ticket.sequence, granule, key) || !self.is_current(ticket) {
             return self.miss(trace);
         }
@@ -242,26 +241,26 @@ impl Flash {
         self.outcome(found, (self.area_of(ticket), Some(segment)), trace)
     }
 
-    /// Whether a hit's place stands for what it stood for then. Whoever wants to store the hit
-    /// elsewhere asks this under the key's lock, and whether the index still leads to the very
-    /// place. Takes no lock.
+    /// Whether a hit's place still stands for the same item. To store the hit elsewhere, a caller
+    /// asks this under the key's lock, and whether the index still leads to the very place. Takes
+    /// no lock.
     pub fn is_alive(&self, life: Life) -> bool {
         let Life { segment, number } = life;
         if let Some(segment) = segment {
             return self.segments[segment as usize].state().sequence() == Some(number);
         }
-        // Whoever finds in the index a row that has its place finds that one's number here.
+        // A reader that finds a row in the index with the hit's place finds that row's number here.
         let latest = self.latest_rows[Area::from_bit(number).index()].load(Ordering::Relaxed);
         latest.saturating_sub(number) < self.geometry.staged_numbers()
     }
 
-    /// Whether what a ticket's read has brought is what lies there now.
+    /// Whether the pages of a ticket are those that lie there now.
     pub fn is_current(&self, ticket: &Ticket) -> bool {
         let state = self.segments[ticket.spot.segment as usize].state();
         state == State::Written(ticket.sequence)
     }
 
-    /// The area of what a ticket is for.
+    /// The area that a ticket is for.
     pub fn area_of(&self, ticket: &Ticket) -> Area {
         self.segments[ticket.spot.segment as usize].area()
     }
@@ -277,7 +276,7 @@ impl Flash {
             let Some((area, number, row)) = Area::ALL.iter().find_map(row) else {
                 return self.miss(trace);
             };
-            // All that is staged under a prefix whose flush has no point yet is older than it.
+            // All rows staged under a prefix whose flush has no point yet are older than it.
             if self.flushed.has_begun_for(key) {
                 return self.miss(trace);
             }
@@ -288,8 +287,8 @@ impl Flash {
         self.outcome(found, (area, None), trace)
     }
 
-    /// Copies a unit out of its buffer, unless the key's item in it was flushed; nothing if the
-    /// segment is in no buffer any more.
+    /// Copies a unit out of its buffer, unless the key's item in it was flushed; `None` if the
+    /// segment is no longer in a buffer.
     fn copy_buffered(&self, spot: Spot, key: &[u8], target: &mut Vec<u8>) -> Option<Copied> {
         let writer = lock(&self.writer);
         let mut open = writer.streams.iter().filter_map(|stream| stream.open.as_ref());
@@ -315,7 +314,7 @@ impl Flash {
         Look::Absent
     }
 
-    /// Of a look into an area, into a segment if the item does not lie in an open unit.
+    /// The outcome of a look into an area, and into a segment unless the item lies in an open unit.
     fn outcome(
         &self,
         found: Result<Option<Fields>, Damaged>,

@@ -1,26 +1,26 @@
-//! Recovery: gives the index what was found on the device at the start, while the tier is in use.
+//! Recovery: gives the index the items found on the device at the start, while the tier is in use.
 //!
-//! The newest segments come first: what a clean stop has saved, the hot zone before all, is there
-//! before clients have missed it and stored it anew, and where there is not room for everything it
-//! is the oldest that goes. No two rows of a key are alive on the device, so that the order is no
-//! matter of correctness. For each segment, the item table and the journal are read, and the index
-//! is given every item that is not dead. What it does not take is dead from then on, on the device
-//! too: its key was changed since the start. An index that has no room for an item is asked to make
-//! some: memory may have filled up meanwhile with what clients store. One that may not lead to more
-//! items ([`IndexAccess::takes_found`]), because a process with more memory has left them, makes
-//! void what was not found by then.
+//! The newest segments come first: the items that a clean stop has saved, above all those of the
+//! hot zone, are there before clients have missed and stored them anew, and if there is not room
+//! for everything the oldest items go. No two rows of a key are alive on the device, so that the
+//! order does not affect correctness. For each segment, the item table and the journal are read,
+//! and the index is given every item that is not dead. An item that it does not take is dead from
+//! then on, on the device too: its key was changed since the start. An index that has no room for
+//! an item is asked to make some: memory may have filled up meanwhile with clients' stores. If it
+//! may not lead to more items ([`IndexAccess::takes_found`]), because a process with more memory
+//! has left them, those not found by then are made void.
 //!
-//! Between the start and its turn an item can die without a note in its journal, because nobody
-//! knows yet where it lies. That is why the superblock names the segments whose turn is still to
-//! come as *unsettled*, and why keys that change meanwhile are noted ([`mod@crate::changes`]): if
-//! this process ends before, the next one takes an item of such a key for dead. A segment is
-//! settled when the index has been given its items, and what it did not take is journalled, or when
-//! its table entry is zeroed. Only then does the range of unsettled sequences end below it: it
-//! shrinks from above, and what this process stores lies above it from the beginning.
+//! Between the start and its segment's turn an item can die without a note in its journal, because
+//! it is not known yet where it lies. That is why the superblock names the segments still to come
+//! as *unsettled*, and why keys that change meanwhile are noted ([`mod@crate::changes`]): if this
+//! process ends before, the next one takes an item of such a key for dead. A segment is settled
+//! when the index has been given its items, and those it did not take are journalled, or when its
+//! table entry is zeroed. Only then does the range of unsettled sequences end below it: it shrinks
+//! from above, and everything stored by this process lies above it from the beginning.
 //!
-//! A segment that the device refuses to read is asked for some seconds long
+//! A segment that the device refuses to read is asked for during some seconds
 //! ([`mod@crate::refusal`]), and so is its dictionary, without which all that name it are void.
-//! Those behind it wait too, because what is not found yet has to be older than what is.
+//! Older segments wait too, because an item not found yet has to be older than those found.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -40,16 +40,16 @@ use crate::{Flash, IndexAccess, Inserted};
 const SEGMENTS_A_CALL: usize = 8;
 /// Items that the index is given while the writer's lock is held.
 const ITEMS_A_LOCK: usize = 256;
-/// So often an index that is full is asked to make room for the items of a segment, one after
-/// another of which found none.
+/// Times that a full index is asked to make room for the items of a segment, each time for one that
+/// found none.
 const ROOM_ATTEMPTS: usize = 16;
 
 impl Flash {
     /// Gives the index the items of the next few segments of those found at the start, the newest
-    /// first. `true` while there are more that have not to wait for another second, because the
-    /// device refuses to read ([`Flash::is_recovering`] says whether there are any). Nothing is
-    /// done once the tier is closed: what the device says then is synced, and nothing may be added
-    /// to it. What has expired by `now` is found so when it is read.
+    /// first. `true` while there are more that need not wait for another second because the device
+    /// refuses to read ([`Flash::is_recovering`] says whether there are any). Nothing is done once
+    /// the tier is closed: its notes are synced then, and nothing may be added to them. Items
+    /// expired by `now` are found to be so when they are read.
     pub fn recover(&self, access: &dyn IndexAccess, now: u32) -> bool {
         let mut chores = lock(&self.chores);
         if lock(&self.writer).is_closed {
@@ -79,7 +79,7 @@ impl Flash {
             }
             let mut read = self.read_found(found);
             if matches!(read, Err(Unread::Damaged)) {
-                // What was misread once is not yet lost.
+                // One misread does not lose a segment.
                 read = self.read_found(found);
             }
             match read {
@@ -113,7 +113,7 @@ impl Flash {
         is_more && !waits
     }
 
-    /// Leaves a segment that was taken to be found for another time, unless it was flushed.
+    /// Puts a segment back to be found another time, unless it was flushed.
     fn put_back(&self, found: ListedSegment, flushes: u64) {
         let mut writer = lock(&self.writer);
         if writer.flushes == flushes {
@@ -124,8 +124,9 @@ impl Flash {
         }
     }
 
-    /// Reads a dictionary that the device refused when it was opened. Only with it is what names it
-    /// of use. It is the current one if there is none yet. The lock of chores is held.
+    /// Reads a dictionary that the device refused when it was opened, without which the segments
+    /// that name it are of no use. It becomes the current one if there is none yet. Called with the
+    /// lock of the chores held.
     fn read_dictionary(&self, number: u8) -> Result<(), Unread> {
         if number == 0 || self.dictionaries.get(number).is_some() {
             return Ok(());
@@ -142,7 +143,7 @@ impl Flash {
         Ok(())
     }
 
-    /// The item table and the journal of a segment. One that is distrusted is read as empty.
+    /// The item table and the journal of a segment. A distrusted one is read as empty.
     fn read_found(&self, found: ListedSegment) -> Result<(Vec<Item>, Dead), Unread> {
         self.read_dictionary(found.entry.dictionary)?;
         let table_pages = (found.entry.table_bytes as usize).div_ceil(PAGE_BYTES);
@@ -167,10 +168,10 @@ impl Flash {
         }
     }
 
-    /// Makes all void that was found at the start and not given to the index yet, because there are
-    /// no words for it. It is older than everything else, so that one note says so on the device:
-    /// entry by entry it would take long, and the journals do not matter any more. The lock of
-    /// chores is held: no segment is just being given to the index.
+    /// Voids every segment found at the start and not given to the index yet, because there are no
+    /// words for its items. They are older than everything else, so that one note says so on the
+    /// device: entry by entry it would take long, and the journals no longer matter. Called with
+    /// the lock of the chores held: no segment is being given to the index.
     pub(crate) fn forgo_found(&self) {
         let mut writer = lock(&self.writer);
         let Some(newest) = writer.found.back().map(|found| found.entry.sequence) else { return };
@@ -181,7 +182,7 @@ impl Flash {
             (superblock.unsettled_from, superblock.unsettled_below) = (0, 0);
             let is_noted = self.write_superblock(&superblock);
             if !is_noted {
-                // Nobody is to take for void what the device does not know of.
+                // No segment may be taken for void without a note on the device.
                 *superblock = before;
             }
             is_noted
@@ -204,7 +205,7 @@ impl Flash {
         }
     }
 
-    /// Gives the index the living items of a segment; one without items is free.
+    /// Gives the index the live items of a segment; one without items is free.
     fn give(
         &self,
         found: ListedSegment,
@@ -242,7 +243,7 @@ impl Flash {
                 let end = alive.len().min(given + ITEMS_A_LOCK);
                 let taken = self.give_some(found, &alive[given..end], access);
                 if taken == 0 && attempts == ROOM_ATTEMPTS {
-                    // Those behind it do not wait any more, until one finds room.
+                    // Those behind it no longer wait, until one finds room.
                     self.journal(found.segment, alive[given].granule, alive[given].hash);
                     self.counters.passed_by.add(1);
                     given += 1;
@@ -259,7 +260,7 @@ impl Flash {
     }
 
     /// Gives the index items of a segment, up to the first for which it has no room; returns how
-    /// many it was given. What it does not want is dead, on the device too.
+    /// many it was given. Items that it does not take are dead, on the device too.
     fn give_some(&self, found: ListedSegment, items: &[Item], access: &dyn IndexAccess) -> usize {
         for (number, item) in items.iter().enumerate() {
             let place = self.place_of(found.segment, item);
@@ -286,7 +287,7 @@ impl Flash {
         let mut superblock = lock(&self.superblock);
         let before = *superblock;
         (superblock.unsettled_from, superblock.unsettled_below) = (unsettled.start, unsettled.end);
-        // If the note fails, the one before leaves more void than has to be.
+        // If the note fails, the previous one voids more than it has to.
         if *superblock != before && !self.write_superblock(&superblock) {
             *superblock = before;
         }

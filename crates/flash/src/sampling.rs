@@ -1,4 +1,4 @@
-//! Which rows become samples for the next dictionary, and when that is trained.
+//! The sampling of rows for the next dictionary, and when that is trained.
 //!
 //! ```text
 //!   rows that come in --(every 8th)--> samples --full--> train --better by 5 %?--> current
@@ -8,14 +8,14 @@
 
 use codec::Samples;
 
-/// One row in so many is sampled when there is a dictionary; all of them before.
+/// One row in this many is sampled when there is a dictionary; all of them before.
 const EVERY: u32 = 8;
-/// After a dictionary was published, the pause is so many times as long as sampling took...
+/// After a dictionary was published, the pause is this many times as long as sampling took...
 const PAUSE_FIRST: u32 = 1;
-/// ... and at the most it is so many times as long.
+/// ... and this many times at the most.
 const PAUSE_MAX: u32 = 1 << 9;
 
-/// Where sampling stands. Under the writer's lock.
+/// The state of sampling. Under the writer's lock.
 #[derive(Debug)]
 pub(crate) struct Sampling {
     samples: Samples,
@@ -32,7 +32,7 @@ enum Stage {
     Gathering,
     /// There are.
     Due,
-    /// Somebody trains from them.
+    /// A thread is training from them.
     Taken,
 }
 
@@ -67,8 +67,8 @@ impl Sampling {
         })
     }
 
-    /// Goes on, after a pause. So many rows were in the samples, of which came a dictionary that is
-    /// published, or not.
+    /// Resumes sampling, after a pause. The samples had this many rows; the dictionary trained from
+    /// them is published, or not.
     pub(crate) fn resume(&mut self, rows: u32, is_published: bool) {
         self.pause = if is_published { PAUSE_FIRST } else { (self.pause * 2).min(PAUSE_MAX) };
         self.countdown = rows.saturating_mul(EVERY).saturating_mul(self.pause).max(1);

@@ -1,22 +1,22 @@
-//! Scrubbing: takes what flushes of prefixes have made void out of the index, and notes that it is
-//! dead, so that a flush is over without waiting until everything has been written anew.
+//! Scrubbing: removes the items that flushes of prefixes have voided from the index, and notes that
+//! they are dead, so that a flush ends without waiting until everything has been written anew.
 //!
-//! A *pass* goes through the segments of before the points of all flushes that there are when it
-//! begins, from the oldest on, one with each turn of the background, or as its caller has time for
-//! it ([`Flash::scrub_on`]): its pages are read, and of each row to which the index still leads,
-//! and which was flushed, the word is removed and the death noted in the journal. Nothing with
-//! those prefixes is left then that is not dead on the device too, and the flushes of the beginning
-//! are over; those that came meanwhile have the next pass.
+//! A *pass* goes through the segments from before the points of all present flushes, the oldest
+//! first, one with each turn of the background, or as its caller has time for it
+//! ([`Flash::scrub_on`]). It reads a segment's pages; for each flushed row to which the index still
+//! leads, it notes the death in the journal and removes the word. Then no row with those prefixes
+//! is left that is not dead on the device too, and the flushes have ended; flushes that came
+//! meanwhile have the next pass.
 //!
-//! An open segment is looked at in its buffer when its turn comes, of which a copy is made: what
-//! the flushes of the pass have taken was there before they returned, and so before the pass began,
-//! while the units that come later are not theirs. A death is noted in the segment's journal, which
-//! counts when the segment has been written. A segment that waits to be written, or for recovery,
-//! is waited for. One that the device refuses is asked for some seconds long
-//! ([`mod@crate::refusal`]), what is misread is read once more, and then it is given up: what it
-//! holds leaves the index, as where collection cannot read it, and where it cannot be noted as free
-//! either it is distrusted. A cache may lose a segment, and a
-//! pass that waited for it would keep all flushes from ending, for which there is little room.
+//! An open segment is looked at in a copy of its buffer when its turn comes: the items that the
+//! flushes of the pass have taken were there before they returned, and so before the pass began,
+//! while later units are not theirs. A death is noted in the segment's journal, which counts when
+//! the segment has been written. The pass waits for a segment that waits to be written, or for
+//! recovery. One that the device refuses is asked for during some seconds ([`mod@crate::refusal`]),
+//! and a misread one is read once more. Then it is given up: its items leave the index, as where
+//! collection cannot read it, and if it cannot be noted as free either it is distrusted. A cache
+//! may lose a segment, and a pass that waited for it would keep all flushes from ending, for which
+//! there is little room.
 
 use ::io::device::Pages;
 use codec::record::{Row, Rows};
@@ -31,43 +31,44 @@ use crate::unit::{self, Origin};
 use crate::writer::{Stream, Writer};
 use crate::{Flash, IndexAccess};
 
-/// Where the present pass stands; the default is none.
+/// The position of the present pass; the default is none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Scrub {
-    /// The flushes that it is for: those up to this number; 0: there is no pass.
+    /// The pass is for flushes up to this number; 0 if there is no pass.
     number: u64,
     /// It goes through the segments below this sequence,
     below: u64,
     /// and has been through those below this one.
     next: u64,
-    /// What it waits for, because it could not be read.
+    /// The segment that it waits for, because it could not be read.
     refusal: Refusal,
 }
 
-/// What a pass does next.
+/// The next step of a pass.
 enum Step {
-    /// To look at this segment.
+    /// Look at this segment.
     Segment(ListedSegment),
-    /// To look at these items of an open segment, with this number and sequence, whose units have
-    /// been copied.
+    /// Look at these items of an open segment, with this number and sequence, whose units have been
+    /// copied.
     Open(u32, u64, Vec<Item>),
-    /// To wait until a segment is written, or was recovered.
+    /// Wait until a segment is written, or was recovered.
     Wait,
-    /// It is at its end.
+    /// The pass is at its end.
     End,
 }
 
 impl Flash {
-    /// One step of a pass, for whoever knows how much time there is for it: from the first call on,
-    /// [`Flash::maintain`] makes none. Returns whether there is another that has not to wait.
+    /// Makes one step of a pass, for a caller that knows how much time there is for it: from the
+    /// first call on, [`Flash::maintain`] makes none. Returns whether there is another that need
+    /// not wait.
     pub fn scrub_on(&self, access: &dyn IndexAccess, now: u32) -> bool {
         let mut chores = lock(&self.chores);
         chores.is_scrubbed_apart = true;
         !lock(&self.writer).is_closed && self.scrub(&mut chores, access, now)
     }
 
-    /// One step of a pass, if there is anything to be scrubbed. Returns whether there is another
-    /// that has not to wait. The lock of chores is held.
+    /// Makes one step of a pass, if there is anything to scrub. Returns whether there is another
+    /// that need not wait. Called with the lock of the chores held.
     pub(crate) fn scrub(&self, chores: &mut Chores, access: &dyn IndexAccess, now: u32) -> bool {
         if chores.scrub.number == 0 {
             let Some((number, below)) = self.flushed.latest() else { return false };
@@ -77,7 +78,7 @@ impl Flash {
         if chores.pages.as_pages().is_empty() {
             chores.pages = Pages::zeroed(self.geometry.segment_pages());
         }
-        // Not in what is matched: the lock would be held until the step is done.
+        // Not in the `match`: the lock would be held until the step is done.
         let step = self.scrub_step(&lock(&self.writer), next..below, &mut chores.pages);
         match step {
             Step::Wait => return false,
@@ -110,7 +111,7 @@ impl Flash {
         chores.scrub.number != 0 || self.flushed.latest().is_some()
     }
 
-    /// What comes next of these sequences; copies the units of an open segment into `pages`.
+    /// The next step for these sequences; copies the units of an open segment into `pages`.
     fn scrub_step(
         &self,
         writer: &Writer,
@@ -141,7 +142,7 @@ impl Flash {
         }
     }
 
-    /// Removes what was flushed in a segment. An error says that not all of it could be read.
+    /// Removes the flushed items of a segment. An error says that not all of it could be read.
     fn scrub_segment(
         &self,
         listed: ListedSegment,
@@ -155,7 +156,7 @@ impl Flash {
         Ok(self.scrub_units((listed.segment, listed.entry.sequence), &items, pages, access)?)
     }
 
-    /// The same where its items and pages are at hand.
+    /// Removes the flushed items of a segment whose items and pages have been read.
     fn scrub_units(
         &self,
         (segment, sequence): (u32, u64),
@@ -184,20 +185,21 @@ impl Flash {
             }
             let mut rows = Rows::new(if decoded.is_ok() { &raw } else { &[] });
             for item in items {
-                // What is damaged may be of the prefix, and be read soundly when the flush is over.
+                // A damaged unit may be of the prefix, and be read soundly when the flush has
+                // ended.
                 let takes = |row: Row<'_>| self.flushed.takes(origin.sequence, granule, row.key);
                 if rows.next_row().map_or(true, takes) {
                     self.scrub_item(segment, item, access);
                 }
             }
-            // Before the next unit may make it run over.
+            // Before the next unit may make it overflow.
             self.turn_into_filter(segment);
         }
         Ok(())
     }
 
-    /// Takes an item out of the index, and notes its death before: who asks for the key may be told
-    /// that there is none as soon as the index leads nowhere.
+    /// Takes an item out of the index, and notes its death before: a client that asks for the key
+    /// may be told that there is none as soon as the index leads nowhere.
     fn scrub_item(&self, segment: u32, item: &Item, access: &dyn IndexAccess) {
         let place = self.place_of(segment, item);
         if item.is_dead || access.accesses(item.hash, place).is_none() {

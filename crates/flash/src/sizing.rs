@@ -1,5 +1,5 @@
-//! What a tier would be on a device of some size, before it is one: for whoever has to say in time
-//! that it does not fit.
+//! The size of a tier on a device of some size, before it is opened: to refuse in time what does
+//! not fit.
 
 use crate::flash::Segment;
 use crate::geometry::Geometry;
@@ -8,23 +8,23 @@ use crate::list::ListedSegment;
 use crate::writer::BUFFERS;
 use ::io::device::PAGE_BYTES;
 
-/// Buffers of a segment each beside the writer's: that of collection.
+/// Buffers of a segment each in addition to the writer's: that of collection.
 const BUFFERS_BESIDE: usize = 1;
 /// Lists of segments grow by doubling.
 const LIST_GROWTH: usize = 2;
 
-/// A tier that is not there yet.
+/// The size of a tier that is not open yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizing {
-    /// Bytes of all segments together: what items, their units' heads and tables have.
+    /// Bytes of all segments together, for items, their units' heads and tables.
     pub data_bytes: u64,
-    /// Bytes of memory for the buffers of segments, for what is known of each segment, and for what
-    /// changes while a tier is searched for its items.
+    /// Bytes of memory for the buffers of segments, for the state of each segment, and for the
+    /// changes while the tier's items are being found.
     pub memory_bytes: u64,
 }
 
 impl Sizing {
-    /// How many bytes a tier would need at least, if a device of so many is too small for any.
+    /// Bytes that a tier would need at least, if a device of `device_bytes` is too small for any.
     pub fn shortage(device_bytes: u64, segment_bytes: usize) -> Option<u64> {
         Self::geometry(device_bytes, segment_bytes).err()
     }
@@ -33,8 +33,8 @@ impl Sizing {
         Geometry::new(device_bytes / PAGE_BYTES as u64, segment_bytes)
     }
 
-    /// The tier on a device of so many bytes, with segments of so many; nothing if it is too small
-    /// for any.
+    /// The tier on a device of `device_bytes`, with segments of `segment_bytes`; `None` if it is
+    /// too small for any.
     pub fn of(device_bytes: u64, segment_bytes: usize) -> Option<Self> {
         let geometry = Self::geometry(device_bytes, segment_bytes).ok()?;
         let known_bytes =
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_tier_takes_what_was_foretold_and_its_codec() {
-        // With something to find, so that what changes is kept.
+        // With something to find, so that the changes are kept.
         let world = World::new(4000);
         fill_a_segment(&world, 500);
         let world = world.killed();

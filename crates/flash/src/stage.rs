@@ -14,11 +14,11 @@ use crate::unit::{self, Coding, Head, Origin};
 use crate::writer::{OpenSegment, OpenUnit, StagedRow, Stream, Writer};
 use crate::{Flash, IndexAccess, Place, RECORD_KEY_BYTES_MAX};
 
-/// After so many writes that failed one after the other, nothing is taken until one succeeds.
+/// After this many consecutive failed writes, nothing is taken until one succeeds.
 pub(crate) const FAILURES_MAX: u32 = 4;
 
-/// A unit of several rows is compressed in any case if it has more bytes: it was gathered for that,
-/// and as it is it would take many pages to read.
+/// A unit of several rows is compressed in any case if it has more bytes: it was gathered to be
+/// compressed, and would take many pages to read otherwise.
 const PLAIN_BYTES_MAX: usize = 2 * PAGE_BYTES;
 
 /// Why an item was not taken.
@@ -26,7 +26,7 @@ const PLAIN_BYTES_MAX: usize = 2 * PAGE_BYTES;
 pub enum Refused {
     /// A segment has no room for it.
     TooLarge,
-    /// What was taken before is not written yet, or no segment is free: after [`Flash::maintain`]
+    /// Rows taken before are not written yet, or no segment is free: after [`Flash::maintain`]
     /// there is room again. Or a flush of the key's prefix has just begun.
     Busy,
     /// The device does not take writes.
@@ -35,22 +35,22 @@ pub enum Refused {
     Closed,
 }
 
-/// How a row comes in.
+/// Where a row comes from, and how urgently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Intake {
     /// From a caller.
     Usual,
     /// From a caller who has little time.
     Hurried,
-    /// From a caller who cannot wait.
+    /// From a caller that cannot wait.
     AtOnce,
-    /// It was here before.
+    /// From the tier itself.
     Moved,
 }
 
 impl Writer {
-    /// Stores the rows of an area's open unit as that area's units are stored, into `stored`, with
-    /// the dictionary of the open segment.
+    /// Stores the rows of an area's open unit in that area's way, into `stored`, with the
+    /// dictionary of the open segment.
     fn store_unit(&mut self, area: Area, intake: Intake) -> (Head, Method) {
         let Self { streams, stored, encoder, threshold, compression, .. } = self;
         let Stream { unit: OpenUnit { raw, rows, .. }, open, .. } = &streams[area.index()];
@@ -71,7 +71,7 @@ impl Flash {
     /// Takes an item into the open unit of the cold area. Its place is staged: a later call, or
     /// [`Flash::maintain`], seals the unit and moves the item by [`IndexAccess::relocate`].
     ///
-    /// A row that the index does not lead to when its unit is sealed is dropped. So where another
+    /// A row that the index does not lead to when its unit is sealed is dropped. So if another
     /// thread may stage or maintain before the caller has led the index to the place, the item may
     /// be lost, and the place lead nowhere: [`Flash::stage_with`] has no such gap.
     pub fn stage(
@@ -85,10 +85,9 @@ impl Flash {
     }
 
     /// As [`Flash::stage`], but `lead` makes the index lead to the place while no unit can be
-    /// sealed. It takes locks of the index after the writer's, as [`IndexAccess`] do. If it says
-    /// `false` the item is taken back, and there is no place; nor is there one, and nothing is
-    /// asked, for the moment in which a flush of a prefix of its key has begun and has no point
-    /// yet.
+    /// sealed. It takes locks of the index after the writer's, as [`IndexAccess`] does. If it
+    /// returns `false` the item is taken back, and there is no place. Nor is there one, and `lead`
+    /// is not called, while a flush of a prefix of its key has begun and has no point yet.
     pub fn stage_with(
         &self,
         hash: u64,
@@ -112,7 +111,7 @@ impl Flash {
     }
 
     /// As [`Flash::stage_with`], in a microsecond or two: a unit that has to be sealed for it is
-    /// stored as it is, unless others have gathered a longer one, and what is on the device is not
+    /// stored as it is, unless other callers have gathered a longer one, and the device is not
     /// touched. The tier is busy also while no free segment is prepared, which [`Flash::maintain`]
     /// does.
     pub fn stage_at_once(
@@ -125,7 +124,7 @@ impl Flash {
         self.stage_by(Intake::AtOnce, hash, record, access, lead)
     }
 
-    /// Waits until whoever is staging something at this moment has led the index there.
+    /// Waits until every thread that is staging something at this moment has led the index there.
     pub fn wait_for_stagers(&self) {
         drop(lock(&self.writer));
     }
@@ -140,7 +139,7 @@ impl Flash {
     ) -> Result<Option<Place>, Refused> {
         let mut writer = lock(&self.writer);
         if self.flushed.has_begun_for(record.key) {
-            // It would be dropped with what is older than the flush.
+            // It would be dropped with the rows older than the flush.
             return Ok(None);
         }
         let place = self.take_row(&mut writer, Area::Cold, hash, record, intake, access)?;
@@ -152,7 +151,7 @@ impl Flash {
         Ok(Some(place))
     }
 
-    /// Puts a row at the end of an open unit, after sealing what was there if it is full.
+    /// Appends a row to an open unit, after sealing the unit if it is full.
     pub(crate) fn take_row(
         &self,
         writer: &mut Writer,
@@ -194,8 +193,8 @@ impl Flash {
         Ok(self.geometry.staged(number, hash))
     }
 
-    /// Puts the open unit of an area into its open segment, and leads the index there. Without room
-    /// the unit stays open.
+    /// Appends the open unit of an area to its open segment, and leads the index there. Without
+    /// room the unit stays open.
     pub(crate) fn seal(
         &self,
         writer: &mut Writer,
@@ -216,7 +215,7 @@ impl Flash {
         if stream.open.is_none() && !stream.unit.rows.is_empty() {
             self.open_segment(writer, area, intake)?;
         }
-        // A row that is dead is not stored. So a unit never has two rows of one key.
+        // A dead row is not stored. So a unit never has two rows of one key.
         let staged = |row: &StagedRow| self.geometry.staged(row.number, row.hash);
         writer.stream(area).unit.retain(|row| access.accesses(row.hash, staged(row)));
         if writer.stream(area).unit.rows.is_empty() {
@@ -234,7 +233,7 @@ impl Flash {
         Ok(())
     }
 
-    /// Puts a stored unit into the open segment of its area.
+    /// Appends a stored unit to the open segment of its area.
     fn put_unit(
         &self,
         stream: &mut Stream,
@@ -271,7 +270,7 @@ impl Flash {
         unit.clear();
     }
 
-    /// Lets the open segment of an area wait to be written, unless there is nothing in it.
+    /// Makes the open segment of an area wait to be written, unless it is empty.
     pub(crate) fn freeze(&self, writer: &mut Writer, area: Area) {
         match writer.stream(area).open.take() {
             None => {}
@@ -325,9 +324,9 @@ impl Flash {
         Ok(segment)
     }
 
-    /// Makes a free segment ready for another use: first nothing on the device says any more that
-    /// it is valid, then its journal is emptied. The other way round, a process that is killed in
-    /// between would leave dead items that nothing says are dead.
+    /// Makes a free segment ready for another use: first its validity is removed on the device,
+    /// then its journal is emptied. In the other order, a process that is killed in between would
+    /// leave dead items without a note that they are dead.
     pub(crate) fn prepare(&self, segment: u32) -> std::io::Result<()> {
         let taken = self.segments[segment as usize].journal.settle();
         self.invalidate(segment)?;

@@ -1,4 +1,4 @@
-//! What is on the tier and what happened there.
+//! Statistics of the tier.
 
 use codec::Samples;
 use stdx::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -26,11 +26,11 @@ impl Count {
     }
 }
 
-/// The counters as they are kept.
+/// The counters themselves.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Signed, because an item may be forgotten after a flush has set it to 0. So it is once more
-    /// when the index is empty.
+    /// Signed, because an item may be forgotten after a flush has set it to 0. It is set to 0 once
+    /// more when the index is empty.
     items: AtomicI64,
     pub(crate) bytes_written: Count,
     bytes_moved: Count,
@@ -57,7 +57,7 @@ pub(crate) struct Counters {
     pub(crate) distrusted: Count,
 }
 
-/// Of one area.
+/// Counters of one area.
 #[derive(Debug, Default)]
 pub(crate) struct AreaCounters {
     raw_bytes: Count,
@@ -80,7 +80,7 @@ impl Counters {
         self.items.store(0, Ordering::Relaxed);
     }
 
-    /// Of a unit's rows, so many bytes were moved.
+    /// Counts a sealed unit, of whose rows `moved_bytes` were moved.
     pub(crate) fn sealed(&self, area: Area, head: &Head, moved_bytes: u64, skipped_bytes: u64) {
         let (raw_bytes, unit_bytes) = (head.raw_bytes as u64, head.unit_bytes() as u64);
         let area = &self.areas[area.index()];
@@ -112,28 +112,28 @@ pub struct AreaStats {
     pub moved_in: u64,
 }
 
-/// Segments that [`Flash::turnover_bytes`] leaves out beside those in buffers and those that
-/// collection keeps free: one for what is in the open unit, one for what is moved last.
+/// Segments that [`Flash::turnover_bytes`] leaves out in addition to those in buffers and those
+/// that collection keeps free: one for the open unit, one for the rows moved last.
 const TURNOVER_SPARE: usize = 2;
 
 /// The tier at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlashStats {
-    /// Items that can be found, as well as is known.
+    /// Items that can be found, as far as is known.
     pub items: u64,
     /// Bytes of a segment.
     pub segment_bytes: u64,
     /// Segments of the device.
     pub segments: u64,
-    /// Of those, with nothing in them.
+    /// Of `segments`, free ones.
     pub segments_free: u64,
-    /// Of those, written and in use.
+    /// Of `segments`, written ones in use.
     pub segments_written: u64,
-    /// Of those, found at the start and not given to the index yet.
+    /// Of `segments`, found at the start and not given to the index yet.
     pub segments_found: u64,
     /// Bytes written in segments.
     pub bytes_written: u64,
-    /// Of those, stored bytes of items that collection or promotion staged again.
+    /// Of `bytes_written`, stored bytes of items that collection or promotion staged again.
     pub bytes_moved: u64,
     /// Bytes of rows that were staged by the caller, when their units were sealed.
     pub bytes_staged: u64,
@@ -147,7 +147,7 @@ pub struct FlashStats {
     pub stored_bytes: u64,
     /// Looks that found their item.
     pub hits: u64,
-    /// Looks that found another key, or that nothing is there any more.
+    /// Looks that found another key, or no item any more.
     pub misses: u64,
     /// Units, item tables, journals, entries of the segment table, dictionaries, and parts of the
     /// changes that were damaged.
@@ -158,23 +158,23 @@ pub struct FlashStats {
     pub dictionaries: u64,
     /// Dictionaries that were trained and are, or were, in use.
     pub trained: u64,
-    /// Segments that were opened, to be filled.
+    /// Segments that were opened for filling.
     pub opened: u64,
     /// Segments that were collected.
     pub collected: u64,
-    /// Of those, because hardly any was free: nothing was staged again.
+    /// Of `collected`, evicted because hardly any segment was free: nothing was staged again.
     pub evicted: u64,
     /// Items that collection staged again.
     pub restaged: u64,
     /// Items that [`Flash::promote`] staged again.
     pub promoted: u64,
-    /// What is compressed.
+    /// The cold area, whose units are compressed.
     pub cold: AreaStats,
-    /// What is stored as it is.
+    /// The hot area, whose rows are stored as they are.
     pub hot: AreaStats,
     /// Segments that the hot area is to have.
     pub hot_segments_target: u64,
-    /// What reads and misses are taken to cost where the areas are divided.
+    /// The costs of reads and misses by which the areas are divided.
     pub costs: Costs,
     /// Items that left the index to make room, or because they could not be written.
     pub dropped: u64,
@@ -188,14 +188,14 @@ pub struct FlashStats {
     pub forgone: u64,
     /// Entries of journals.
     pub journalled: u64,
-    /// Segments whose journal ran over.
+    /// Segments whose journal overflowed.
     pub distrusted: u64,
     /// Whether the device does not know of all that died ([`Flash::is_unsound`]).
     pub unsound: bool,
 }
 
 impl Flash {
-    /// What is on the tier and what happened there.
+    /// Statistics of the tier.
     pub fn stats(&self) -> FlashStats {
         let counters = &self.counters;
         let writer = lock(&self.writer);
@@ -262,10 +262,10 @@ impl Flash {
         (segments * self.geometry.segment_bytes) as u64
     }
 
-    /// What [`Flash::memory_bytes`] grows to: with all dictionaries and samples. While a dictionary
-    /// is trained there are two that encode, and what the training takes. Not in it is what lists
-    /// grow by as a new device fills: of segments, some 50 bytes each, and of the rows of the open
-    /// ones, 16 bytes each.
+    /// The most that [`Flash::memory_bytes`] grows to: with all dictionaries and samples. While a
+    /// dictionary is trained there are two that encode, and the memory of training. It leaves out
+    /// the growth of lists as a new device fills: of segments, some 50 bytes each, and of the rows
+    /// of the open ones, 16 bytes each.
     pub fn memory_bytes_max(&self) -> usize {
         let bytes = self.dictionary_bytes_max();
         let now = self.dictionaries.memory_bytes();
@@ -276,8 +276,8 @@ impl Flash {
         self.memory_bytes() - now + dictionaries + Samples::bytes_max(bytes)
     }
 
-    /// Bytes on the heap: the buffers of segments, that of collection too, the open units, the
-    /// encoder, what is kept for each segment, and what has changed as long as that is kept.
+    /// Bytes on the heap: the buffers of segments, including that of collection, the open units,
+    /// the encoder, the state of each segment, and the changes as long as they are kept.
     pub fn memory_bytes(&self) -> usize {
         let segments =
             std::mem::size_of_val(&*self.segments) + std::mem::size_of_val(&*self.bits_locks);

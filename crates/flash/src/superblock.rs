@@ -14,23 +14,23 @@
 //!   +------------+---------------+---------+
 //! ```
 //!
-//! Which segments count, by their sequence: none below `void_below` (a flush raises it). Those from
+//! Segments count by their sequence: none below `void_below` (a flush raises it). Those from
 //! `unsettled_from` up to `unsettled_below` were found at the last start and not yet given to the
-//! index. As long as a key's old item is among them, nobody can journal it dead when the key is
-//! changed, so if the process is killed then, of these segments the next one believes only what is
-//! not among the changes ([`mod@crate::changes`]), which are those of the life that is named here.
+//! index. As long as a key's old item is among them, it cannot be journalled dead when the key is
+//! changed. So if the process is killed then, the next one believes of these segments only items
+//! that are not among the changes ([`mod@crate::changes`]) of the life that is named here.
 //!
-//! Item tables, journals and the changes are hashes of keys, or parts of them. `hash check` is what
-//! the caller's hash function makes of something that never changes. Where the next process has
-//! another function, it would not find the items, nor note their deaths where a process with the
-//! first function looks for them: nothing on the device is believed then.
+//! Item tables, journals and the changes are hashes of keys, or parts of them. `hash check` is the
+//! caller's hash function of a constant. A process with another function would not find the items,
+//! nor note their deaths where a process with the first function looks for them: then nothing on
+//! the device is believed.
 //!
 //! `flush at` is the second, in Unix time, at which everything is to become void; 0 for none. It is
 //! here so that a plan outlasts the process that was asked for it.
 //!
-//! `seen at` and `number` are what the processes so far have come to, in Unix seconds and numbers
-//! of mutations, as it was last kept ([`mod@crate::reached`]). What has an expiry and lies in a
-//! segment below `untimed below` is over: the clock was put back after it was written.
+//! `seen at` and `number` are the time (Unix seconds) and the number of mutations that the
+//! processes so far have reached, as last kept ([`mod@crate::reached`]). An item with an expiry in
+//! a segment below `untimed below` is expired: the clock was put back after it was written.
 
 use std::ops::Range;
 
@@ -38,13 +38,13 @@ use ::io::device::PAGE_BYTES;
 
 use crate::Reached;
 
-/// Raised with every change of what is on the device, but for what a journal's filter is: that has
-/// marks of its own ([`mod@crate::journal`]), and costs no more than the segments that have one.
+/// Raised with every change of the device's format, except of a journal's filter: that has marks of
+/// its own ([`mod@crate::journal`]), and costs no more than the segments that have one.
 pub(crate) const VERSION: u32 = 7;
 
-/// No segment has a higher sequence, and nothing on a device names one: a device opens a segment in
-/// no less than some microseconds, so none gets there. What says otherwise is damage. That leaves
-/// room for those that are opened after it, and for the bits beside it in a segment's word.
+/// No segment has a higher sequence: a device takes at least some microseconds to open a segment,
+/// so none gets there, and a higher one on a device is damage. This leaves room for the segments
+/// opened after it, and for the bits beside it in a segment's word.
 pub(crate) const SEQUENCE_MAX: u64 = 1 << 60;
 
 /// No mutation has a higher number, for the same reason.
@@ -73,14 +73,14 @@ pub(crate) const SUPERBLOCK_BYTES: usize = CRC_AT + 4;
 
 const _: () = assert!(SUPERBLOCK_BYTES <= PAGE_BYTES && BOOT_ID_AT + 16 == CLEAN_AT);
 
-/// What the first page says.
+/// The contents of the first page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) segment_bytes: u32,
     pub(crate) segments: u64,
     pub(crate) hash_seed: [u8; 16],
     pub(crate) boot_id: [u8; 16],
-    /// It was closed after everything had been written, and not opened since.
+    /// The device was closed after everything had been written, and not opened since.
     pub(crate) clean: bool,
     pub(crate) flush_at: u32,
     pub(crate) void_below: u64,
@@ -88,22 +88,22 @@ pub(crate) struct Superblock {
     pub(crate) unsettled_below: u64,
     pub(crate) untimed_below: u64,
     pub(crate) reached: Reached,
-    /// [`crate::Settings::hash_check`] of who has it.
+    /// The [`crate::Settings::hash_check`] of the process that has the device.
     pub(crate) hash_check: u64,
-    /// A sequence that the filter of the changes was not begun with before.
+    /// A sequence with which no filter of the changes was begun before.
     pub(crate) changes_life: u64,
 }
 
-/// Why a first page is none.
+/// Why a first page is no superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoSuperblock {
     /// It is all zeros.
     Blank,
-    /// It does not begin as one.
+    /// It does not begin like a superblock.
     Foreign,
-    /// Another version's.
+    /// It is another version's.
     Version(u32),
-    /// It was one of this version.
+    /// It is a damaged one of this version.
     Damaged,
 }
 
@@ -113,7 +113,7 @@ impl Superblock {
         sequence != 0 && sequence >= self.void_below
     }
 
-    /// The sequences of those that were found, and not all given to the index.
+    /// The sequences of the segments that were found, and not all given to the index.
     pub(crate) fn unsettled(&self) -> Range<u64> {
         self.unsettled_from..self.unsettled_below
     }
@@ -142,8 +142,8 @@ impl Superblock {
         bytes
     }
 
-    /// Reads a first page. The version comes before the checksum, for another version may have its
-    /// checksum elsewhere.
+    /// Decodes a first page. The version is checked before the checksum, since another version may
+    /// have its checksum elsewhere.
     pub(crate) fn decode(page: &[u8; PAGE_BYTES]) -> Result<Self, NoSuperblock> {
         if page.iter().all(|&byte| byte == 0) {
             return Err(NoSuperblock::Blank);
@@ -183,7 +183,7 @@ impl Superblock {
     }
 }
 
-/// Makes a first page one of this version with a right checksum, whatever else it says.
+/// Makes a page a superblock of this version with a right checksum, whatever else it says.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn put_right(page: &mut [u8; PAGE_BYTES]) {
     page[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// The next segment would have a sequence above it, and above the highest number there is none.
+    /// The next segment would have a higher sequence, and the highest number has none above it.
     #[test]
     fn a_sequence_that_leaves_none_for_the_next_segment_is_damage() {
         let decoded = |superblock: Superblock| {

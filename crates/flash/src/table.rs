@@ -1,4 +1,5 @@
-//! What tells which segments are valid, and which items are in one.
+//! The segment table, which says which segments are valid, and the item tables, which say which
+//! items are in one.
 //!
 //! ```text
 //!   the segment table's entry (a note)            the item table (the end of its segment)
@@ -11,9 +12,9 @@
 //!   all zeros  nothing valid
 //! ```
 //!
-//! The items stand in the order of units and rows, dead ones too. Dead are rows that the index did
-//! not lead to when their unit was sealed; what died later is in the journal. An item whose hash is
-//! 0 counts as dead: it is not found again at the next start, and that is all.
+//! Items are in the order of units and rows, dead ones included: rows that the index did not lead
+//! to when their unit was sealed. Items that died later are in the journal. An item whose hash is 0
+//! counts as dead: the only effect is that the next start does not find it.
 
 use codec::Damaged;
 
@@ -45,7 +46,7 @@ pub(crate) struct Entry {
     pub(crate) sequence: u64,
     pub(crate) table_bytes: u32,
     pub(crate) area: Area,
-    /// The number of the dictionary that its units may name; 0: none.
+    /// The number of the dictionary that its units may name; 0 for none.
     pub(crate) dictionary: u8,
 }
 
@@ -63,7 +64,7 @@ impl Entry {
         bytes
     }
 
-    /// The entry in these bytes; nothing if they are zeros or damaged.
+    /// Decodes an entry; `None` if the bytes are zeros or damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (sequence, rest) = bytes.split_first_chunk()?;
         let (word, rest) = rest.split_first_chunk()?;
@@ -79,7 +80,7 @@ impl Entry {
     }
 }
 
-/// A row of a unit, as the item table has it.
+/// A row of a unit, as in the item table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) hash: u64,
@@ -93,7 +94,7 @@ pub(crate) fn table_bytes(units: usize, items: usize) -> usize {
     units * UNIT_BYTES + items * ITEM_BYTES + TAIL_BYTES
 }
 
-/// The items of each unit, which are those with one granule.
+/// The items of each unit: those with the same granule.
 pub(crate) fn units(items: &[Item]) -> impl Iterator<Item = &[Item]> {
     items.chunk_by(|left, right| left.granule == right.granule)
 }
@@ -124,14 +125,14 @@ pub(crate) fn write_items(items: &[Item], sequence: u64, segment: &mut [u8]) -> 
     length as u32
 }
 
-/// Makes the checksum of an entry right.
+/// Corrects the checksum of an entry.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn put_entry_right(bytes: &mut [u8]) {
     let (known, sum) = bytes.split_at_mut(12);
     sum.copy_from_slice(&codec::checksum(known).to_le_bytes());
 }
 
-/// Makes the tail of an item table right, which is at the end of these bytes.
+/// Corrects the tail of an item table, which is at the end of these bytes.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn put_items_right(entry: Entry, bytes: &mut [u8]) {
     let length = entry.table_bytes as usize;
@@ -143,9 +144,9 @@ pub(crate) fn put_items_right(entry: Entry, bytes: &mut [u8]) {
     bytes[sum_at..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Reads the item table at the end of these bytes, which are a segment's last ones.
-/// Each unit begins behind the one before and in front of the table, has rows, and a span of pages:
-/// so that each item has a place.
+/// Reads the item table at the end of these bytes, which are a segment's last ones. Each unit
+/// begins behind the one before and in front of the table, has rows, and a span of pages, so that
+/// each item has a place.
 pub(crate) fn read_items(
     geometry: &Geometry,
     entry: Entry,
@@ -175,7 +176,7 @@ pub(crate) fn read_items(
     if items.len() == u32::from_le_bytes(count) as usize { Ok(items) } else { Err(Damaged) }
 }
 
-/// Reads the items of the first unit, and returns what comes behind them.
+/// Reads the items of the first unit, and returns the bytes behind them.
 fn read_unit<'b>(bytes: &'b [u8], items: &mut Vec<Item>) -> Result<&'b [u8], Damaged> {
     let (&granule, rest) = bytes.split_first_chunk().ok_or(Damaged)?;
     let (&rows, rest) = rest.split_first_chunk().ok_or(Damaged)?;
@@ -247,8 +248,8 @@ mod tests {
         }
     }
 
-    /// A place has room for no other span or granule, and a walk goes by rising granules: with a
-    /// table like these, right checksums and all, recovery or a walk would end the program.
+    /// A place has no room for another span or granule, and a walk goes by rising granules: with a
+    /// table like these, right checksums included, recovery or a walk would panic.
     #[test]
     fn an_item_table_with_units_that_no_place_leads_to_is_damage() {
         let item = |granule, span| Item { hash: 5, granule, span, is_dead: false };

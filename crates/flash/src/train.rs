@@ -7,17 +7,17 @@ use crate::Flash;
 use crate::dictionaries::DICTIONARIES_MAX;
 use crate::writer::{Stream, Writer};
 
-/// A dictionary that was trained, and from how many rows.
+/// A trained dictionary, and the number of rows in its samples.
 pub(crate) struct Trained {
     pub(crate) dictionary: Dictionary,
     rows: u32,
 }
 
 impl Flash {
-    /// Trains a dictionary if there are samples enough, and lets it wait for [`Flash::maintain`],
-    /// which makes it the current one, if it is better than that. Takes some tenths of a second
-    /// then, in which nobody waits for it: a thread of its own may call it. Returns whether it
-    /// has trained one, used or not.
+    /// Trains a dictionary if there are samples enough, and leaves it to [`Flash::maintain`], which
+    /// makes it the current one if it is better than that. Training takes some tenths of a second,
+    /// in which nothing waits for it: a thread of its own may call it. Returns whether it has
+    /// trained one, used or not.
     pub fn train(&self) -> bool {
         let (samples, current) = {
             let mut writer = lock(&self.writer);
@@ -38,8 +38,8 @@ impl Flash {
         true
     }
 
-    /// Makes the dictionary that waits for it, if there is one, the current one. The lock of chores
-    /// is held: no segment is collected meanwhile, and none is given to the index.
+    /// Makes a waiting trained dictionary the current one. Called with the lock of the chores held:
+    /// no segment is collected meanwhile, and none is given to the index.
     pub(crate) fn publish_trained(&self) {
         let trained = lock(&self.writer).trained.take();
         if let Some(Trained { dictionary, rows }) = trained {
@@ -48,13 +48,13 @@ impl Flash {
         }
     }
 
-    /// The longest dictionary there may be.
+    /// Bytes of the longest possible dictionary.
     pub(crate) fn dictionary_bytes_max(&self) -> usize {
         self.dictionaries.bytes_max().min(self.dictionary_bytes)
     }
 
-    /// Writes a dictionary to a slot that nothing names, and makes it the current one. `false` if
-    /// there is no such slot, or the device refuses all of them.
+    /// Writes a dictionary to a slot that no segment names, and makes it the current one. `false`
+    /// if there is no such slot, or the device refuses all of them.
     pub(crate) fn publish(&self, fresh: Dictionary) -> bool {
         let free = {
             let writer = lock(&self.writer);
@@ -62,7 +62,7 @@ impl Flash {
             let named = writer.named();
             self.dictionaries.tidy(current, |number| named[usize::from(number)])
         };
-        // One slot may be bad for good.
+        // A slot may be bad for good.
         let number = free.into_iter().find(|&number| {
             let written = self.dictionaries.write(&*self.device, number, &fresh);
             self.counters.io_errors.add(written.is_err().into());
@@ -72,7 +72,7 @@ impl Flash {
         let known = self.dictionaries.keep(number, fresh);
         let mut writer = lock(&self.writer);
         writer.dictionary = Some(known);
-        // The one before only decodes from now on.
+        // The previous one only decodes from now on.
         let named = writer.named();
         self.dictionaries.tidy(number, |number| named[usize::from(number)]);
         drop(writer);
@@ -82,9 +82,9 @@ impl Flash {
 }
 
 impl Writer {
-    /// Which dictionaries a segment names, by their numbers. Looks at few segments: there may be a
-    /// million, and others wait for the lock. Only of those that were found at the start it looks
-    /// at all, as long as they are not given to the index.
+    /// Which dictionaries segments name, by their numbers. Looks at few segments: there may be a
+    /// million, and other threads wait for the lock. Only segments that were found at the start are
+    /// all looked at, as long as they are not given to the index.
     fn named(&self) -> [bool; DICTIONARIES_MAX + 1] {
         let open = self.streams.iter().filter_map(|stream| stream.open.as_ref());
         let waiting = self.waiting.iter().map(|full| full.entry.dictionary);

@@ -11,8 +11,8 @@
 //!         the sum of the dictionary
 //! ```
 //!
-//! The mix makes a unit damage wherever it is not expected: one that an earlier use of the segment
-//! left behind a write that never happened has the right CRC-32C, and an older value.
+//! The mix makes a unit damage wherever it is not expected: a unit of an earlier use of the segment
+//! that a lost write left in place has the right CRC-32C, and an older value.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use crate::dictionaries::{Dictionaries, Known};
 
 /// Bytes before the stored ones.
 pub(crate) const HEAD_BYTES: usize = 16;
-/// A unit has no more rows.
+/// Most rows of a unit.
 pub(crate) const ROWS_MAX: usize = u16::MAX as usize;
 
 const STORED_AT: usize = 4;
@@ -48,7 +48,7 @@ impl<'k> Coding<'k> {
     }
 }
 
-/// What is known of a unit from the place that it lies in.
+/// What a unit's place says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) sequence: u64,
@@ -94,7 +94,7 @@ impl Head {
 pub enum Compression {
     /// Those that do not look incompressible ([`codec::entropy`]).
     Promising,
-    /// All that are smaller for it. For comparison.
+    /// All that get smaller by it. For comparison.
     Any,
     /// None, nor is a dictionary trained. For comparison.
     Nothing,
@@ -126,7 +126,7 @@ impl Compression {
         }
     }
 
-    /// Bytes of the longest dictionary, where so many were asked for.
+    /// Bytes of the longest dictionary, if `wanted` were asked for.
     pub(crate) fn dictionary_bytes(self, wanted: usize) -> usize {
         if self == Self::Nothing { 0 } else { wanted }
     }
@@ -154,7 +154,7 @@ pub(crate) fn write(
     target[..STORED_AT].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Makes the sum of the unit right that begins with these bytes, if they hold all of it.
+/// Corrects the sum of the unit that begins with these bytes, if they hold all of it.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn put_right(origin: Origin, dictionaries: &Dictionaries, bytes: &mut [u8]) {
     let Ok(head) = Head::read(bytes) else { return };
@@ -165,7 +165,7 @@ pub(crate) fn put_right(origin: Origin, dictionaries: &Dictionaries, bytes: &mut
     sum.copy_from_slice(&(codec::checksum(rest) ^ origin.mix() ^ dictionary_sum).to_le_bytes());
 }
 
-/// Decodes the unit in the first of these bytes into `raw`, which gets its raw length.
+/// Decodes the unit at the start of these bytes into `raw`, which gets its raw length.
 pub(crate) fn decode(
     origin: Origin,
     dictionaries: &Dictionaries,
@@ -268,7 +268,7 @@ mod tests {
     fn what_is_compressed_follows_the_choice_and_the_guess() {
         let mut random = stdx::random::Xorshift::default();
         let noise: Vec<u8> = (0..4096).map(|_| random.draw() as u8).collect();
-        // Noise said twice looks like noise, and compresses to half.
+        // Noise repeated twice looks like noise, and compresses to half.
         let twice = noise.repeat(2);
         let stored = |compression: Compression, raw: &[u8]| {
             let (mut encoder, mut threshold) = (Encoder::new(3), Threshold::default());

@@ -12,27 +12,27 @@ use crate::area::Area;
 use crate::list::{ListedSegment, Rank, SegmentList};
 use crate::writer::Stream;
 
-/// Where a segment lay among those of its area when the window began, if at a margin.
+/// The margin at which a segment lay among those of its area when the window began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Margin {
-    /// Of the most recently used of the cold area.
+    /// Among the most recently used of the cold area.
     ColdHead = 0,
-    /// Of its least recently used.
+    /// Among the least recently used of the cold area.
     ColdTail = 1,
-    /// Of the least recently used of the hot area.
+    /// Among the least recently used of the hot area.
     HotTail = 2,
-    /// Of the head when a step was made that takes it in: collected before all others. Its hits
-    /// say nothing any more.
+    /// Of the head when a step was made that takes it in: collected before all others. Its hits no
+    /// longer say anything.
     Chosen = 3,
 }
 
-/// Margins there are.
+/// The number of margins.
 pub(crate) const MARGINS: usize = 4;
 /// At no margin.
 const INSIDE: u8 = MARGINS as u8;
 
-/// What hits leave at a segment.
+/// The traces of hits at a segment.
 #[derive(Debug)]
 pub(crate) struct Usage {
     stamp: AtomicU64,
@@ -79,8 +79,8 @@ impl Flash {
         }
     }
 
-    /// Counts the open segment of the cold area as used at this moment: among what was used until
-    /// now, eviction comes to it last, as to the segments that are opened later.
+    /// Counts the open segment of the cold area as used at this moment: among the segments in use
+    /// until now, it is evicted last, as are the segments that are opened later.
     pub fn touch_open(&self) {
         let writer = lock(&self.writer);
         let clock = self.next_sequence.load(Ordering::Relaxed);
@@ -89,26 +89,26 @@ impl Flash {
         }
     }
 
-    /// Lets a segment that cannot be collected come behind all others, until as many have been
-    /// opened as there are.
+    /// Puts a segment that cannot be collected behind all others, until as many have been opened as
+    /// there are.
     pub(crate) fn pass_over(&self, segment: u32) {
         let clock = self.next_sequence.load(Ordering::Relaxed);
         let usage = &self.segments[segment as usize].usage;
         usage.stamp.store(clock + u64::from(self.geometry.segments), Ordering::Relaxed);
     }
 
-    /// Whether a segment has not come round again since it was passed over.
+    /// Whether a segment is still passed over.
     pub(crate) fn is_passed_over(&self, stamp: u64) -> bool {
         stamp > self.next_sequence.load(Ordering::Relaxed)
     }
 
-    /// What orders segments by their last use.
+    /// The order of segments by their last use.
     pub(crate) fn used(&self, listed: &ListedSegment) -> Rank {
         (self.segments[listed.segment as usize].usage.stamp(), listed.entry.sequence)
     }
 
-    /// What orders those that a step took in, the least valuable first. Of those that were used a
-    /// moment ago it is the one that came last: each step takes in what is read most of the rest.
+    /// The order of segments that a step took in, the least valuable first. Among those used a
+    /// moment ago it is the one that came last: each step takes in the rows read most of the rest.
     pub(crate) fn taken_in(&self, listed: &ListedSegment) -> Rank {
         let (stamp, sequence) = self.used(listed);
         (stamp, u64::MAX - sequence)
@@ -119,8 +119,8 @@ impl Flash {
         self.segments[listed.segment as usize].usage.is_at(Margin::Chosen)
     }
 
-    /// Takes the least recently used segment off a list; the newest only if there is no other, for
-    /// what is in it had no time to be read.
+    /// Takes the least recently used segment off a list; the newest only if there is no other,
+    /// since its rows had no time to be read.
     pub(crate) fn take_least_used(&self, written: &mut SegmentList) -> Option<ListedSegment> {
         written.take_first(true, |listed| self.used(listed))
     }

@@ -1,18 +1,18 @@
-//! A walk over everything that the tier has, for whoever lists it: a few units at a time, and
-//! without waiting for the device.
+//! A walk over everything on the tier, for listings: a few units at a time, and without waiting for
+//! the device.
 //!
 //! ```text
 //!   open units -> segment 0 -> segment 1 -> ...
 //!                item table, then its units, as many as lie in CHUNK_BYTES
 //! ```
 //!
-//! What is in memory is copied under the writer's lock. For the rest a step says which pages it
-//! needs ([`Walked::Wait`]), and goes on when it gets them. Which rows are alive the index says
+//! Units in memory are copied under the writer's lock. For the rest a step says which pages it
+//! needs ([`Walked::Wait`]), and goes on when it gets them. The index says which rows are alive
 //! ([`IndexAccess::accesses`]), and which are in memory as well ([`IndexAccess::is_spare`]) and so
 //! are listed there: a row counts if the index leads to it after it was read from a segment that
 //! had the same sequence before and after.
 //!
-//! Items that are stored or moved while a walk goes on may be missed or come twice.
+//! Items that are stored or moved during a walk may be missed or come twice.
 
 use ::io::device::{PAGE_BYTES, Pages};
 use codec::record::{Record, Row, Rows};
@@ -28,16 +28,16 @@ use crate::{Flash, IndexAccess, Place};
 
 /// Bytes of units that a step reads, unless a single unit is longer.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Segments and items that a step passes over at most, where nothing is to be read.
+/// Most segments and items that a step passes over if nothing is to be read.
 const PASSED_MAX: usize = 1024;
 
-/// How far a walk has come. Between two steps it holds the item table of one segment.
+/// The position of a walk. Between two steps it holds the item table of one segment.
 #[derive(Default)]
 pub struct Walk {
-    /// The open units were walked, which come first.
+    /// The open units, which come first, were walked.
     is_begun: bool,
     segment: u32,
-    /// The item of that segment to begin with, as soon as its items are known.
+    /// The item of that segment to begin with, once its items are known.
     start: usize,
     current: Option<Current>,
     /// The pages that the last step has asked for: the first, and how many.
@@ -50,14 +50,14 @@ pub struct Walk {
 /// The segment that is being walked.
 struct Current {
     sequence: u64,
-    /// Nothing until the item table was read.
+    /// `None` until the item table was read.
     items: Option<Vec<Item>>,
     entry: Option<Entry>,
     /// The first item of the next unit.
     next: usize,
 }
 
-/// What a step came to.
+/// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Walked {
     /// There may be more.
@@ -66,30 +66,30 @@ pub enum Walked {
     Wait {
         /// The first page.
         page: u64,
-        /// How many.
+        /// The number of pages.
         pages: usize,
     },
-    /// That was all.
+    /// The walk has ended.
     End,
 }
 
 /// Units that are read together.
 struct Chunk {
-    /// Which items they have.
+    /// Their items.
     items: std::ops::Range<usize>,
     /// Their pages, counted from the segment's start.
     pages: std::ops::Range<usize>,
 }
 
 impl Walk {
-    /// A walk that goes on where another one had come to, by [`Walk::place`]. If the segment is not
-    /// what it was then, it goes on somewhere in what is there now.
+    /// A walk that continues where another one had come to, by [`Walk::place`]. If the segment has
+    /// been used again since, it continues somewhere in its present items.
     pub fn at(segment: u32, item: u32) -> Self {
         Self { is_begun: true, segment, start: item as usize, ..Self::default() }
     }
 
-    /// The segment that it has come to and the first of its items that it has not; nothing before
-    /// it has begun.
+    /// The segment that it has come to and the first of its items that is still to come; `None`
+    /// before it has begun.
     pub fn place(&self) -> Option<(u32, u32)> {
         let item = self.current.as_ref().map_or(self.start, |current| current.next);
         let item = u32::try_from(item).expect("a segment has fewer items");
@@ -104,8 +104,8 @@ impl Walk {
 }
 
 impl Current {
-    /// Its items, of which the walk begins with this one, or the first behind it that a unit begins
-    /// with: a place may be older than the segment.
+    /// Enters a segment with these items, and begins at this one or at the first behind it that a
+    /// unit begins with: a place may be older than the segment.
     fn enter(&mut self, items: Vec<Item>, start: usize) {
         let is_inside = |at: &usize| *at > 0 && items[*at].granule == items[*at - 1].granule;
         self.next = (start..items.len()).find(|at| !is_inside(at)).unwrap_or(items.len());
@@ -114,8 +114,8 @@ impl Current {
 }
 
 impl Flash {
-    /// Visits the rows of the next units to which the index leads, expired ones too. `pages` is
-    /// what the step before has asked for; without it, that is asked for once more.
+    /// Visits the rows of the next units to which the index leads, expired ones too. `pages` are
+    /// those that the step before has asked for; without them, it asks once more.
     pub fn walk(
         &self,
         walk: &mut Walk,
@@ -140,7 +140,7 @@ impl Flash {
         Walked::More
     }
 
-    /// Passes over what the last step has asked for, because it cannot be read.
+    /// Passes over the pages that the last step has asked for, because they cannot be read.
     pub fn walk_past(&self, walk: &mut Walk) {
         let chunk = walk.current.as_mut().and_then(|current| {
             let end = self.chunk(current)?.items.end;
@@ -152,7 +152,7 @@ impl Flash {
         }
     }
 
-    /// The rows of the open units.
+    /// Visits the rows of the open units.
     fn walk_staged(
         &self,
         walk: &mut Walk,
@@ -176,7 +176,7 @@ impl Flash {
         }
     }
 
-    /// One step in the present segment; nothing if that is at its end, or is not what it was.
+    /// One step in the present segment; `None` if that is at its end, or was used again.
     fn walk_segment(
         &self,
         walk: &mut Walk,
@@ -244,7 +244,7 @@ impl Flash {
         (None, listed.filter(|listed| listed.segment == segment).map(|listed| listed.entry))
     }
 
-    /// Where the item table of a segment lies.
+    /// The pages of a segment's item table.
     fn table_pages(&self, segment: u32, current: &Current) -> Option<(u64, usize)> {
         let pages = (current.entry?.table_bytes as usize).div_ceil(PAGE_BYTES);
         let before = self.geometry.segment_pages().checked_sub(pages)?;
@@ -273,7 +273,7 @@ impl Flash {
         !item.is_dead && is_only_here(access, item.hash, self.place_of(segment, item))
     }
 
-    /// The next units; nothing behind the last.
+    /// The next units; `None` behind the last.
     fn chunk(&self, current: &Current) -> Option<Chunk> {
         let items = current.items.as_deref()?;
         let first = items.get(current.next)?;
@@ -339,7 +339,7 @@ impl Flash {
                     break;
                 };
                 let Origin { sequence, granule } = origin;
-                // In this order: a flush is forgotten only when the segment has another sequence.
+                // In this order: a flush is forgotten only once the segment has another sequence.
                 if !self.flushed.takes(sequence, granule, row.key)
                     && !self.is_untimed(sequence, &row.fields)
                     && self.segments[*segment as usize].state().sequence() == Some(sequence)
@@ -357,8 +357,8 @@ fn wait(asked: &mut Option<(u64, usize)>, wanted: (u64, usize)) -> Walked {
     Walked::Wait { page: wanted.0, pages: wanted.1 }
 }
 
-/// Whether the index leads to a place and to nothing else for the same item: what is in memory as
-/// well is listed there.
+/// Whether the index leads to a place and to nothing else for the same item: items that are in
+/// memory as well are listed there.
 fn is_only_here(access: &dyn IndexAccess, hash: u64, place: Place) -> bool {
     access.accesses(hash, place).is_some() && !access.is_spare(hash, place)
 }

@@ -1,41 +1,41 @@
-//! How many segments are kept free: the borders between which collection works.
+//! How many segments are kept free: the limits between which collection works.
 //!
 //! ```text
 //!   free   0 ..... pressed ............. low .................. high
-//!          | a cold one is evicted whole  | one is recycled, until so many are free
-//! ```
+//!   free   0 ..... pressed ............. low .................. high
+//!          | evict a cold one whole       | recycle one, until `high` are free
 
-/// With fewer free segments nothing is staged again: always enough to stage something.
+/// With fewer free segments nothing is staged again: this always leaves enough to stage something.
 pub(crate) const FREE_PRESSED: usize = 2;
 
 /// Collection begins when fewer segments are free.
 const FREE_LOW: usize = 8;
-/// And goes on until so many are.
+/// Collection goes on until this many segments are free.
 const FREE_HIGH: usize = 16;
-/// Of few segments, a smaller share is kept free.
+/// With few segments, a smaller share is kept free.
 const FREE_LOW_MIN: usize = 3;
 const FREE_SHARE: usize = 8;
 
 const _: () = assert!(FREE_PRESSED < FREE_LOW_MIN && FREE_LOW < FREE_HIGH);
 
-/// Where collection begins and ends.
+/// The limits at which collection begins and ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watermarks {
-    /// It begins when fewer segments are free: 3 or more.
+    /// Collection begins when fewer segments are free: 3 or more.
     pub low: usize,
-    /// It goes on until so many are: more than `low`, and at most half of all segments.
+    /// It goes on until this many are: more than `low`, and at most half of all segments.
     pub high: usize,
 }
 
 impl Watermarks {
-    /// Those for so many segments, unless others are asked for.
+    /// The default watermarks for `segments` segments.
     pub fn of(segments: u32) -> Self {
         let low = (segments as usize / FREE_SHARE).clamp(FREE_LOW_MIN, FREE_LOW);
         let high = (2 * low).min(FREE_HIGH).min(segments as usize / 2).max(low + 1);
         Self { low, high }
     }
 
-    /// Whether a tier of so many segments can work with these.
+    /// Whether a tier of `segments` segments can work with these.
     pub fn fits(self, segments: u32) -> bool {
         FREE_PRESSED < self.low && self.low < self.high && self.high <= segments as usize / 2
     }

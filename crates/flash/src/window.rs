@@ -1,20 +1,20 @@
 //! The windows in which hits are counted, and what follows from them for the hot area's size.
 //!
 //! When a window begins, the segments of each area are ordered by their last use, and those at the
-//! margins are marked: segments at the head of the cold area, at its tail what their rows would
-//! take up more if they were hot, and at the hot area's tail as many as they would take up. Of many
-//! that were used a moment ago the oldest are the head: the newest hold what was stored just now,
-//! which is read less than any other. Hits in marked segments are counted for their margin until
-//! the window ends. A count of each segment would be lost with a segment that is collected, and a
-//! segment that is hit does not stay at its tail; who is marked is settled beforehand.
+//! margins are marked: segments at the head of the cold area; at its tail as many as their rows
+//! would take up in addition if they were hot; and at the hot area's tail as many as they would
+//! take up. Of many that were used a moment ago the oldest are the head: the newest hold rows
+//! stored just now, which are read less than any other. Hits in marked segments are counted for
+//! their margin until the window ends. A count per segment would be lost when a segment is
+//! collected, and a segment that is hit does not stay at its tail, so the marks are set beforehand.
 //!
-//! When the hot area is to grow, the head is what is chosen to move there: those that were counted
-//! stay marked, and collection takes them first. So a step gains what was counted. Otherwise what
-//! is used most would not come to the hot area, because it is never collected for want of room.
+//! When the hot area is to grow, the head is chosen to move there: the counted segments stay
+//! marked, and collection takes them first. So a step gains what was counted. Otherwise the most
+//! used rows would not come to the hot area, because they are never collected for want of room.
 //!
-//! A window ends after so many hits that each margin had some: the longer, the better the cold area
-//! compresses. It does not end before a step's worth of segments was opened: until then the step
-//! before has not come true.
+//! A window ends after enough hits for each margin to have had some: the longer, the better the
+//! cold area compresses. It does not end before a step's worth of segments was opened: until then
+//! the step before has not taken effect.
 
 use std::cmp::Reverse;
 
@@ -32,7 +32,7 @@ use crate::writer::Writer;
 /// has that many, and at any ratio so have the rows that one segment of the hot area takes.
 const HITS_A_SEGMENT: u64 = 16;
 
-/// The window that is going on.
+/// The present window.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     /// All hits when it began.
@@ -41,14 +41,14 @@ pub(crate) struct Window {
     margins: [u64; MARGINS],
     /// The next segment's sequence when it began; 0 before the first.
     sequence: u64,
-    /// What its margins are of.
+    /// The stride that its margins are of.
     stride: Stride,
-    /// What was wanted of the margins as a part of what is marked.
+    /// For each margin, the wanted part of the segments that are marked.
     shares: [f64; MARGINS],
 }
 
 impl Flash {
-    /// Ends the window if it is time, makes the step that pays, and begins the next one.
+    /// Ends the window if it is time, makes the step that pays, and begins the next window.
     pub(crate) fn repartition(&self, window: &mut Window) {
         let hits = self.counters.hits();
         let sequence = self.next_sequence.load(Ordering::Relaxed);
@@ -92,8 +92,9 @@ impl Flash {
         (HITS_A_SEGMENT as f64 * f64::from(self.geometry.segments) * ratio.max(1.0)) as u64
     }
 
-    /// Marks the segments at the margins after a step. The lock is the writer's: nothing else is
-    /// listed or opened meanwhile. That takes time with the number of segments, once in a window.
+    /// Marks the segments at the margins after a step. Called under the writer's lock: no other
+    /// segment is listed or opened meanwhile. Takes time with the number of segments, once in a
+    /// window.
     fn mark_margins(&self, writer: &mut Writer, made: Step, stride: &Stride) -> [f64; MARGINS] {
         for segment in &self.segments {
             let is_chosen = match made {
@@ -107,14 +108,14 @@ impl Flash {
         let chosen = cold.written.iter().filter(|listed| self.is_chosen(listed));
         cold.chosen = chosen.map(|listed| listed.entry.sequence).collect();
         let last_used = |listed: &_| self.used(listed);
-        // Many were used a moment ago: first of these come those that have stood the test.
+        // Many were used a moment ago: first come those that have been there longer than a window.
         let proven = |listed: &_| {
             let (stamp, sequence) = self.used(listed);
             (self.is_passed_over(stamp), Reverse(stamp), sequence)
         };
         let taken_in = |listed: &_| self.taken_in(listed);
         let (heads, step) = (f64::from(stride.heads), f64::from(stride.step));
-        // What comes first in an order had better be looked at first.
+        // It is faster to look first at what comes first in an order.
         let (cold, hot) = (&cold.written, &hot.written);
         let cold_tail = self.mark_first(cold.iter(), last_used, stride.tail, Margin::ColdTail);
         let cold_head = self.mark_first(cold.iter().rev(), proven, heads, Margin::ColdHead);
@@ -122,8 +123,8 @@ impl Flash {
         [cold_head, cold_tail, hot_tail, 0.0]
     }
 
-    /// Marks as many segments as are wanted, rounded up, the first in this order that are not
-    /// chosen, and returns which part of them is wanted.
+    /// Marks the wanted number of segments, rounded up: the first in this order that are not
+    /// chosen. Returns which part of them is wanted.
     fn mark_first<'s, K: Ord>(
         &self,
         listed: impl Iterator<Item = &'s ListedSegment>,

@@ -1,13 +1,12 @@
-//! Lists of journals that are nearly full, which the background turns into filters before they run
-//! over ([`mod@crate::journal`]).
+//! Lists of journals that are nearly full, which the background turns into filters before they
+//! overflow ([`mod@crate::journal`]).
 //!
 //! Where deaths are spread evenly, the lists of all segments wear out at nearly the same time, and
-//! each has an eighth of its slots left then. So whoever takes the entry at which a list is worn
-//! puts its segment into a queue, and a turn of the background takes several of them. The queue is
-//! bounded: of what it has no room for only that is known, and then one walk over all segments
-//! finds these, a part at a time. At first each list that was turned took a look at all segments,
-//! from the first one on, and a turn took one list: on a device of a TiB a million looks for each
-//! of a million lists.
+//! each has an eighth of its slots left then. So the thread that takes the entry at which a list is
+//! worn queues its segment, and a turn of the background takes several of them. The queue is
+//! bounded: if it overflows, one walk over all segments finds the rest, a part at a time. Without a
+//! queue each list that was turned took a look at all segments, from the first one on, and a turn
+//! took one list: on a device of a TiB a million looks for each of a million lists.
 
 use std::collections::VecDeque;
 
@@ -23,10 +22,10 @@ const LISTS_A_TURN: usize = 8;
 /// Segments that a turn looks at for one that the queue had no room for: tens of microseconds.
 const LOOKS_A_TURN: u32 = 1 << 14;
 
-/// Which lists are worn.
+/// The worn lists.
 #[derive(Debug, Default)]
 pub(crate) struct Worn {
-    /// There is something to be done. A hint.
+    /// There is work to do. A hint.
     is_any: AtomicBool,
     queue: Mutex<Queue>,
 }
@@ -34,15 +33,15 @@ pub(crate) struct Worn {
 #[derive(Debug, Default)]
 struct Queue {
     segments: VecDeque<u32>,
-    /// There was no room for one since the walk began.
+    /// The queue has overflowed since the walk began.
     is_over: bool,
     walk: Walk,
-    /// Segments that were looked at.
+    /// Segments looked at so far.
     #[cfg(test)]
     looks: u64,
 }
 
-/// Over all segments, for those that the queue had no room for.
+/// A walk over all segments, for those that the queue had no room for.
 #[derive(Debug, Clone, Copy, Default)]
 struct Walk {
     next: u32,
@@ -60,7 +59,7 @@ impl Worn {
         self.is_any.store(true, Ordering::Relaxed);
     }
 
-    /// Segments that were looked at.
+    /// Segments looked at so far.
     #[cfg(test)]
     pub(crate) fn looks(&self) -> u64 {
         lock(&self.queue).looks
@@ -75,8 +74,8 @@ impl Flash {
         }
     }
 
-    /// Turns some worn lists into filters; returns whether there may be more. The lock of chores is
-    /// held: no other is turned meanwhile.
+    /// Turns some worn lists into filters; returns whether there may be more. Called with the lock
+    /// of the chores held: no other list is turned meanwhile.
     pub(crate) fn turn_worn(&self, access: &dyn IndexAccess) -> bool {
         for _ in 0..LISTS_A_TURN {
             if !self.worn.is_any.load(Ordering::Relaxed) {
@@ -89,13 +88,13 @@ impl Flash {
         self.worn.is_any.load(Ordering::Relaxed)
     }
 
-    /// The segment of a worn list, from the queue, or found by a part of the walk.
+    /// The segment of a worn list, from the queue or found by a part of the walk.
     fn next_worn(&self) -> Option<u32> {
         let mut walk = {
             let mut queue = lock(&self.worn.queue);
             while let Some(segment) = queue.segments.pop_front() {
                 queue.count_looks(1);
-                // It may have been turned, or its segment collected.
+                // It may have been turned meanwhile, or its segment collected.
                 if self.is_worn(segment) {
                     return Some(segment);
                 }
@@ -109,7 +108,7 @@ impl Flash {
             }
             queue.walk
         };
-        // Without the lock: whoever puts a segment there holds one of the index.
+        // Without the lock: a thread that queues a segment holds one of the index.
         let (mut found, mut looks) = (None, 0);
         while found.is_none() && looks < LOOKS_A_TURN.min(walk.left) {
             found = Some(walk.next).filter(|segment| self.is_worn(*segment));
@@ -146,8 +145,8 @@ mod tests {
     const WORN: u64 = 511 - 511 / 8;
     const PAGES: usize = 80_000;
 
-    /// With each list that was turned all segments were looked at, and each took a turn of its own:
-    /// where many wore out at once they ran over before their turn came.
+    /// Regression: each list that was turned took a look at all segments, and a turn of its own:
+    /// where many wore out at once they overflowed before their turn came.
     #[test]
     fn lists_that_wear_out_at_once_become_filters_with_few_looks_and_turns() {
         let world = World::new(PAGES);

@@ -10,7 +10,7 @@
 //!   free --open--> open, waiting, written --collect--> free
 //! ```
 //!
-//! There are [`BUFFERS`] buffers. When none is idle, nothing is taken until one is written.
+//! There are [`BUFFERS`] buffers. While none is idle, no rows are taken.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,40 +31,40 @@ use crate::table::{self, Entry, Item};
 use crate::train::Trained;
 use crate::unit::{self, Compression, Head};
 
-/// Buffers of a segment each: one of each area is filled while a third is written.
+/// Buffers of one segment each: one of each area is filled while a third is written.
 pub(crate) const BUFFERS: usize = 3;
 
-/// What the writer's lock guards.
+/// The state that the writer's lock guards.
 pub(crate) struct Writer {
-    /// Of the cold and of the hot area.
+    /// The streams of the cold and of the hot area.
     pub(crate) streams: [Stream; 2],
-    /// Those of one area in the order of their sequences.
+    /// Segments waiting to be written; those of one area in the order of their sequences.
     pub(crate) waiting: VecDeque<FullSegment>,
     pub(crate) idle: Vec<Pages>,
     pub(crate) free: VecDeque<u32>,
-    /// Free ones that are ready for another use, for whoever cannot wait.
+    /// Free segments that are ready for another use, for callers that cannot wait.
     pub(crate) prepared: VecDeque<u32>,
-    /// Free ones that the device has refused ([`mod@crate::heal`]).
+    /// Free segments that the device has refused ([`mod@crate::heal`]).
     pub(crate) aside: VecDeque<u32>,
-    /// Found at the start and not yet given to the index, in the order of their sequences.
+    /// Segments found at the start and not yet given to the index, in the order of their sequences.
     pub(crate) found: VecDeque<ListedSegment>,
-    /// How often all was made void.
+    /// Flushes of everything so far.
     pub(crate) flushes: u64,
-    /// How often a prefix was flushed.
+    /// Flushes of a prefix so far.
     pub(crate) prefix_flushes: u64,
-    /// Writes that failed one after the other.
+    /// Consecutive writes that failed.
     pub(crate) failures: u32,
     pub(crate) is_closed: bool,
     pub(crate) hot_target: HotTarget,
     pub(crate) costs: Costs,
     pub(crate) compression: Compression,
-    /// What rows are not worth compressing.
+    /// Decides which rows are not worth compressing.
     pub(crate) threshold: Threshold,
     pub(crate) encoder: Encoder,
     pub(crate) sampling: Sampling,
-    /// A dictionary that is better than the current one, until it is on the device.
+    /// A dictionary better than the current one, until it is on the device.
     pub(crate) trained: Option<Trained>,
-    /// What new segments of the cold area are compressed with.
+    /// The dictionary for new segments of the cold area.
     pub(crate) dictionary: Option<Arc<Known>>,
     /// Bytes of a unit on its way into the open segment.
     pub(crate) stored: Vec<u8>,
@@ -77,7 +77,7 @@ impl Writer {
         &mut self.streams[area.index()]
     }
 
-    /// How many segments are free, without those that the device has refused.
+    /// Free segments, without those that the device has refused.
     pub(crate) fn free_segments(&self) -> usize {
         self.free.len() + self.prepared.len()
     }
@@ -96,7 +96,7 @@ impl Writer {
     }
 }
 
-/// What the areas have apart from each other.
+/// The parts of the state that each area has.
 #[derive(Debug)]
 pub(crate) struct Stream {
     area: Area,
@@ -104,7 +104,7 @@ pub(crate) struct Stream {
     pub(crate) fill: Fill,
     pub(crate) open: Option<OpenSegment>,
     pub(crate) written: SegmentList,
-    /// Sequences of those that a step takes in, the oldest first. Some may have been collected.
+    /// Sequences of segments that a step takes in, oldest first. Some may have been collected.
     pub(crate) chosen: VecDeque<u64>,
 }
 
@@ -114,13 +114,13 @@ impl Stream {
         Self { area, unit: OpenUnit::new(area), fill, open: None, written, chosen }
     }
 
-    /// How many bytes of rows the open unit gathers.
+    /// Bytes of rows that the open unit gathers.
     fn target_bytes(&self) -> usize {
         self.fill.raw_bytes(self.open.as_ref().map_or(0, |open| open.end))
     }
 
-    /// Whether the unit is sealed before it takes a row of so many bytes, which is to be stored as
-    /// it is, or not.
+    /// Whether the unit is sealed before it takes a row of this many bytes. `is_plain`: the row is
+    /// to be stored as it is.
     pub(crate) fn is_full_for(
         &self,
         row_bytes: usize,
@@ -129,7 +129,7 @@ impl Stream {
     ) -> bool {
         let (rows, raw_bytes) = (self.unit.rows.len(), self.unit.raw.len() + row_bytes);
         let mut target_bytes = self.target_bytes();
-        // What has been gathered for a longer unit will be compressed all the same.
+        // Rows gathered for a longer unit will be compressed all the same.
         if is_plain && self.unit.raw.len() <= PAGE_BYTES {
             target_bytes = target_bytes.min(PAGE_BYTES);
         }
@@ -138,19 +138,19 @@ impl Stream {
         rows > 0 && is_full
     }
 
-    /// Whether there is no use in waiting for another row.
+    /// Whether waiting for another row is of no use.
     pub(crate) fn is_full(&self) -> bool {
         self.unit.raw.len() >= self.target_bytes()
     }
 
-    /// Where the open segment takes a unit, if it has room for it.
+    /// Where a unit would go in the open segment, if it has room for it.
     pub(crate) fn start_of(&self, head: &Head) -> Option<usize> {
         let open = self.open.as_ref()?;
         let starts = [self.fill.start(open.end, head.unit_bytes()), open.end];
         starts.into_iter().find(|&start| open.fits(start, head))
     }
 
-    /// Takes in a segment on the device. It may be older than those that are there.
+    /// Adds a segment on the device to its area's list. It may be older than those already there.
     pub(crate) fn list(&mut self, listed: ListedSegment) {
         assert_eq!(listed.entry.area, self.area);
         self.written.insert(listed);
@@ -163,33 +163,33 @@ pub(crate) struct FullSegment {
     pub(crate) segment: u32,
     pub(crate) entry: Entry,
     pub(crate) pages: Arc<Pages>,
-    /// A flush came in between.
+    /// Everything was flushed meanwhile.
     pub(crate) is_void: bool,
 }
 
-/// The segment that units are put into.
+/// The segment that units are appended to.
 #[derive(Debug)]
 pub(crate) struct OpenSegment {
     pub(crate) segment: u32,
     pub(crate) sequence: u64,
     pub(crate) area: Area,
     pub(crate) pages: Pages,
-    /// Behind the last unit.
+    /// The end of the last unit.
     pub(crate) end: usize,
     pub(crate) units: usize,
     pub(crate) items: Vec<Item>,
-    /// What its units are compressed with.
+    /// The dictionary of its units.
     pub(crate) dictionary: Option<Arc<Known>>,
 }
 
 impl OpenSegment {
-    /// Whether a unit of so many bytes and rows fits in before the item table.
+    /// Whether a unit with this head fits in before the item table.
     fn fits(&self, start: usize, head: &Head) -> bool {
         let table_bytes = table::table_bytes(self.units + 1, self.items.len() + head.rows);
         start + head.unit_bytes() + table_bytes <= self.pages.bytes().len()
     }
 
-    /// Puts the item table behind the units.
+    /// Writes the item table behind the units.
     pub(crate) fn freeze(mut self) -> FullSegment {
         let bytes = self.pages.bytes_mut();
         let table_at = bytes.len() - table::table_bytes(self.units, self.items.len());
@@ -208,12 +208,12 @@ impl OpenSegment {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StagedRow {
     pub(crate) hash: u64,
-    /// No other row that is staged has it.
+    /// No other staged row has it.
     pub(crate) number: u64,
     start: usize,
-    /// As its place had when the unit was about to be sealed.
+    /// The accesses of its place when the unit was about to be sealed.
     pub(crate) accesses: u8,
-    /// Collection has staged it, not a caller.
+    /// It was staged by collection, not by a caller.
     pub(crate) is_moved: bool,
 }
 
@@ -245,8 +245,8 @@ impl OpenUnit {
         number
     }
 
-    /// Takes the last row back, to which the index does not lead. Its number too: with a million
-    /// rows taken back, the next ones would have the numbers of those that are there.
+    /// Takes back the last row, to which the index does not lead, and its number: otherwise, after
+    /// a million rows were taken back, new rows would have the numbers of those that are there.
     pub(crate) fn pop(&mut self) {
         let row = self.rows.pop().expect("a row was pushed a moment ago");
         self.raw.truncate(row.start);
@@ -261,7 +261,7 @@ impl OpenUnit {
         Some((row.number, &self.raw[row.start..self.end_of(index)]))
     }
 
-    /// Goes on with this number, as after many rows.
+    /// Continues with this number, as after many rows.
     #[cfg(test)]
     pub(crate) fn go_on_with(&mut self, number: u64) {
         assert_eq!(number % NUMBER_STEP, self.next_number % NUMBER_STEP);
@@ -272,7 +272,7 @@ impl OpenUnit {
         self.rows.get(index + 1).map_or(self.raw.len(), |row| row.start)
     }
 
-    /// Keeps the rows of which `accesses` knows the accesses, in their order.
+    /// Keeps the rows for which `accesses` returns a count, in their order.
     pub(crate) fn retain(&mut self, accesses: impl Fn(&StagedRow) -> Option<u8>) {
         let (mut kept, mut end) = (0, 0);
         for index in 0..self.rows.len() {
@@ -288,7 +288,7 @@ impl OpenUnit {
         self.raw.truncate(end);
     }
 
-    /// Bytes of the rows that collection has staged.
+    /// Bytes of the rows that were staged by collection.
     pub(crate) fn moved_bytes(&self) -> usize {
         let moved = self.rows.iter().enumerate().filter(|(_, row)| row.is_moved);
         moved.map(|(index, row)| self.end_of(index) - row.start).sum()
