@@ -260,22 +260,22 @@ impl Options {
     /// Refuses what does not go together, and settles what follows from the rest.
     fn settle(&mut self) -> Result<(), UsageError> {
         if self.memory_file.is_some() && self.flash.is_some() {
-            let text = "--memory-file is not for a server with --flash: a clean stop saves memory \
-                        to flash";
+            let text = "--memory-file cannot be used with --flash: a clean stop saves memory to \
+                        flash";
             return Err(UsageError(text.to_owned()));
         }
         if let Some(path) = &self.memory_file
             && path.as_os_str().as_encoded_bytes().ends_with(b".tmp")
         {
             let text = format!(
-                "--memory-file {}: its name must not end in .tmp, as that of another memory file \
-                 does while it is written",
+                "--memory-file {}: the name must not end in .tmp, which is how memory files are \
+                 named while they are written",
                 path.display()
             );
             return Err(UsageError(text));
         }
         if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
-            return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
+            return Err(UsageError("--admin-listen needs --admin-port".to_owned()));
         }
         Quota::check_all(&self.quotas, (self.memory_megabytes as u64) << 20)
             .map_err(|refused| UsageError(format!("--quota: {refused}")))?;
@@ -297,7 +297,7 @@ impl Options {
         }
         let text = format!(
             "--max-item-size {item} is more than half of --memory-limit {memory}, the memory in \
-             megabytes: such an item would not stay"
+             megabytes: such an item could not be kept"
         );
         Err(UsageError(text))
     }
@@ -312,8 +312,8 @@ impl Options {
     pub fn flash_fit_text(&self) -> Option<String> {
         let FlashFit { items_max, item_bytes_min } = self.flash_fit()?.ok()?;
         Some(format!(
-            "the index can lead to {items_max} items on flash: all of it is used if they take \
-             {item_bytes_min} bytes there on average, or more"
+            "the index can hold {items_max} items on flash, enough to use all of it if they take \
+             {item_bytes_min} bytes or more there on average"
         ))
     }
 
@@ -351,7 +351,7 @@ impl Options {
         let mut names = self.listen.iter().chain([&self.admin_listen]);
         match names.find(|name| listen::plain(name).1).filter(|_| !self.tls.is_on) {
             Some(name) => {
-                Err(format!("{name} says notls:, which is for a server with --enable-ssl"))
+                Err(format!("{name} begins with notls:, which needs --enable-ssl"))
             }
             None => Ok(()),
         }
@@ -360,7 +360,7 @@ impl Options {
     /// With users, only protocols in which clients can say who they are.
     fn settle_protocol(&mut self) -> Result<(), UsageError> {
         let text = match (&self.auth_file, self.sasl, self.protocol) {
-            (None, true, _) => "--enable-sasl needs --auth-file: the users are those named there",
+            (None, true, _) => "--enable-sasl needs --auth-file, the file of users",
             (Some(_), true, Some(Wire::Text)) => "--enable-sasl is for the binary protocol",
             (Some(_), false, Some(Wire::Binary)) => {
                 "--auth-file needs --enable-sasl for the binary protocol"
@@ -446,7 +446,7 @@ fn checked(options: &Options) -> String {
         text.push_str(line);
         text.push('\n');
     }
-    text + "the options are in order\n"
+    text + "the options are valid\n"
 }
 
 #[cfg(test)]
@@ -730,7 +730,7 @@ mod tests {
             let options = serve(&format!("--flash-reads {}", method.name()));
             assert_eq!(options.flash_reads, Some(method));
         }
-        assert!(refused("--flash-reads uring").contains("auto, io_uring and threads"));
+        assert!(refused("--flash-reads uring").contains("auto, io_uring or threads"));
     }
 
     #[test]
@@ -762,7 +762,7 @@ mod tests {
             "larder top https://ADDRESS --ca-file FILE",
             "--flash-save-seconds N",
             "Takes a port from 0 to 65535.",
-            "Takes 0 alone.",
+            "Takes only 0.",
         ] {
             assert!(text.contains(words), "no {words} in {text}");
         }

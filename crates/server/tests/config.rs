@@ -43,7 +43,7 @@ fn a_check_says_all_that_is_wrong_and_where() {
         [
             "larder: LARDER_CONN_LIMIT takes connections from 1 to 1000000, not none",
             &format!("larder: {path}:1:8: port takes a port from 0 to 65535, not 70000"),
-            &format!("larder: {path}:2:1: there is no option threadz; is threads meant?"),
+            &format!("larder: {path}:2:1: there is no option threadz; did you mean threads?"),
             "larder --help lists the options",
         ]
     );
@@ -60,7 +60,7 @@ fn a_check_says_what_has_no_effect() {
     assert_eq!(
         text(&output.stdout),
         "-o hash_algorithm has no effect\nthe variable LARDER_MEMORYLIMIT is no option; is \
-         LARDER_MEMORY_LIMIT meant?\nthe options are in order\n"
+         LARDER_MEMORY_LIMIT meant?\nthe options are valid\n"
     );
 }
 
@@ -69,7 +69,7 @@ fn a_check_says_what_has_no_effect() {
 fn a_check_says_what_the_machine_has_not() {
     let said = text(&larder(&["--check", "-m", "2097152"], &[]).stdout);
     let begins = said.starts_with("-m 2097152 is more than the ");
-    assert!(begins && said.ends_with("\nthe options are in order\n"), "{said}");
+    assert!(begins && said.ends_with("\nthe options are valid\n"), "{said}");
 }
 
 /// A log did not say what had begun there, and nothing how.
@@ -116,15 +116,15 @@ fn what_is_refused_is_named_with_what_to_do() {
         text(&output.stderr)
     };
     for (arguments, words) in [
-        (&["-U", "11211"][..], "--udp-port takes 0 alone, not 11211. UDP is not offered"),
+        (&["-U", "11211"][..], "--udp-port takes only 0, not 11211. UDP is not supported"),
         (&["-m", "4096g"], "takes megabytes from 1 to 2097152, not 4096g (4194304)"),
         (&["-o", "idle_timeout"], "idle-timeout needs a value"),
         (&["-l", "127.0.0.1:abc"], "127.0.0.1:abc: the port is no number from 0 to 65535"),
         (&["-l", "[::1"], "[::1: there is no ]"),
         (&["-s", &"s".repeat(108)], "--unix-socket: ssss"),
-        (&["-s", &"s".repeat(108)], " has 108 bytes, and at most 107 may"),
+        (&["-s", &"s".repeat(108)], " has 108 bytes, more than the 107 allowed"),
         (&["--max", "1"], "--max could be --max-item-size, --max-connections-per-address or"),
-        (&["--flash", "/f:0"], "/f:0 has a size of 0 bytes, and a page alone 4096"),
+        (&["--flash", "/f:0"], "/f:0 has a size of 0 bytes, less than a page of 4096"),
         (&["--config", "/nowhere"], "/nowhere: cannot be read for --config: No such file"),
         // memcached refuses these, too. A value of 63 MB was stored, and not there afterwards.
         (&["-m", "64", "-I", "33m"], "--max-item-size 34603008 is more than half of"),
@@ -138,7 +138,7 @@ fn what_is_refused_is_named_with_what_to_do() {
     assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));
     assert!(!flash.exists());
     let output = larder(&["top", "foo", "--bar"], &[]);
-    assert!(text(&output.stderr).ends_with("\nlarder top --help says what it takes\n"));
+    assert!(text(&output.stderr).ends_with("\nlarder top --help lists its options\n"));
     // A port that is taken is named.
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
@@ -232,8 +232,8 @@ fn a_check_opens_and_binds_nothing() {
     // Nothing said how many items the memory is enough for: most of a flash could stay empty.
     assert_eq!(
         text(&output.stdout),
-        "the index can lead to 3728270 items on flash: all of it is used if they take 18 bytes \
-         there on average, or more\nthe options are in order\n"
+        "the index can hold 3728270 items on flash, enough to use all of it if they take 18 bytes \
+         or more there on average\nthe options are valid\n"
     );
     assert!(!flash.exists());
     assert_eq!(larder(&["--config", &path], &[]).status.code(), Some(1));

@@ -229,7 +229,7 @@ fn a_file_with_an_error_changes_nothing() {
     let nothing = "larder: SIGHUP: no option is changed, for what is said above";
     assert_eq!(
         scene.reload("memory-limit = 32\nthreadz = 1\n", 2),
-        ["larder: F:2:1: there is no option threadz; is threads meant?", nothing]
+        ["larder: F:2:1: there is no option threadz; did you mean threads?", nothing]
     );
     assert_eq!(scene.reload("memory-limit = 32\nidle-timeout = \"x\"\nport = true", 3)[2], nothing);
     assert_eq!(scene.settings(), before);

@@ -58,7 +58,7 @@ pub fn read<'v>(variables: impl IntoIterator<Item = &'v (String, String)>) -> En
                 let known = DECLARATIONS.iter().filter(|known| known.is_setting()).map(variable);
                 let known = known.map(|known| known[PREFIX.len()..].to_owned());
                 let suggestion = suggestion(&name[PREFIX.len()..], known, PREFIX);
-                read.warnings.push(format!("the variable {name} is no option{suggestion}"));
+                read.warnings.push(format!("the variable {name} is not an option{suggestion}"));
             }
         }
     }
@@ -91,12 +91,12 @@ mod tests {
         ] {
             assert_eq!(of(name, value).errors, [error]);
         }
-        let warning = "the variable LARDER_MEMORY_LIMITS is no option; is LARDER_MEMORY_LIMIT \
-                       meant?";
+        let warning = "the variable LARDER_MEMORY_LIMITS is not an option; did you mean \
+                       LARDER_MEMORY_LIMIT?";
         assert_eq!(of("LARDER_MEMORY_LIMITS", "7").warnings, [warning]);
         assert_eq!(of("LARDER_CHECK", "1").warnings.len(), 1);
         // The common beginning makes no two words similar: here --policy was meant.
-        let warning = "the variable LARDER_NOSUCH is no option";
+        let warning = "the variable LARDER_NOSUCH is not an option";
         assert_eq!(of("LARDER_NOSUCH", "1").warnings, [warning]);
     }
 

@@ -101,7 +101,7 @@ pub fn apply(options: &mut Options, entry: &str) -> Result<(), String> {
             options.warnings.push(format!("-o {name} has no effect: flash tunes itself"));
         }
         _ if name.starts_with("proxy_") => {
-            return Err(format!("{name} is not there yet"));
+            return Err(format!("{name} is not implemented yet"));
         }
         _ if WITHOUT_EFFECT.contains(&name.strip_prefix("no_").unwrap_or(name)) => {
             options.warnings.push(format!("-o {name} has no effect"));

@@ -50,11 +50,11 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
         return Err("is a directory; --config takes a file".to_owned());
     }
     if !kind.is_file() {
-        return Err("is no plain file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     let bytes = bounded_file::read(path, FILE_BYTES_MAX).map_err(unreadable)?;
     bytes
-        .ok_or_else(|| format!("is longer than {FILE_BYTES_MAX} bytes; that is no file of options"))
+        .ok_or_else(|| format!("is longer than {FILE_BYTES_MAX} bytes, too long for a file of options"))
 }
 
 /// Understands the bytes of a file that is called `shown`.
@@ -64,7 +64,7 @@ pub fn parse(bytes: &[u8], shown: &str) -> File {
         Ok(text) => text,
         Err(error) => {
             let text = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            file.errors.push(format!("{shown}:{}: this is not UTF-8", place(&text, text.len())));
+            file.errors.push(format!("{shown}:{}: the file is not UTF-8", place(&text, text.len())));
             return file;
         }
     };
@@ -106,7 +106,7 @@ fn take(
     }
     // Two names of one option; twice the same name is an error of the TOML.
     if layer.speaks_of(declaration) {
-        errors.push((at_key, format!("{name}: the same option stands here by another name")));
+        errors.push((at_key, format!("{name}: this option is already set under another name")));
         return;
     }
     let values = match (declaration.kind, value.get_ref()) {
@@ -132,7 +132,7 @@ fn unknown(name: &str, value: &DeValue<'_>) -> String {
         return format!("{name} is for the command line only");
     }
     if matches!(value, DeValue::Table(_)) {
-        return format!("there is no table {name}; every option stands by itself");
+        return format!("there is no table {name}; options are top-level keys");
     }
     let known = DECLARATIONS.iter().filter(|known| known.is_setting()).map(|known| known.long);
     format!("there is no option {name}{}", suggestion(name, known, ""))
@@ -161,10 +161,10 @@ fn wanted(declaration: &Declaration) -> String {
         Kind::Switch(_) => "true or false".to_owned(),
         Kind::Count(_) => "a decimal number".to_owned(),
         Kind::Number { unit, min, max, .. } => {
-            format!("{unit} from {min} to {max}, as a decimal number or as text such as \"2m\"")
+            format!("{unit} from {min} to {max}, as a decimal number or a string such as \"2m\"")
         }
-        Kind::List { unit, .. } => format!("texts in an array, each {}", each(unit)),
-        Kind::Text { unit, .. } => format!("one text, {unit}"),
+        Kind::List { unit, .. } => format!("strings in an array, each {}", each(unit)),
+        Kind::Text { unit, .. } => format!("one string, {unit}"),
         _ => "one value".to_owned(),
     }
 }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_wrong_key_or_value_is_said_with_its_place() {
         for (text, error) in [
-            ("memory_limit = 64", "1:1: there is no option memory_limit; is memory-limit meant?"),
+            ("memory_limit = 64", "1:1: there is no option memory_limit; did you mean memory-limit?"),
             ("\n  banana = 1", "2:3: there is no option banana"),
             ("port = 70000", "1:8: port takes a port from 0 to 65535, not 70000"),
             ("disable-cas = 1", "1:15: disable-cas takes true or false"),
@@ -220,19 +220,19 @@ mod tests {
             ("verbose = 10", "1:11: verbose takes a number from 0 to 9, not 10"),
             ("verbose = -1", "1:11: verbose takes a number from 0 to 9, not -1"),
             ("verbose = true", "1:11: verbose takes a decimal number"),
-            ("user = [\"a\"]", "1:8: user takes one text, USER"),
+            ("user = [\"a\"]", "1:8: user takes one string, USER"),
             (
                 "listen = [\"a\", 2.5, true]",
-                "1:21: listen takes texts in an array, each ADDRESS[:PORT]",
+                "1:21: listen takes strings in an array, each ADDRESS[:PORT]",
             ),
-            ("hot-target = 2", "1:14: hot-target: 2 is no share from 0 to 1"),
-            ("[memory]\na = 1", "1:2: there is no table memory; every option stands by itself"),
+            ("hot-target = 2", "1:14: hot-target: 2 is not a share from 0 to 1"),
+            ("[memory]\na = 1", "1:2: there is no table memory; options are top-level keys"),
             ("config = \"x\"", "1:1: a file cannot name another one"),
             ("help = true", "1:1: help is for the command line only"),
-            ("napi-ids = 1", "1:12: napi-ids is not there yet"),
+            ("napi-ids = 1", "1:12: napi-ids is not implemented yet"),
             (
                 "flash-save-seconds = 1\nsave-seconds = 2",
-                "2:1: save-seconds: the same option stands here by another name",
+                "2:1: save-seconds: this option is already set under another name",
             ),
             ("extended = [\"a=1\"]", "1:13: extended: there is no extended option a"),
             (
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(errors(text), format!("f:{error}"), "{text}");
         }
         for text in ["port = true", "port = 0x1F", "port = 1.5", "port = [1]"] {
-            let wanted = "f:1:8: port takes a port from 0 to 65535, as a decimal number or as text";
+            let wanted = "f:1:8: port takes a port from 0 to 65535, as a decimal number or a string";
             assert!(errors(text).starts_with(wanted), "{text}: {}", errors(text));
         }
         // All are said at once, from above.
@@ -264,7 +264,7 @@ mod tests {
             assert!(found.starts_with(place) && found.len() > place.len() + 6, "{text}: {found}");
         }
         let file = parse(b"port = 1\nuser = \"\xc3\xa4\xff\"", "f");
-        assert_eq!(file.errors, ["f:2:10: this is not UTF-8"]);
+        assert_eq!(file.errors, ["f:2:10: the file is not UTF-8"]);
         let deep = format!("user = {}", "[".repeat(100_000));
         assert!(errors(&deep).starts_with("f:1:"));
     }
@@ -275,7 +275,7 @@ mod tests {
         let path = folder.path().join("larder.toml");
         assert!(read(&path).errors[0].contains("cannot be read"));
         assert!(read(folder.path()).errors[0].contains("is a directory"));
-        assert!(read(Path::new("/dev/zero")).errors[0].contains("is no plain file"));
+        assert!(read(Path::new("/dev/zero")).errors[0].contains("is not a regular file"));
         let bytes = "#".repeat(usize::try_from(FILE_BYTES_MAX).expect("64 bits"));
         fs::write(&path, &bytes).expect("a file");
         assert_eq!(read(&path).errors, [""; 0]);

@@ -14,11 +14,11 @@ const LINE_COLUMNS: usize = 100;
 
 /// What it is, and how it is started.
 const OPENING: &str = "\
-A cache server that speaks memcached's protocols and, with --redis-port, Redis's.
+A cache server for the memcached protocols and, with --redis-port, the Redis protocol.
 
-larder [OPTION]...                                  serves
-larder top [ADDRESS] [--once]                       shows how a server with --admin-port is doing
-larder top https://ADDRESS --ca-file FILE [--once]  the same where that port speaks TLS
+larder [OPTION]...                                  run the server
+larder top [ADDRESS] [--once]                       monitor a server that has an --admin-port
+larder top https://ADDRESS --ca-file FILE [--once]  the same if that port uses TLS
 ";
 
 /// The version, as `--version` prints it.
@@ -56,7 +56,7 @@ fn describe(text: &mut String, declaration: &Declaration) {
     }
     match declaration.kind {
         Kind::Number { min, max, .. } if min == max => {
-            let _ = write!(reason, " Takes {min} alone.");
+            let _ = write!(reason, " Takes only {min}.");
         }
         Kind::Number { unit, min, max, .. } => {
             let _ = write!(reason, " Takes {unit} from {min} to {max}.");
@@ -67,7 +67,7 @@ fn describe(text: &mut String, declaration: &Declaration) {
         let _ = write!(reason, " Default {default}.");
     }
     if matches!(declaration.kind, Kind::Missing { .. }) {
-        reason.push_str(" (Not there yet.)");
+        reason.push_str(" (Not implemented yet.)");
     }
     let mut line = format!("{names:<REASON_COLUMN$}");
     if names.len() >= REASON_COLUMN {

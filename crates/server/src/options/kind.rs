@@ -112,7 +112,7 @@ impl Declaration {
                 Some(number) if (min..=max).contains(&number) => set(options, number),
                 _ if value.is_empty() => return Err(" needs a value".to_owned()),
                 _ if min == max => {
-                    return Err(format!(" takes {min} alone, not {value}. {}", self.reason));
+                    return Err(format!(" takes only {min}, not {value}. {}", self.reason));
                 }
                 Some(number) if number.to_string() != value => {
                     let text = format!(" takes {unit} from {min} to {max}, not {value} ({number})");
@@ -128,7 +128,7 @@ impl Declaration {
             Kind::Text { set, .. } | Kind::List { set, .. } => {
                 set(options, value).map_err(|text| format!(": {text}"))?;
             }
-            Kind::Missing { .. } => return Err(" is not there yet".to_owned()),
+            Kind::Missing { .. } => return Err(" is not implemented yet".to_owned()),
         }
         Ok(())
     }

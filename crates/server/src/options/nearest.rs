@@ -12,7 +12,7 @@ pub fn suggestion<K: AsRef<str>>(
     let nearest = known.map(|known| (changes(name, known.as_ref()), known));
     match nearest.min_by_key(|(changes, _)| *changes) {
         Some((changes, known)) if changes <= changes_max => {
-            format!("; is {prefix}{} meant?", known.as_ref())
+            format!("; did you mean {prefix}{}?", known.as_ref())
         }
         _ => String::new(),
     }
@@ -45,8 +45,8 @@ mod tests {
         assert_eq!(changes("same", "same"), 0);
         let known = ["port", "policy", "memory-limit"];
         let meant = |name| suggestion(name, known.iter(), "--");
-        assert_eq!(meant("memory_limit"), "; is --memory-limit meant?");
-        assert_eq!(meant("polcy"), "; is --policy meant?");
+        assert_eq!(meant("memory_limit"), "; did you mean --memory-limit?");
+        assert_eq!(meant("polcy"), "; did you mean --policy?");
         assert_eq!(meant("banana"), "");
         assert_eq!(suggestion("x", std::iter::empty::<&str>(), ""), "");
     }

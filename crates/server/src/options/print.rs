@@ -15,9 +15,9 @@ use super::settings::{Settings, find};
 const LINE_COLUMNS: usize = 90;
 
 const OPENING: &str = "\
-# Options of larder, for --config. Lines with a # are comments: what stands behind it is the
-# default, or an example where there is none. A variable goes before this file, and an argument
-# before both. `larder --check --config FILE` says whether a file is in order.
+# Options of larder, for --config. Lines with a # are comments: a commented option shows its
+# default, or an example if it has none. Environment variables override this file, and arguments
+# override both. `larder --check --config FILE` checks a file.
 ";
 
 /// The file.
@@ -46,14 +46,14 @@ fn is_key(declaration: &Declaration) -> bool {
 fn describe(text: &mut String, declaration: &Declaration, settings: &Settings) {
     text.push('\n');
     wrap(text, "# ", &format!("{}{}", declaration.reason, range(declaration)));
-    let _ = writeln!(text, "# Variable {}.", variable(declaration));
+    let _ = writeln!(text, "# Environment variable {}.", variable(declaration));
     let long = declaration.long;
     let _ = match settings.chosen(declaration) {
         Some((source, _)) => {
             let value = current(declaration, settings);
             writeln!(
                 text,
-                "# Said by: {}.
+                "# Set by: {}.
 {long} = {value}",
                 source.name()
             )
@@ -82,7 +82,7 @@ pub fn wrap(text: &mut String, mark: &str, words: &str) {
 /// What a value may be, as a sentence behind the reason.
 fn range(declaration: &Declaration) -> String {
     match declaration.kind {
-        Kind::Number { min, max, .. } if min == max => format!(" Takes {min} alone."),
+        Kind::Number { min, max, .. } if min == max => format!(" Takes only {min}."),
         Kind::Number { unit, min, max, .. } => format!(" Takes {unit} from {min} to {max}."),
         Kind::Text { unit, .. } => format!(" Takes {unit}."),
         Kind::List { unit, .. } => format!(" Takes an array, each {}.", each(unit)),
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn every_example_stands_behind_its_explanation() {
         let text = config(&read("memory-limit = 7"));
-        assert!(text.contains("# Said by: file.\nmemory-limit = 7\n"), "{text}");
+        assert!(text.contains("# Set by: file.\nmemory-limit = 7\n"), "{text}");
         assert!(text.contains("\n#port = 11211\n"));
         for known in DECLARATIONS.iter().filter(|known| is_key(known)) {
             assert!(text.contains(&format!("{} = ", known.long)), "{}", known.long);

@@ -77,7 +77,7 @@ pub fn set_min_version(options: &mut Options, value: &str) -> Result<(), String>
     options.tls.is_13_only = match value {
         "2" => false,
         "3" => true,
-        "0" | "1" => return Err("TLS 1.0 and 1.1 are not spoken here; 2 is TLS 1.2".to_owned()),
+        "0" | "1" => return Err("TLS 1.0 and 1.1 are not supported; 2 is TLS 1.2".to_owned()),
         _ => return Err(format!("{value} is neither 2 (TLS 1.2) nor 3 (TLS 1.3)")),
     };
     Ok(())
@@ -100,7 +100,7 @@ pub fn set_redis_tls(options: &mut Options, value: &str) -> Result<(), String> {
         "auto" => None,
         "on" => Some(true),
         "off" => Some(false),
-        _ => return Err(format!("{value} is none of auto, on and off")),
+        _ => return Err(format!("{value} is not auto, on or off")),
     };
     Ok(())
 }
@@ -126,11 +126,12 @@ pub fn settle(options: &mut Options) -> Result<(), UsageError> {
     }
     if tls.verify_mode > 0 && tls.ca_cert.is_none() {
         return wrong(
-            "--ssl-verify-mode needs --ssl-ca-cert: who signs the certificates of clients",
+            "--ssl-verify-mode needs --ssl-ca-cert, the authorities that sign clients' \
+             certificates",
         );
     }
     if tls.key_is_der && tls.key.is_none() {
-        return wrong("--ssl-keyformat DER needs --ssl-key: a file of certificates is PEM");
+        return wrong("--ssl-keyformat DER needs --ssl-key: the certificate file is PEM");
     }
     // Who names these believes that strangers are kept out.
     if tls.verify_mode == 0 && tls.ca_cert.is_some() {
@@ -141,7 +142,7 @@ pub fn settle(options: &mut Options) -> Result<(), UsageError> {
     let tls = &options.tls;
     if tls.is_13_only && !tls.ciphers.is_empty() {
         let text =
-            "--ssl-ciphers has no effect with --ssl-min-version 3: they are those of TLS 1.2";
+            "--ssl-ciphers has no effect with --ssl-min-version 3: it sets those of TLS 1.2";
         options.warnings.push(text.to_owned());
     }
     Ok(())
@@ -212,14 +213,14 @@ mod tests {
             ("-Z -o ssl_chain_cert=/c,ssl_verify_mode=1", "--ssl-ca-cert"),
             ("-Z -o ssl_chain_cert=/c,ssl_keyformat=DER", "--ssl-key"),
             ("-o ssl_keyformat=ENGINE", "neither PEM nor DER"),
-            ("-o ssl_min_version=0", "TLS 1.0 and 1.1 are not spoken"),
-            ("-o ssl_min_version=1", "TLS 1.0 and 1.1 are not spoken"),
+            ("-o ssl_min_version=0", "TLS 1.0 and 1.1 are not supported"),
+            ("-o ssl_min_version=1", "TLS 1.0 and 1.1 are not supported"),
             ("-o ssl_min_version=4", "neither 2 (TLS 1.2) nor 3"),
             ("-o ssl_verify_mode=4", "from 0 to 3"),
-            ("-o ssl_ciphers=HIGH", "no cipher is called HIGH"),
+            ("-o ssl_ciphers=HIGH", "unknown cipher HIGH"),
             ("-o ssl_nothing=1", "no extended option"),
             ("--redis-tls on", "--enable-ssl"),
-            ("--redis-tls maybe", "none of auto, on and off"),
+            ("--redis-tls maybe", "not auto, on or off"),
         ] {
             let text = parse(line).expect_err(line);
             assert!(text.contains(words), "{line}: {text}");

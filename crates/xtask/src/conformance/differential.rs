@@ -23,7 +23,7 @@ const FIRST_REPLY: &[u8] = b"NOT_FOUND\r\n";
 
 /// With these words the server refuses an option of memcached's that it will have later. Its cases
 /// are counted apart until then, and played from then on.
-const NOT_THERE_YET: &str = "is not there yet";
+const NOT_THERE_YET: &str = "is not implemented yet";
 
 /// Shorter cases are cut at every place.
 const EVERY_CUT_BYTES: usize = 120;

@@ -11,13 +11,13 @@ use super::*;
 const OPENING: &str = "\
 # Metrics
 
-What `/metrics` of the admin port tells, made from the tables of
+The metrics at `/metrics` of the admin port, made from the tables of
 `crates/server/src/admin/metrics.rs` by the test `the_page_about_metrics_is_what_the_tables_say`,
-which writes it anew where `LARDER_WRITE_DOCS` is set. A metric of a tier that there is not is left
-out. Counters rise from the start of the server on, but for those of stores, evictions and what they
-cost, expiries, memory refusals, slab moves, moves of hot items, costs of misses, namespaces and
-connections, which `stats reset` sets to 0; what is told of the compressed zone or of flash alone
-goes on.
+which rewrites the page if `LARDER_WRITE_DOCS` is set. Metrics of a tier that the server does not
+have are left out. Counters start at 0 with the server. `stats reset` sets those of stores and
+evictions with their costs, expiries, memory refusals, slab moves, moves of hot items, costs of
+misses, namespaces and connections to 0 again, but not those of the compressed zone or of flash
+alone.
 ";
 
 /// A file of the repository.
@@ -29,9 +29,9 @@ fn repository(path: &str) -> std::path::PathBuf {
 fn page() -> String {
     let mut text = OPENING.to_owned();
     let headings =
-        [("memcached_", "Under the names of memcached_exporter"), ("larder_", "Larder's own")];
+        [("memcached_", "Metrics named as in memcached_exporter"), ("larder_", "Larder's own")];
     for (beginning, heading) in headings {
-        let _ = writeln!(text, "\n## {heading}\n\n| name | kind | labels | what it is |");
+        let _ = writeln!(text, "\n## {heading}\n\n| name | kind | labels | meaning |");
         let _ = writeln!(text, "| --- | --- | --- | --- |");
         for metric in all().filter(|metric| metric.name.starts_with(beginning)) {
             let Metric { name, kind, labels, help, .. } = metric;
