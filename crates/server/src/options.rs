@@ -350,9 +350,7 @@ impl Options {
     fn check_plain_addresses(&self) -> Result<(), String> {
         let mut names = self.listen.iter().chain([&self.admin_listen]);
         match names.find(|name| listen::plain(name).1).filter(|_| !self.tls.is_on) {
-            Some(name) => {
-                Err(format!("{name} begins with notls:, which needs --enable-ssl"))
-            }
+            Some(name) => Err(format!("{name} begins with notls:, which needs --enable-ssl")),
             None => Ok(()),
         }
     }
@@ -527,10 +525,10 @@ mod tests {
             ("--repartition --policy lru", "--repartition: items cannot move"),
             ("--repartition --quota a=1m", "beside quotas"),
             ("-l 999.1.1.1", "--listen: 999.1.1.1: it is no address"),
-            ("-l 127.0.0.1:", "--listen: 127.0.0.1:: the port is no number from 0 to 65535"),
+            ("-l 127.0.0.1:", "--listen: 127.0.0.1:: the port is not a number from 0 to 65535"),
             ("--admin-port 1 --admin-listen ::x", "--admin-listen: ::x: it is no address"),
-            ("-l notls:127.0.0.1", "notls:, which is for a server with --enable-ssl"),
-            ("--admin-port 1 --admin-listen notls:::1", "notls:, which is for a server with"),
+            ("-l notls:127.0.0.1", "notls:, which needs --enable-ssl"),
+            ("--admin-port 1 --admin-listen notls:::1", "notls:, which needs --enable-ssl"),
             ("-p 7 --admin-port 7", "--port and --admin-port both ask for 127.0.0.1:7"),
         ] {
             let text = refused(line);

@@ -59,8 +59,8 @@ fn a_check_says_what_has_no_effect() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(
         text(&output.stdout),
-        "-o hash_algorithm has no effect\nthe variable LARDER_MEMORYLIMIT is no option; is \
-         LARDER_MEMORY_LIMIT meant?\nthe options are valid\n"
+        "-o hash_algorithm has no effect\nthe variable LARDER_MEMORYLIMIT is not an option; did \
+         you mean LARDER_MEMORY_LIMIT?\nthe options are valid\n"
     );
 }
 
@@ -119,8 +119,8 @@ fn what_is_refused_is_named_with_what_to_do() {
         (&["-U", "11211"][..], "--udp-port takes only 0, not 11211. UDP is not supported"),
         (&["-m", "4096g"], "takes megabytes from 1 to 2097152, not 4096g (4194304)"),
         (&["-o", "idle_timeout"], "idle-timeout needs a value"),
-        (&["-l", "127.0.0.1:abc"], "127.0.0.1:abc: the port is no number from 0 to 65535"),
-        (&["-l", "[::1"], "[::1: there is no ]"),
+        (&["-l", "127.0.0.1:abc"], "127.0.0.1:abc: the port is not a number from 0 to 65535"),
+        (&["-l", "[::1"], "[::1: ] is missing"),
         (&["-s", &"s".repeat(108)], "--unix-socket: ssss"),
         (&["-s", &"s".repeat(108)], " has 108 bytes, more than the 107 allowed"),
         (&["--max", "1"], "--max could be --max-item-size, --max-connections-per-address or"),
@@ -159,7 +159,7 @@ fn what_is_refused_is_named_with_what_to_do() {
     let other = vec![b'x'; 64 << 20];
     fs::write(&flash, &other).expect("writable");
     let said = ends(&["--flash", &place("64m")]);
-    assert!(said.contains("is left as it is: name another file, or remove this one"), "{said}");
+    assert!(said.contains("is left unchanged: name another file, or remove this one"), "{said}");
     assert!(fs::read(&flash).expect("readable") == other);
 }
 
@@ -192,7 +192,7 @@ fn what_another_version_wrote_ends_the_start_for_good() {
     fs::write(&image, bytes).expect("writable");
     ends(&["-e", name], "its format is 99");
     fs::write(&image, "somebody else's").expect("writable");
-    ends(&["-e", name], "is left as it is");
+    ends(&["-e", name], "is left unchanged");
 }
 
 /// A server that was started by hand said nothing, and looked as if it hung.

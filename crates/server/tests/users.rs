@@ -197,8 +197,8 @@ fn the_file_is_read_again_at_sighup() {
     known.ask("mn\r\n", "MN\r\n");
     // What is wrong changes nothing.
     let line = reread("eve\n");
-    let why = "line 1: not name:password, and comments have no place here";
-    assert!(line.ends_with(&format!("{why}; the users stay as they were\n")), "{line}");
+    let why = "line 1: not name:password; comments are not allowed";
+    assert!(line.ends_with(&format!("{why}; the users are unchanged\n")), "{line}");
     assert!(admits("ann new") && admits("eve other"));
 }
 

@@ -1,4 +1,4 @@
-//! The table of options: each one's name, unit, range, default and reason, once.
+//! The table of options: the only place that states each one's name, unit, range, default and help.
 //!
 //! Arguments, environment and file, the defaults, the help text, the reference page, the text of
 //! `--print-config` and the tests at the ranges' edges all read it.
@@ -17,17 +17,17 @@ const IDLE_TIMEOUT_S_MAX: u64 = 365 * 24 * 3600;
 /// The largest log buffer of a watcher, in kilobytes.
 const WATCHER_KILOBYTES_MAX: u64 = 64 << 10;
 
-/// Narrows a number whose range has been checked.
+/// Narrows a number whose range was checked.
 fn usize_of(number: u64) -> usize {
     usize::try_from(number).expect("the range of every option fits 64 bits")
 }
 
-/// Narrows a number whose range has been checked.
+/// Narrows a number whose range was checked.
 fn u32_of(number: u64) -> u32 {
     u32::try_from(number).expect("the range was checked to fit 32 bits")
 }
 
-/// `-B`.
+/// Sets `-B`.
 fn set_protocol(options: &mut Options, value: &str) -> Result<(), String> {
     options.protocol = match value {
         "auto" => None,
@@ -38,7 +38,7 @@ fn set_protocol(options: &mut Options, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The policies that there are, by name.
+/// All policies, by name.
 const POLICIES: [(&str, Policy); 4] = [
     ("clock", Policy::Clock),
     ("cost-clock", Policy::CostClock),
@@ -46,13 +46,13 @@ const POLICIES: [(&str, Policy); 4] = [
     ("lru", Policy::Lru),
 ];
 
-/// The name of a policy, as `--policy` takes it.
+/// Returns the name of a policy, as `--policy` takes it.
 pub fn policy_name(policy: Policy) -> &'static str {
     let named = POLICIES.iter().find(|(_, known)| *known == policy);
     named.expect("every policy has a name").0
 }
 
-/// `-D`: a character that keys can have.
+/// Sets `-D`: a character that keys can contain.
 fn set_delimiter(options: &mut Options, value: &str) -> Result<(), String> {
     match *value.as_bytes() {
         [delimiter] if delimiter.is_ascii_graphic() => {
@@ -63,44 +63,44 @@ fn set_delimiter(options: &mut Options, value: &str) -> Result<(), String> {
     }
 }
 
-/// `--policy`: one of those that there are.
+/// Sets `--policy`.
 fn set_policy(options: &mut Options, value: &str) -> Result<(), String> {
     options.policy = chosen(&POLICIES, "policy", value)?;
     Ok(())
 }
 
-/// The kinds of index that there are, by name. A list is there to compare with, and not here.
+/// The kinds of index that can be chosen, by name. The list exists for comparisons only.
 const INDEXES: [(&str, IndexKind); 2] = [("cuckoo", IndexKind::Cuckoo), ("tree", IndexKind::Tree)];
 
-/// The name of a kind of index, as `--index` takes it.
+/// Returns the name of a kind of index, as `--index` takes it.
 pub fn index_name(kind: IndexKind) -> &'static str {
     let named = INDEXES.iter().find(|(_, known)| *known == kind);
     named.expect("every kind that can be chosen has a name").0
 }
 
-/// `--index`: one of those that there are.
+/// Sets `--index`.
 fn set_index(options: &mut Options, value: &str) -> Result<(), String> {
     options.index = chosen(&INDEXES, "index", value)?;
     Ok(())
 }
 
-/// The layouts of chunks that there are, by name.
+/// All layouts of chunks, by name.
 const LAYOUTS: [(&str, ChunkLayout); 2] =
     [("inline", ChunkLayout::Inline), ("split", ChunkLayout::Split)];
 
-/// The name of a layout, as `--layout` takes it.
+/// Returns the name of a layout, as `--layout` takes it.
 pub fn layout_name(layout: ChunkLayout) -> &'static str {
     let named = LAYOUTS.iter().find(|(_, known)| *known == layout);
     named.expect("every layout has a name").0
 }
 
-/// `--layout`: one of those that there are.
+/// Sets `--layout`.
 fn set_layout(options: &mut Options, value: &str) -> Result<(), String> {
     options.layout = chosen(&LAYOUTS, "layout", value)?;
     Ok(())
 }
 
-/// What is called `value`; or that no `what` is.
+/// Looks up the entry called `value`; the error says that no `what` is called so.
 fn chosen<T: Copy>(known: &[(&str, T)], what: &str, value: &str) -> Result<T, String> {
     match known.iter().find(|(name, _)| *name == value) {
         Some((_, chosen)) => Ok(*chosen),
@@ -111,7 +111,7 @@ fn chosen<T: Copy>(known: &[(&str, T)], what: &str, value: &str) -> Result<T, St
     }
 }
 
-/// `--measure-costs`: whether, or as the policy has it.
+/// Sets `--measure-costs`; `auto` leaves it to the policy.
 fn set_measure_costs(options: &mut Options, value: &str) -> Result<(), String> {
     options.measure_costs = match value {
         "auto" => None,
@@ -122,14 +122,14 @@ fn set_measure_costs(options: &mut Options, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `--cache-geometry`.
+/// Sets `--cache-geometry`.
 fn set_cache_geometry(options: &mut Options, value: &str) -> Result<(), String> {
     let geometry = value.parse().map_err(|error| format!("{value} is {error}"))?;
     options.cache_geometry = Some(geometry);
     Ok(())
 }
 
-/// `--compressed`.
+/// Sets `--compressed`.
 fn set_compressed(options: &mut Options, value: &str) -> Result<(), String> {
     options.compressed = match value {
         "auto" => true,
@@ -139,20 +139,20 @@ fn set_compressed(options: &mut Options, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `--quota`: prefixes and sizes with commas between them; may be repeated.
+/// Adds to `--quota`: prefixes and sizes separated by commas; may be repeated.
 fn set_quota(options: &mut Options, value: &str) -> Result<(), String> {
     for entry in value.split(',').filter(|entry| !entry.is_empty()) {
         let quota = quota(entry).ok_or_else(|| {
             format!("{entry} is not PREFIX=SIZE, as in session:=20% or cart:=512m")
         })?;
-        // Whether it is one beside the others is seen when all of them are there.
+        // Conflicts between quotas are found once all of them are known.
         Quota::check_all(std::slice::from_ref(&quota), u64::MAX).map_err(|it| it.to_string())?;
         options.quotas.push(quota);
     }
     Ok(())
 }
 
-/// A prefix, and what it may take.
+/// Parses a prefix and its maximum size.
 fn quota(text: &str) -> Option<Quota> {
     let (prefix, size) = text.rsplit_once('=')?;
     let size = match size.strip_suffix('%') {
@@ -162,7 +162,7 @@ fn quota(text: &str) -> Option<Quota> {
     Some(Quota { prefix: prefix.as_bytes().into(), size })
 }
 
-/// `--hot-target`.
+/// Sets `--hot-target`.
 fn set_hot_target(options: &mut Options, value: &str) -> Result<(), String> {
     match value.parse() {
         Ok(share) if (0.0..=1.0).contains(&share) => {
@@ -173,7 +173,7 @@ fn set_hot_target(options: &mut Options, value: &str) -> Result<(), String> {
     }
 }
 
-/// `--flash`.
+/// Sets `--flash`.
 pub(super) fn set_flash(options: &mut Options, value: &str) -> Result<(), String> {
     let (path, size) = value.rsplit_once(':').unwrap_or(("", ""));
     let page_bytes = PAGE_BYTES as u64;
@@ -189,7 +189,7 @@ pub(super) fn set_flash(options: &mut Options, value: &str) -> Result<(), String
     }
 }
 
-/// `--flash-write-limit`: a size, and what time it is for.
+/// Sets `--flash-write-limit`: a size per unit of time.
 fn set_flash_write_limit(options: &mut Options, value: &str) -> Result<(), String> {
     let (size, unit) = value.split_once('/').unwrap_or((value, "s"));
     let seconds = match unit {
@@ -207,7 +207,7 @@ fn set_flash_write_limit(options: &mut Options, value: &str) -> Result<(), Strin
     }
 }
 
-/// `--flash-reads`.
+/// Sets `--flash-reads`.
 fn set_flash_reads(options: &mut Options, value: &str) -> Result<(), String> {
     let method = ReadMethod::ALL.into_iter().find(|method| method.name() == value);
     if method.is_none() && value != "auto" {
@@ -217,20 +217,22 @@ fn set_flash_reads(options: &mut Options, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What the kernel takes of a Unix socket's name.
+/// Longest name of a Unix socket that the kernel accepts.
 const UNIX_PATH_BYTES_MAX: usize = 107;
 
-/// `-s`.
+/// Sets `-s`.
 fn set_unix_path(options: &mut Options, value: &str) -> Result<(), String> {
     if value.len() > UNIX_PATH_BYTES_MAX {
         let bytes = value.len();
-        return Err(format!("{value} has {bytes} bytes, more than the {UNIX_PATH_BYTES_MAX} allowed"));
+        return Err(format!(
+            "{value} has {bytes} bytes, more than the {UNIX_PATH_BYTES_MAX} allowed"
+        ));
     }
     options.unix_path = Some(value.into());
     Ok(())
 }
 
-/// `-a`: octal digits.
+/// Sets `-a`: octal digits.
 fn set_unix_mode(options: &mut Options, value: &str) -> Result<(), String> {
     match u32::from_str_radix(value, 8) {
         Ok(mode) if mode <= 0o777 => {
@@ -241,7 +243,7 @@ fn set_unix_mode(options: &mut Options, value: &str) -> Result<(), String> {
     }
 }
 
-/// `-f`: larger than 1.
+/// Sets `-f`: larger than 1.
 fn set_growth_factor(options: &mut Options, value: &str) -> Result<(), String> {
     match value.parse::<f64>() {
         Ok(factor) if factor > 1.0 && factor <= 16.0 => {
@@ -252,9 +254,9 @@ fn set_growth_factor(options: &mut Options, value: &str) -> Result<(), String> {
     }
 }
 
-/// `-l`: addresses with commas between them; may be repeated.
+/// Adds to `-l`: addresses separated by commas; may be repeated.
 fn set_listen(options: &mut Options, value: &str) -> Result<(), String> {
-    // memcached takes either.
+    // memcached accepts either separator.
     for address in value.split([',', ';']).filter(|address| !address.is_empty()) {
         listen::check(address).map_err(|why| format!("{address}: {why}"))?;
         options.listen.push(address.to_owned());
@@ -262,14 +264,14 @@ fn set_listen(options: &mut Options, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `--admin-listen`: one address.
+/// Sets `--admin-listen`: one address.
 fn set_admin_listen(options: &mut Options, value: &str) -> Result<(), String> {
     listen::check(value).map_err(|why| format!("{value}: {why}"))?;
     options.admin_listen = value.to_owned();
     Ok(())
 }
 
-/// A switch.
+/// Declares a switch.
 const fn switch(
     short: Option<char>,
     long: &'static str,
@@ -280,7 +282,7 @@ const fn switch(
     Declaration { short, long, kind, default: None, reason }
 }
 
-/// Something that is known and not there yet.
+/// Declares an option that is known and not implemented yet.
 const fn missing(
     short: Option<char>,
     long: &'static str,
@@ -291,7 +293,7 @@ const fn missing(
     Declaration { short, long, kind, default: None, reason }
 }
 
-/// Something with a value.
+/// Declares an option with a value.
 const fn valued(
     short: Option<char>,
     long: &'static str,
@@ -302,17 +304,17 @@ const fn valued(
     Declaration { short, long, kind, default, reason }
 }
 
-/// A number.
+/// The kind of a number.
 const fn numbered(unit: &'static str, min: u64, max: u64, set: fn(&mut Options, u64)) -> Kind {
     Kind::Number { unit, min, max, set }
 }
 
-/// Text.
+/// The kind of a text.
 const fn text(unit: &'static str, set: fn(&mut Options, &str) -> Result<(), String>) -> Kind {
     Kind::Text { unit, set }
 }
 
-/// Text that may be given more than once.
+/// The kind of a text that may be given more than once.
 const fn list(unit: &'static str, set: fn(&mut Options, &str) -> Result<(), String>) -> Kind {
     Kind::List { unit, set }
 }
@@ -530,8 +532,8 @@ pub const DECLARATIONS: &[Declaration] = &[
         text("FILE", |o, v| { o.auth_file = Some(v.into()); Ok(()) }), None,
         "Only users named in this file may use the server. It has a line name:password for each, \
          the password in plain text or as a hash, $argon2id$... or $pbkdf2-sha256$.... Users after \
-         a line [read-only] can read but not change anything. Clients log in in the text protocol \
-         and on --redis-port, and with -S in the binary protocol. SIGHUP reads it again."),
+         a line [read-only] can read but not change anything. Clients log in over the text \
+         protocol and --redis-port, and with -S over the binary protocol. SIGHUP reads it again."),
     switch(Some('S'), "enable-sasl", |o| o.sasl = true,
         "Let clients use the binary protocol, and log in with SASL PLAIN as one of the users of \
          -Y."),

@@ -1,11 +1,11 @@
 //! Options in a file of TOML: `memory-limit = 64`.
 //!
-//! A key is the option's long name, without a table around it. A number may be written as one, or
-//! as the text that an argument would be (`"2m"`); a switch is true or false; a list is an array.
-//! What is wrong is said with the line and the column where it stands, all of it at once, unless
-//! the file is no TOML: then it is the first place where it stops being that.
+//! A key is the option's long name, at the top level. A number may be written as one, or as the
+//! text that an argument would be (`"2m"`); a switch is true or false; a list is an array. All
+//! errors are reported at once, with line and column; if the file is not TOML, only the first place
+//! where it stops being that.
 //!
-//! Nothing is read but a plain file of at most [`FILE_BYTES_MAX`], so that a wrong name, such as a
+//! Only a regular file of at most [`FILE_BYTES_MAX`] is read, so that a wrong name, such as a
 //! device's, cannot hang or fill the process.
 
 use std::fs;
@@ -21,15 +21,15 @@ use super::print::each;
 use super::settings::{Layer, find};
 use crate::bounded_file;
 
-/// The longest file. A whole one with all comments takes a fiftieth of it.
+/// Longest file, in bytes. A complete one with all comments takes a fiftieth of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What a file says, with what is wrong with it.
+/// The options of a file, and its errors.
 #[derive(Default)]
 pub struct File {
-    /// Its options.
+    /// The options.
     pub layer: Layer,
-    /// What is wrong, by where it stands.
+    /// Errors, by place.
     pub errors: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub fn read(path: &Path) -> File {
     }
 }
 
-/// What is in the file.
+/// Reads the bytes of the file.
 fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: std::io::Error| format!("cannot be read for --config: {error}");
     let kind = fs::metadata(path).map_err(unreadable)?;
@@ -53,18 +53,20 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
         return Err("is not a regular file".to_owned());
     }
     let bytes = bounded_file::read(path, FILE_BYTES_MAX).map_err(unreadable)?;
-    bytes
-        .ok_or_else(|| format!("is longer than {FILE_BYTES_MAX} bytes, too long for a file of options"))
+    bytes.ok_or_else(|| {
+        format!("is longer than {FILE_BYTES_MAX} bytes, too long for a file of options")
+    })
 }
 
-/// Understands the bytes of a file that is called `shown`.
+/// Parses the bytes of a file that messages call `shown`.
 pub fn parse(bytes: &[u8], shown: &str) -> File {
     let mut file = File::default();
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {
             let text = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            file.errors.push(format!("{shown}:{}: the file is not UTF-8", place(&text, text.len())));
+            file.errors
+                .push(format!("{shown}:{}: the file is not UTF-8", place(&text, text.len())));
             return file;
         }
     };
@@ -80,14 +82,14 @@ pub fn parse(bytes: &[u8], shown: &str) -> File {
             errors.push((at, error.message().to_owned()));
         }
     }
-    // The table comes by the alphabet; people read from above.
+    // The table is in alphabetical order; report in the order of the file.
     errors.sort();
     let lines = errors.iter().map(|(at, error)| format!("{shown}:{}: {error}", place(text, *at)));
     file.errors = lines.collect();
     file
 }
 
-/// One key with its value.
+/// Adds one key with its value.
 fn take(
     layer: &mut Layer,
     key: &Spanned<DeString<'_>>,
@@ -104,7 +106,7 @@ fn take(
         errors.push((at_key, "a file cannot name another one".to_owned()));
         return;
     }
-    // Two names of one option; twice the same name is an error of the TOML.
+    // Two names of one option; the same name twice is a TOML error.
     if layer.speaks_of(declaration) {
         errors.push((at_key, format!("{name}: this option is already set under another name")));
         return;
@@ -126,7 +128,7 @@ fn take(
     }
 }
 
-/// That there is no such key, with the one that may be meant.
+/// Returns the error of an unknown key, with the key that may be meant.
 fn unknown(name: &str, value: &DeValue<'_>) -> String {
     if find(name).is_some() {
         return format!("{name} is for the command line only");
@@ -138,7 +140,7 @@ fn unknown(name: &str, value: &DeValue<'_>) -> String {
     format!("there is no option {name}{}", suggestion(name, known, ""))
 }
 
-/// The text that an argument would be; `None` for a type that does not fit.
+/// Returns the text that an argument would be; `None` for a wrong type.
 fn as_argument(declaration: &Declaration, value: &DeValue<'_>) -> Option<String> {
     let is_switch = matches!(declaration.kind, Kind::Switch(_) | Kind::Missing { unit: None });
     match value {
@@ -155,7 +157,7 @@ fn as_argument(declaration: &Declaration, value: &DeValue<'_>) -> Option<String>
     }
 }
 
-/// What a value has to be.
+/// Describes the allowed values.
 fn wanted(declaration: &Declaration) -> String {
     match declaration.kind {
         Kind::Switch(_) => "true or false".to_owned(),
@@ -169,7 +171,7 @@ fn wanted(declaration: &Declaration) -> String {
     }
 }
 
-/// Line and column of a byte, both from 1; columns are characters.
+/// Returns line and column of a byte, both from 1; columns are characters.
 fn place(text: &str, at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
@@ -212,7 +214,10 @@ mod tests {
     #[test]
     fn a_wrong_key_or_value_is_said_with_its_place() {
         for (text, error) in [
-            ("memory_limit = 64", "1:1: there is no option memory_limit; did you mean memory-limit?"),
+            (
+                "memory_limit = 64",
+                "1:1: there is no option memory_limit; did you mean memory-limit?",
+            ),
             ("\n  banana = 1", "2:3: there is no option banana"),
             ("port = 70000", "1:8: port takes a port from 0 to 65535, not 70000"),
             ("disable-cas = 1", "1:15: disable-cas takes true or false"),
@@ -243,17 +248,18 @@ mod tests {
             assert_eq!(errors(text), format!("f:{error}"), "{text}");
         }
         for text in ["port = true", "port = 0x1F", "port = 1.5", "port = [1]"] {
-            let wanted = "f:1:8: port takes a port from 0 to 65535, as a decimal number or a string";
+            let wanted =
+                "f:1:8: port takes a port from 0 to 65535, as a decimal number or a string";
             assert!(errors(text).starts_with(wanted), "{text}: {}", errors(text));
         }
-        // All are said at once, from above.
+        // All errors are reported at once, in the order of the file.
         let lines = errors("port = 70000\nbanana = 1\nMEMORY = 2\n");
         let places: Vec<&str> = lines.lines().map(|line| &line[..6]).collect();
         assert_eq!(places, ["f:1:8:", "f:2:1:", "f:3:1:"]);
     }
 
     #[test]
-    fn what_is_no_toml_is_said_with_its_place() {
+    fn invalid_toml_is_reported_with_its_place() {
         for (text, place) in [
             ("port = 1\nport = 2\n", "f:2:1: "),
             ("port 1", "f:1:6: "),
@@ -270,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_short_file_is_refused() {
+    fn a_file_that_is_not_regular_or_too_long_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("larder.toml");
         assert!(read(&path).errors[0].contains("cannot be read"));
@@ -279,7 +285,7 @@ mod tests {
         let bytes = "#".repeat(usize::try_from(FILE_BYTES_MAX).expect("64 bits"));
         fs::write(&path, &bytes).expect("a file");
         assert_eq!(read(&path).errors, [""; 0]);
-        // A file may be of any length without a byte on the disk.
+        // A sparse file may have any length without using disk space.
         let long = fs::File::create(&path).expect("a file");
         for length in [FILE_BYTES_MAX + 1, 100 << 20] {
             long.set_len(length).expect("a length");
@@ -287,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Nothing that is in a file may end the program.
+    /// No content of a file may make the program panic.
     #[test]
     fn any_bytes_are_options_or_errors() {
         const WORDS: [&str; 21] = [

@@ -1,13 +1,13 @@
-//! In which order people read about options: by what they are about, the usual ones first.
+//! The order in which options are documented: grouped by subject, the common ones first.
 //!
-//! The help text, the reference page and the text of `--print-config` follow it. Every option that
-//! can be set stands in one group; a test says so if a new one does not.
+//! The help text, the reference page and the text of `--print-config` follow it. Every option is in
+//! exactly one group; a test fails if a new one is in none.
 
-/// A few options about one thing.
+/// Options about one subject.
 pub struct Group {
-    /// About what.
+    /// The subject, as a heading.
     pub title: &'static str,
-    /// Their long names.
+    /// Long names of the options.
     pub longs: &'static [&'static str],
 }
 
@@ -117,7 +117,10 @@ pub const GROUPS: &[Group] = &[
             "slab-min-size",
         ],
     },
-    Group { title: "Accepted for compatibility with memcached", longs: &["extended", "enable-largepages"] },
+    Group {
+        title: "Accepted for compatibility with memcached",
+        longs: &["extended", "enable-largepages"],
+    },
     Group { title: "About the program", longs: &["help", "version", "license"] },
 ];
 

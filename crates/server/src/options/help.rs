@@ -1,4 +1,4 @@
-//! What `--help`, `--version` and `--license` print.
+//! The output of `--help`, `--version` and `--license`.
 
 use std::fmt::Write;
 
@@ -6,13 +6,13 @@ use super::groups::GROUPS;
 use super::kind::{Declaration, Kind};
 use super::settings::find;
 
-/// Where the explanation of an option begins.
+/// Column where the explanation of an option begins.
 const REASON_COLUMN: usize = 34;
 
-/// Lines are at most this long.
+/// Maximum length of a line.
 const LINE_COLUMNS: usize = 100;
 
-/// What it is, and how it is started.
+/// What the program is, and how it is started.
 const OPENING: &str = "\
 A cache server for the memcached protocols and, with --redis-port, the Redis protocol.
 
@@ -21,17 +21,17 @@ larder top [ADDRESS] [--once]                       monitor a server that has an
 larder top https://ADDRESS --ca-file FILE [--once]  the same if that port uses TLS
 ";
 
-/// The version, as `--version` prints it.
+/// Returns the version, as `--version` prints it.
 pub fn version() -> String {
     format!("larder {}\n", env!("CARGO_PKG_VERSION"))
 }
 
-/// The licence, in a sentence.
+/// Returns the licence, in a sentence.
 pub fn license() -> String {
     "Larder is licensed under the Apache License, Version 2.0.\n".to_owned()
 }
 
-/// One line or more for every option, by what they are about.
+/// Returns the help: every option, by group.
 pub fn help() -> String {
     let mut text = version();
     text.push_str(OPENING);
@@ -44,7 +44,7 @@ pub fn help() -> String {
     text
 }
 
-/// The option's names on the left, its reason, range and default on the right.
+/// Writes the option's names on the left, and its reason, range and default on the right.
 fn describe(text: &mut String, declaration: &Declaration) {
     let mut names = match declaration.short {
         Some(letter) => format!("-{letter}, --{}", declaration.long),
@@ -89,7 +89,7 @@ fn describe(text: &mut String, declaration: &Declaration) {
     text.push('\n');
 }
 
-/// What stands for the value, if it takes one.
+/// Returns the placeholder of the value, if the option takes one.
 fn value(declaration: &Declaration) -> Option<&'static str> {
     match declaration.kind {
         Kind::Number { .. } => Some("N"),

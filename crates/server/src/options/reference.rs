@@ -39,7 +39,7 @@ changed with `cache_memlimit` or `verbosity` are reset to the options. A file wi
 no option.
 "#;
 
-/// The page.
+/// Returns the page.
 pub fn page() -> String {
     let mut text = OPENING.to_owned();
     for group in GROUPS {
@@ -51,7 +51,7 @@ pub fn page() -> String {
     text
 }
 
-/// One option.
+/// Writes one option.
 fn describe(text: &mut String, declaration: &Declaration) {
     let long = declaration.long;
     let _ = write!(text, "\n### `--{long}`\n\n");
@@ -81,7 +81,7 @@ fn describe(text: &mut String, declaration: &Declaration) {
     }
 }
 
-/// What it takes, in words.
+/// Returns what the option takes, in words.
 fn takes(declaration: &Declaration) -> String {
     match declaration.kind {
         Kind::Switch(_) | Kind::Print(_) | Kind::Act(_) | Kind::Missing { unit: None } => {
@@ -96,7 +96,7 @@ fn takes(declaration: &Declaration) -> String {
     }
 }
 
-/// How memcached calls the same.
+/// Returns the names of the same option in memcached.
 fn memcacheds(declaration: &Declaration) -> Option<String> {
     if let Some(letter) = declaration.short {
         return Some(format!("`-{letter}`, `--{}`", declaration.long));
@@ -117,7 +117,7 @@ mod tests {
         assert!(written == page(), "make it: larder --print-options-reference > docs/options.md");
     }
 
-    /// Quotas were missing there for as long as they had been.
+    /// Regression: quotas were missing on that page.
     #[test]
     fn the_page_about_compatibility_names_each_option_of_larders_own() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_of_memcacheds_is_followed_is_declared() {
+    fn followed_options_of_memcached_are_declared() {
         for (name, long) in FOLLOWED {
             assert!(find(long).is_some(), "{name}");
         }

@@ -1,18 +1,18 @@
-//! The compressed zone: what is in it, and what moves between it and the others. Absent where there
-//! is none.
+//! The compressed zone: its content, and the items that move to and from it. Absent without such a
+//! zone.
 
 use larder::CompressedStats;
 
 use super::{Metric, Now, Values, counter, gauge, seconds};
 
-/// A value of the zone, if there is one.
+/// Adds a value of the zone, if there is one.
 fn zone(now: &Now<'_>, out: &mut Values, value: fn(&CompressedStats) -> u64) {
     if let Some(compressed) = &now.snapshot.cache.compressed {
         out.one(value(compressed));
     }
 }
 
-/// Time that it took, in microseconds, if there is one.
+/// Adds a time of the zone, in microseconds, if there is one.
 fn time(now: &Now<'_>, out: &mut Values, us: fn(&CompressedStats) -> u64) {
     if let Some(compressed) = &now.snapshot.cache.compressed {
         out.real(seconds(us(compressed)));
@@ -24,14 +24,9 @@ pub const METRICS: &[Metric] = &[
     gauge("larder_compressed_raw_bytes", &[], "Bytes of rows before compression.", |now, out| {
         zone(now, out, |it| (it.zone.raw_bytes + it.zone.long_bytes) as u64);
     }),
-    gauge(
-        "larder_compressed_stored_bytes",
-        &[],
-        "Bytes of rows as stored.",
-        |now, out| {
-            zone(now, out, |it| it.zone.space.live_bytes as u64);
-        },
-    ),
+    gauge("larder_compressed_stored_bytes", &[], "Bytes of rows as stored.", |now, out| {
+        zone(now, out, |it| it.zone.space.live_bytes as u64);
+    }),
     gauge("larder_compressed_budget_bytes", &[], "Memory that the zone may use.", |now, out| {
         zone(now, out, |it| (it.budget_slabs * it.zone.space.slab_bytes) as u64);
     }),

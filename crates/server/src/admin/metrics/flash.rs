@@ -1,17 +1,17 @@
-//! The flash tier: what is on it, and what flows to and from it. Absent where there is none.
+//! The flash tier: its content, and the items that move to and from it. Absent without such a tier.
 
 use larder::FlashTierStats;
 
 use super::{Metric, Now, Values, counter, gauge, seconds};
 
-/// A value of the tier, if there is one.
+/// Adds a value of the tier, if there is one.
 fn tier(now: &Now<'_>, out: &mut Values, value: fn(&FlashTierStats) -> u64) {
     if let Some(flash) = &now.snapshot.cache.flash {
         out.one(value(flash));
     }
 }
 
-/// A value of each of its areas.
+/// Adds a value of each of its areas.
 fn areas(now: &Now<'_>, out: &mut Values, values: fn(&FlashTierStats) -> [u64; 2]) {
     if let Some(flash) = &now.snapshot.cache.flash {
         let [raw, compressed] = values(flash);
@@ -33,9 +33,14 @@ pub const METRICS: &[Metric] = &[
             [it.tier.hot.segments, it.tier.cold.segments].map(|count| count * it.tier.segment_bytes)
         });
     }),
-    counter("larder_flash_area_hits_total", &["area"], "Lookups that found an item.", |now, out| {
-        areas(now, out, |it| [it.tier.hot.hits, it.tier.cold.hits]);
-    }),
+    counter(
+        "larder_flash_area_hits_total",
+        &["area"],
+        "Lookups that found an item.",
+        |now, out| {
+            areas(now, out, |it| [it.tier.hot.hits, it.tier.cold.hits]);
+        },
+    ),
     gauge("larder_flash_spare_items", &[], "Items both on flash and in memory.", |now, out| {
         tier(now, out, |it| it.spare);
     }),
@@ -143,16 +148,25 @@ pub const METRICS: &[Metric] = &[
     counter("larder_flash_reads_total", &[], "Reads of the device for requests.", |now, out| {
         tier(now, out, |it| it.reads);
     }),
-    counter("larder_flash_read_failures_total", &[], "Reads of the device for requests that \
-    failed.", |now, out| {
-        tier(now, out, |it| it.reads_failed);
-    }),
+    counter(
+        "larder_flash_read_failures_total",
+        &[],
+        "Reads of the device for requests that failed.",
+        |now, out| {
+            tier(now, out, |it| it.reads_failed);
+        },
+    ),
     gauge("larder_flash_fetch_bytes", &[], "Bytes being read.", |now, out| {
         tier(now, out, |it| it.fetch_bytes);
     }),
-    gauge("larder_flash_waiting_reads", &[], "Batches of reads that wait for memory.", |now, out| {
-        tier(now, out, |it| it.fetches_waiting);
-    }),
+    gauge(
+        "larder_flash_waiting_reads",
+        &[],
+        "Batches of reads that wait for memory.",
+        |now, out| {
+            tier(now, out, |it| it.fetches_waiting);
+        },
+    ),
     counter(
         "larder_flash_damaged_total",
         &[],

@@ -1,5 +1,5 @@
-//! What a sample of the keys tells: the miss-ratio curve, what more memory would bring, and why
-//! reads miss.
+//! Results of the sample of keys: the miss-ratio curve, the benefit of more memory, and the reasons
+//! of misses.
 
 use ::insight::Reason;
 
@@ -57,9 +57,14 @@ pub const METRICS: &[Metric] = &[
             }
         },
     ),
-    gauge("larder_insight_keys", &[], "Keys in the sample, of which all events are known.", |now, out| {
-        out.one(now.collector.keys.watcher.keys() as u64);
-    }),
+    gauge(
+        "larder_insight_keys",
+        &[],
+        "Keys in the sample, of which all events are known.",
+        |now, out| {
+            out.one(now.collector.keys.watcher.keys() as u64);
+        },
+    ),
     gauge(
         "larder_insight_sampled_ratio",
         &[],

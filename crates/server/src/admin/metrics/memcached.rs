@@ -1,5 +1,5 @@
-//! Under the names of memcached_exporter. What memcached has and Larder has not (LRU queues, the
-//! proxy) is left out rather than told as 0.
+//! Metrics named as in memcached_exporter. Those of features that Larder lacks (LRU queues, the
+//! proxy) are left out rather than reported as 0.
 //!
 //! Kinds are the exporter's as well, which calls three gauges counters: the uptime, the bytes of
 //! each class and those on flash. `cargo xtask conformance --only memcached-exporter` compares.
@@ -66,9 +66,14 @@ pub const METRICS: &[Metric] = &[
         "Times that accepting paused at the connection limit.",
         |now, out| out.one(now.snapshot.connections[3]),
     ),
-    gauge("memcached_accepting_connections", &[], "Whether connections are accepted.", |now, out| {
-        out.one(u64::from(now.snapshot.is_accepting));
-    }),
+    gauge(
+        "memcached_accepting_connections",
+        &[],
+        "Whether connections are accepted.",
+        |now, out| {
+            out.one(u64::from(now.snapshot.is_accepting));
+        },
+    ),
     gauge(
         "memcached_current_bytes",
         &[],
@@ -99,9 +104,14 @@ pub const METRICS: &[Metric] = &[
         "Expired items whose memory was reclaimed by stores.",
         |now, out| out.one(now.snapshot.cache.reclaimed()),
     ),
-    counter("memcached_item_too_large_total", &[], "Values larger than the item limit.", |now, out| {
-        out.one(now.snapshot.sums.store_too_large);
-    }),
+    counter(
+        "memcached_item_too_large_total",
+        &[],
+        "Values larger than the item limit.",
+        |now, out| {
+            out.one(now.snapshot.sums.store_too_large);
+        },
+    ),
     counter(
         "memcached_item_no_memory_total",
         &[],
@@ -152,15 +162,15 @@ fn commands(now: &Now<'_>, out: &mut Values) {
     }
 }
 
-/// One value for each size class that owns memory.
+/// Adds one value for each size class that owns memory.
 fn slabs(now: &Now<'_>, out: &mut Values, value: fn(&ClassStats) -> u64) {
     for class in now.snapshot.classes.iter().filter(|class| class.slabs > 0) {
         out.put(&[&class.number.to_string()], value(class));
     }
 }
 
-/// One value for each size class that holds items: as in `stats items`, where one that only owns
-/// memory has no lines.
+/// Adds one value for each size class that holds items, as in `stats items`: a class that only owns
+/// memory has no lines there.
 fn items(now: &Now<'_>, out: &mut Values, value: fn(&ClassStats) -> u64) {
     for class in now.snapshot.classes.iter().filter(|class| class.used_chunks > 0) {
         out.put(&[&class.number.to_string()], value(class));
@@ -244,7 +254,7 @@ pub const SLAB_METRICS: &[Metric] = &[
     ),
 ];
 
-/// A value of the flash tier, if there is one.
+/// Adds a value of the flash tier, if there is one.
 fn flash(now: &Now<'_>, out: &mut Values, value: fn(&FlashTierStats) -> u64) {
     if let Some(flash) = &now.snapshot.cache.flash {
         out.one(value(flash));
@@ -274,9 +284,14 @@ pub const EXTSTORE_METRICS: &[Metric] = &[
     counter("memcached_extstore_objects_read_total", &[], "Reads for requests.", |now, out| {
         flash(now, out, |flash| flash.reads);
     }),
-    counter("memcached_extstore_objects_written_total", &[], "Items moved to flash.", |now, out| {
-        flash(now, out, |flash| flash.spilled);
-    }),
+    counter(
+        "memcached_extstore_objects_written_total",
+        &[],
+        "Items moved to flash.",
+        |now, out| {
+            flash(now, out, |flash| flash.spilled);
+        },
+    ),
     gauge("memcached_extstore_objects_used", &[], "Items on flash.", |now, out| {
         flash(now, out, |flash| flash.items);
     }),

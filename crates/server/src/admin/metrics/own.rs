@@ -1,4 +1,4 @@
-//! Larder's own, but for the tiers below the hot zone.
+//! Larder's own metrics, except those of the compressed zone, flash and the sample of keys.
 
 use larder::QuotaStats;
 
@@ -6,14 +6,19 @@ use super::{Kind, Metric, Now, Value, Values, counter, gauge, metric, seconds};
 use crate::server::Phase;
 use crate::watch::word_text;
 
-/// Namespaces that are told at the most: each is four lines for whoever collects them.
+/// Maximum number of namespaces reported: each takes four lines.
 const NAMESPACES_SHOWN: usize = 100;
 
 /// The server, memory, index, costs and latencies.
 pub const METRICS: &[Metric] = &[
-    gauge("larder_ready", &[], "1 while the server serves, 0 while it starts or stops.", |now, out| {
-        out.one(u64::from(now.snapshot.phase == Phase::Serving));
-    }),
+    gauge(
+        "larder_ready",
+        &[],
+        "1 while the server serves, 0 while it starts or stops.",
+        |now, out| {
+            out.one(u64::from(now.snapshot.phase == Phase::Serving));
+        },
+    ),
     gauge("larder_threads", &[], "Worker threads.", |now, out| out.one(now.snapshot.threads)),
     counter(
         "larder_connections_rejected_by_address_total",
@@ -106,12 +111,9 @@ pub const METRICS: &[Metric] = &[
         "Requests for an item that had expired.",
         |now, out| out.one(now.snapshot.cache.found_expired),
     ),
-    counter(
-        "larder_memory_refusals_total",
-        &[],
-        "Requests for memory that failed.",
-        |now, out| out.one(now.snapshot.cache.out_of_memory),
-    ),
+    counter("larder_memory_refusals_total", &[], "Requests for memory that failed.", |now, out| {
+        out.one(now.snapshot.cache.out_of_memory)
+    }),
     counter(
         "larder_namespace_requests_total",
         &["namespace", "request"],
@@ -125,9 +127,12 @@ pub const METRICS: &[Metric] = &[
         "Bytes that items with the prefix of a quota may take.",
         |now, out| quotas(now, out, |quota| quota.limit_bytes as u64),
     ),
-    gauge("larder_quota_bytes", &["prefix"], "Bytes of chunks that items under a quota take.", |now, out| {
-        quotas(now, out, |quota| quota.bytes as u64)
-    }),
+    gauge(
+        "larder_quota_bytes",
+        &["prefix"],
+        "Bytes of chunks that items under a quota take.",
+        |now, out| quotas(now, out, |quota| quota.bytes as u64),
+    ),
     gauge("larder_quota_items", &["prefix"], "Items under a quota in memory.", |now, out| {
         quotas(now, out, |quota| quota.items as u64)
     }),
