@@ -78,7 +78,7 @@ pub fn check(server: &Server) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "--flash {} was deleted while the server ran: all that is there and in memory is lost",
+        "--flash {} was deleted while the server ran: its items and those in memory are lost",
         path(server)
     ))
 }

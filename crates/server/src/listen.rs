@@ -402,13 +402,13 @@ mod tests {
             (" 8 8", "--redis-port and --admin-port both ask for 127.0.0.1:8"),
             (
                 "* 0 7",
-                "--listen asks for 0.0.0.0:7, which takes in 127.0.0.1:7 of --admin-port; give one \
+                "--listen asks for 0.0.0.0:7, which includes 127.0.0.1:7 of --admin-port; give one \
                  of them another port",
             ),
             ("10.0.0.1,10.0.0.1:7", "--listen asks for 10.0.0.1:7 twice"),
             (
                 "[::1]:7,::",
-                "--listen asks for [::]:7, which takes in [::1]:7 of --listen; give one of them \
+                "--listen asks for [::]:7, which includes [::1]:7 of --listen; give one of them \
                  another port",
             ),
             ("10.0.0.1:8 8", "--listen and --redis-port both ask for 10.0.0.1:8"),

@@ -738,7 +738,7 @@ pub mod tests {
     fn how_many_connections_a_limit_of_files_is_enough_for_is_said() {
         assert_eq!(enough_files(1024, 80), "; 1024 are allowed (ulimit -Hn), enough for -c 944");
         assert_eq!(enough_files(81, 80), "; 81 are allowed (ulimit -Hn), enough for -c 1");
-        let none = "; 80 are allowed (ulimit -Hn), and 80 are needed beside -c";
+        let none = "; 80 are allowed (ulimit -Hn), and 80 are needed besides -c";
         assert_eq!(enough_files(80, 80), none);
     }
 
@@ -751,9 +751,11 @@ pub mod tests {
             restored_text(&Found { restored, age_s: 3, ..Found::default() })
         };
         assert!(of(0, false).contains(" saved 3 s ago; 5 had expired, 0 did not fit, "));
-        assert!(of(60, false).contains(" the clock will come to in 60 s; 5 had expired, "));
+        assert!(of(60, false).contains(" saved 60 s in the future by the clock; 5 had expired, "));
         let text = of(61, true);
-        assert!(text.contains(" in 61 s, so that what has an expiry counts as over; 5 had"));
+        assert!(
+            text.contains(" by the clock, so that items with an expiry count as expired; 5 had")
+        );
     }
 
     #[test]

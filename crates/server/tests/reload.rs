@@ -172,7 +172,7 @@ fn a_memory_limit_that_is_raised_is_told_as_it_is() {
     assert_eq!(client.stat("limit_maxbytes"), 16 << 20);
     let mut line = String::new();
     scene.log.read_line(&mut line).expect("it says something");
-    assert_eq!(line, "larder: a memory limit of 8 MiB is too little; it is 16384 KiB\n");
+    assert_eq!(line, "larder: a memory limit of 8 MiB is too small; it is 16384 KiB\n");
 }
 
 /// The page of metrics and Redis' commands went by what was chosen at the start: a limit that was
