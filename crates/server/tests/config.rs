@@ -284,7 +284,7 @@ fn what_is_printed_is_read_again_as_the_same() {
     let mut arguments = given.to_vec();
     arguments.push("--print-config");
     let printed = text(&larder(&arguments, &[("LARDER_THREADS", "3")]).stdout);
-    assert!(printed.contains("\n# Said by: environment.\nthreads = 3\n"), "{printed}");
+    assert!(printed.contains("\n# Set by: environment.\nthreads = 3\n"), "{printed}");
     let path = file(folder.path(), &printed);
     let again = text(&larder(&["--config", &path, "--print-config"], &[]).stdout);
     let values = |text: &str| {

@@ -350,7 +350,7 @@ fn a_second_server_with_the_same_pidfile_is_refused() {
         assert!(output.stdout.is_empty(), "{output:?}");
         String::from_utf8(output.stderr).expect("text")
     };
-    let why = format!("another server has {path_text} for --pidfile: process {}\n", first.id());
+    let why = format!("another server uses {path_text} for --pidfile: process {}\n", first.id());
     assert!(second().ends_with(&why));
     assert_eq!(
         std::fs::read_to_string(&path).expect("it stays"),

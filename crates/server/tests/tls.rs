@@ -247,7 +247,10 @@ fn new_certificates_are_for_new_connections_and_bad_ones_for_nobody() {
     authority.write_server(&mixed);
     server.signal("HUP");
     let line = next_line();
-    assert!(line.contains("it is not the key of the certificate; the certificates stay"), "{line}");
+    assert!(
+        line.contains("it is not the key of the certificate; the certificates are unchanged"),
+        "{line}"
+    );
     old.send(b"refresh_certs\r\nget a\r\n");
     let text = old.read_to("END\r\n");
     assert!(text.starts_with("Error loading certificates: the key "), "{text}");

@@ -216,7 +216,7 @@ fn what_is_wrong_with_the_users_is_said_at_the_start() {
         (write("empty", ""), "there are none"),
         (write("colon", "bob:x\nhunter2\n"), "line 2: not name:password"),
         (write("many", &many), "more than 256"),
-        (write("long", &"x".repeat(600_000)), "more bytes than 525312, which are the most"),
+        (write("long", &"x".repeat(600_000)), "more bytes than the maximum of 525312"),
     ] {
         let (code, text) = start_failing(&["-Y", &file]);
         // The unit of systemd started again every few seconds, for what stays wrong.
