@@ -473,7 +473,7 @@ pub const DECLARATIONS: &[Declaration] = &[
     valued(None, "compressed", text("auto|off", set_compressed), Some("auto"),
         "Keep items that leave the hot zone compressed, in a part of the same memory that sizes \
          itself. auto: where -m leaves room for both, 8 MiB and more, and without -M, with which \
-         no items leave. off: evict them."),
+         none leave. off: evict them."),
     valued(None, "hot-target", text("SHARE", set_hot_target), None,
         "Divide the memory so that this share of hits, 0 to 1, is served uncompressed, instead of \
          by the costs of hits and misses. No effect with --compressed off."),

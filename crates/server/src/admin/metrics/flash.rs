@@ -47,7 +47,7 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "larder_flash_memory_bytes",
         &[],
-        "Memory that the tier takes: its part of -m, and besides -m the reads that requests wait \
+        "Memory that the tier takes: its part of -m, and outside -m the reads that requests wait \
          for.",
         |now, out| tier(now, out, |it| it.memory_bytes),
     ),

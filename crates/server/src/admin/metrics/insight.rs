@@ -71,7 +71,7 @@ pub const METRICS: &[Metric] = &[
         "Share of all keys that are in the sample.",
         |now, out| out.real(now.collector.keys.watcher.rate()),
     ),
-    gauge("larder_insight_memory_bytes", &[], "Memory of the sample, besides -m.", |now, out| {
+    gauge("larder_insight_memory_bytes", &[], "Memory of the sample, outside -m.", |now, out| {
         out.one(now.collector.keys.watcher.memory_bytes() as u64);
     }),
     counter(
