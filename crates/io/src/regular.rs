@@ -19,6 +19,6 @@ pub fn open(path: &Path) -> io::Result<File> {
 fn check(found: &fs::Metadata) -> io::Result<()> {
     match found.is_file() {
         true => Ok(()),
-        false => Err(io::Error::other("it is no regular file")),
+        false => Err(io::Error::other("it is not a regular file")),
     }
 }

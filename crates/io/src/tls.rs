@@ -176,7 +176,7 @@ fn provider(ciphers: &[String]) -> Result<CryptoProvider, ConfigError> {
 /// That nothing is called so.
 pub fn no_cipher(name: &str) -> String {
     let known: Vec<&str> = cipher_names().collect();
-    format!("no cipher is called {name}; {} are known", known.join(", "))
+    format!("unknown cipher {name}; {} are known", known.join(", "))
 }
 
 /// The certificates of a text, of which there must be one.

@@ -156,7 +156,7 @@ impl<'c> Acceptor<'c> {
                 Ok(stream) => stream,
                 Err(error) => {
                     connections.by_address.leave(source, per_address_max);
-                    return server.log(1, &format!("cannot begin TLS: {error}"));
+                    return server.log(1, &format!("cannot start TLS: {error}"));
                 }
             },
         };

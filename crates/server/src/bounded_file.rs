@@ -37,7 +37,7 @@ mod tests {
         assert!(made.expect("mkfifo runs").success());
         for path in [Path::new("/dev/zero"), &fifo, folder.path()] {
             let refused = read(path, 1000).expect_err("it is no file");
-            assert_eq!(refused.to_string(), "it is no regular file");
+            assert_eq!(refused.to_string(), "it is not a regular file");
         }
         std::os::unix::fs::symlink("file", folder.path().join("link")).expect("a link");
         std::fs::write(folder.path().join("file"), "12345").expect("a file");

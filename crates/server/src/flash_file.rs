@@ -34,7 +34,7 @@ pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)
         stdio::err(format_args!("larder: {} is read through the page cache", path.display()));
     }
     let boot_id = process::boot_id().map_err(|error| {
-        format!("cannot tell this boot of the machine from another, for --flash: {error}")
+        format!("cannot identify the boot of this machine, for --flash: {error}")
     })?;
     let device = Arc::new(device);
     let settings = FlashSettings {
@@ -68,7 +68,7 @@ fn announce_fit(options: &Options) {
 pub fn make_private(file: &FileDevice, options: &Options) {
     if let (Err(error), Some((path, _))) = (file.make_private(), &options.flash) {
         let path = path.display();
-        stdio::err(format_args!("larder: --flash {path} may be read by other users: {error}"));
+        stdio::err(format_args!("larder: --flash {path} can be read by other users: {error}"));
     }
 }
 
@@ -79,7 +79,7 @@ pub fn check(server: &Server) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "--flash {} was deleted while the server ran: all that is there and in memory is lost",
+        "--flash {} was deleted while the server ran: its items and those in memory are lost",
         path(server)
     ))
 }
@@ -106,11 +106,11 @@ fn found_text(age_s: i64) -> String {
     }
     let when = match u64::try_from(age_s) {
         Ok(age_s) => format!("{age_s} s ago"),
-        Err(_) => format!("at a time that the clock will come to in {} s", age_s.unsigned_abs()),
+        Err(_) => format!("{} s in the future by the clock", age_s.unsigned_abs()),
     };
     format!(
-        "holds what another run left there, which had it {when}: what was changed since without \
-         it comes back as it was"
+        "holds items of another run, which used it {when}: keys changed since then without it come \
+         back with their old values"
     )
 }
 
@@ -144,9 +144,9 @@ pub fn watch(server: &Server, watch: &mut Watch) {
     }
     watch.was_unsound = is_unsound;
     let text = if is_unsound {
-        format!("{}, unless it takes writes before this process ends", stale(server))
+        format!("{}, unless it accepts writes before this process ends", stale(server))
     } else {
-        format!("--flash {} takes writes again, and what was on it is void", path(server))
+        format!("--flash {} accepts writes again, and its earlier contents are void", path(server))
     };
     server.log(0, &text);
 }
@@ -154,7 +154,7 @@ pub fn watch(server: &Server, watch: &mut Watch) {
 /// Closes the tier for the next start; the error says what to do before that if closing fails.
 pub fn close(server: &Server) -> Result<(), String> {
     server.cache.close_flash().map_err(|error| match error {
-        CloseError::Incomplete => format!("what was not yet on flash is lost: {error}"),
+        CloseError::Incomplete => format!("items not yet on flash are lost: {error}"),
         CloseError::Unsound => format!(
             "{}: before that, remove the file, or fill the first MiB of the device with zeros",
             stale(server)
@@ -164,8 +164,7 @@ pub fn close(server: &Server) -> Result<(), String> {
 
 fn stale(server: &Server) -> String {
     format!(
-        "--flash {} takes no writes, and the next start may find there what was deleted or \
-         replaced",
+        "--flash {} accepts no writes, and the next start may find deleted or replaced items there",
         path(server)
     )
 }
@@ -183,11 +182,11 @@ mod tests {
     #[test]
     fn the_log_says_how_old_a_found_tier_is() {
         let text = found_text(86_400);
-        assert!(text.contains("another run left there, which had it 86400 s ago:"), "{text}");
-        assert!(found_text(301).contains("had it 301 s ago: what was changed since"));
+        assert!(text.contains("items of another run, which used it 86400 s ago:"), "{text}");
+        assert!(found_text(301).contains("used it 301 s ago: keys changed since"));
         // Regression: every restart gave a warning.
         assert_eq!(found_text(300), "was in use until 300 s ago");
         assert_eq!(found_text(0), "was in use until 0 s ago");
-        assert!(found_text(-5).contains("at a time that the clock will come to in 5 s:"));
+        assert!(found_text(-5).contains("5 s in the future by the clock:"));
     }
 }

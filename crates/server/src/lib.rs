@@ -112,7 +112,7 @@ pub fn main() -> ExitCode {
             text.lines().for_each(|line| stdio::err(format_args!("larder: {line}")));
             let is_of_top = std::env::args_os().nth(1).is_some_and(|word| word == "top");
             stdio::err(match is_of_top {
-                true => "larder top --help says what it takes",
+                true => "larder top --help lists its options",
                 false => "larder --help lists the options",
             });
             ExitCode::from(EXIT_USAGE)

@@ -101,7 +101,7 @@ pub fn bind_each<L>(
         return Err(absent.swap_remove(0));
     }
     for (address, error) in absent {
-        stdio::err(format_args!("larder: {address} is left out: {error}"));
+        stdio::err(format_args!("larder: not listening on {address}: {error}"));
     }
     Ok(bound.into_iter().flatten().collect())
 }
@@ -138,7 +138,7 @@ pub fn plain(name: &str) -> (&str, bool) {
 pub fn check(name: &str) -> Result<(), String> {
     let (host, _) = split(plain(name).0, 0).map_err(|error| error.to_string())?;
     let is_wrong = match host {
-        "" => return Err("there is no address".to_owned()),
+        "" => return Err("the address is missing".to_owned()),
         _ if host.contains(':') => {
             let address = host.split_once('%').map_or(host, |(address, _)| address);
             address.parse::<Ipv6Addr>().is_err()
@@ -150,7 +150,7 @@ pub fn check(name: &str) -> Result<(), String> {
         }
         _ => false,
     };
-    if is_wrong { Err("it is no address".to_owned()) } else { Ok(()) }
+    if is_wrong { Err("it is not an address".to_owned()) } else { Ok(()) }
 }
 
 /// Reports two places that are one, without looking up names.
@@ -197,7 +197,7 @@ fn told(one: (&str, SocketAddr), other: (&str, SocketAddr)) -> String {
     let ((any_option, any), (option, address)) =
         if one.1.ip().is_unspecified() { (one, other) } else { (other, one) };
     format!(
-        "--{any_option} asks for {any}, which takes in {address} of --{option}; give one of them \
+        "--{any_option} asks for {any}, which includes {address} of --{option}; give one of them \
          another port"
     )
 }
@@ -253,9 +253,9 @@ fn split(name: &str, port: u16) -> io::Result<(&str, u16)> {
 fn split_port(name: &str, default: u16) -> io::Result<(&str, u16)> {
     let (host, port) = match name.strip_prefix('[') {
         Some(rest) => {
-            let (host, rest) = rest.split_once(']').ok_or_else(|| invalid("there is no ]"))?;
+            let (host, rest) = rest.split_once(']').ok_or_else(|| invalid("] is missing"))?;
             match rest.strip_prefix(':') {
-                None if !rest.is_empty() => return Err(invalid("what is behind ] is no port")),
+                None if !rest.is_empty() => return Err(invalid("the text after ] is not a port")),
                 port => (host, port),
             }
         }
@@ -268,7 +268,7 @@ fn split_port(name: &str, default: u16) -> io::Result<(&str, u16)> {
         None => Ok((host, default)),
         Some(port) => match port.parse() {
             Ok(port) => Ok((host, port)),
-            Err(_) => Err(invalid("the port is no number from 0 to 65535")),
+            Err(_) => Err(invalid("the port is not a number from 0 to 65535")),
         },
     }
 }
@@ -403,13 +403,13 @@ mod tests {
             (" 8 8", "--redis-port and --admin-port both ask for 127.0.0.1:8"),
             (
                 "* 0 7",
-                "--listen asks for 0.0.0.0:7, which takes in 127.0.0.1:7 of --admin-port; give one \
+                "--listen asks for 0.0.0.0:7, which includes 127.0.0.1:7 of --admin-port; give one \
                  of them another port",
             ),
             ("10.0.0.1,10.0.0.1:7", "--listen asks for 10.0.0.1:7 twice"),
             (
                 "[::1]:7,::",
-                "--listen asks for [::]:7, which takes in [::1]:7 of --listen; give one of them \
+                "--listen asks for [::]:7, which includes [::1]:7 of --listen; give one of them \
                  another port",
             ),
             ("10.0.0.1:8 8", "--listen and --redis-port both ask for 10.0.0.1:8"),

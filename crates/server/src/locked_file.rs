@@ -34,7 +34,7 @@ pub fn open(
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::other("others take its place again and again"))
+    Err(io::Error::other("others replace it again and again"))
 }
 
 /// Whether two names, or openings, lead to one file.

@@ -170,7 +170,7 @@ impl MemoryFile {
         }
         let removed = fs::remove_file(&self.path).and_then(|()| sync_folder(&self.path));
         removed.map_err(|error| {
-            format!("cannot remove {} before others change its items: {error}", self.path.display())
+            format!("cannot remove {} before its items change: {error}", self.path.display())
         })
     }
 
@@ -187,7 +187,7 @@ impl MemoryFile {
         let is_free = find(&self.path).map(|found| found.is_none() || is_there);
         if let Ok(false) = is_free {
             let path = self.path.display();
-            return Err(format!("{path} is there, and perhaps another server saved it"));
+            return Err(format!("{path} exists; another server may have saved it"));
         }
         let file = self.temporary.file();
         let failed = |error: io::Error| self.temporary.failed(&error);
@@ -209,7 +209,7 @@ impl MemoryFile {
         self.temporary.become_file(&self.path)?;
         self.is_kept = true;
         sync_folder(&self.path).map_err(|error| {
-            format!("cannot say that the name of {} lasts: {error}", self.path.display())
+            format!("cannot make the name of {} durable: {error}", self.path.display())
         })?;
         Ok(written)
     }
@@ -249,7 +249,7 @@ fn find(path: &Path) -> Result<Option<(ImageFile, ImageHead)>, Failed> {
 fn check_kind(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
         }
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -265,7 +265,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 /// Why a file cannot be used, and what to do about it.
 fn refusal(path: &Path, error: &(dyn std::error::Error + 'static)) -> String {
     let advice = match error.downcast_ref::<OpenError>() {
-        Some(OpenError::Foreign) => "; it is left as it is: name another file, or remove it",
+        Some(OpenError::Foreign) => "; it is left unchanged: name another file, or remove it",
         Some(OpenError::Version(_)) => {
             "; start the version of larder that saved it, or remove it to start empty"
         }

@@ -32,7 +32,7 @@ impl Supervisor {
     pub fn of_the_environment() -> Result<Self, String> {
         let socket = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(|name| {
             SupervisorSocket::new(&name)
-                .map_err(|error| format!("{VARIABLE} names no socket: {error}"))
+                .map_err(|error| format!("{VARIABLE} does not name a socket: {error}"))
         });
         Ok(Self(socket.transpose()?))
     }
@@ -60,7 +60,7 @@ impl Supervisor {
         if let Some(socket) = &self.0
             && let Err(error) = socket.tell(lines)
         {
-            server.log(0, &format!("the supervisor of {VARIABLE} does not hear: {error}"));
+            server.log(0, &format!("cannot notify the supervisor of {VARIABLE}: {error}"));
         }
     }
 }

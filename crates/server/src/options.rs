@@ -2,11 +2,11 @@
 //! the environment and a file.
 //!
 //! ```text
-//! arguments, environment, file     each cuts its own form into names and texts
-//!    -> settings                   one layer for each; who goes before whom
-//!       -> kind                    a text is checked and taken over, for all alike
+//! arguments, environment, file     each splits its own form into names and texts
+//!    -> settings                   one layer for each; which one overrides which
+//!       -> kind                    checks and applies a text, the same for all three
 //!          -> declare              every option, once
-//! help, print, reference           the same table for people, in the order of groups
+//! help, print, reference           the same table for users, in the order of groups
 //! ```
 
 mod arguments;
@@ -48,57 +48,56 @@ use crate::listen;
 use crate::machine;
 use crate::top::{self, TopOptions};
 
-/// Everything that can be chosen at the start.
+/// All options of the server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// TCP port where `listen` names none; 0 lets the kernel choose.
+    /// TCP port for addresses of `listen` without one; 0 lets the kernel choose.
     pub port: u16,
-    /// TCP port for Redis' clients; 0 for none.
+    /// TCP port for Redis clients; 0 for none.
     pub redis_port: u16,
-    /// Addresses to listen on, each perhaps with a port; empty means 127.0.0.1.
+    /// Addresses to listen on, each with an optional port; empty means 127.0.0.1.
     pub listen: Vec<String>,
-    /// Listen here instead of on TCP.
+    /// Unix socket to listen on instead of TCP.
     pub unix_path: Option<PathBuf>,
     /// Permission bits of the Unix socket.
     pub unix_mode: u32,
-    /// Connections the kernel keeps until they are accepted.
+    /// Length of the kernel's queue of connections to accept.
     pub backlog: u32,
     /// `-m`, in megabytes.
     pub memory_megabytes: usize,
-    /// Full memory makes room by eviction; otherwise it refuses.
+    /// Evict when memory is full, instead of refusing stores.
     pub evict: bool,
-    /// An item with its key and header is at most this long.
+    /// Maximum size of an item with its key and header, in bytes.
     pub item_bytes_max: usize,
     /// Ratio between neighbouring size classes; `None` leaves it to the engine.
     pub growth_factor: Option<f64>,
-    /// Least space for key, value and flags; `None` leaves it to the engine.
+    /// Minimum bytes for key, value and flags; `None` leaves it to the engine.
     pub item_bytes_min: Option<usize>,
-    /// Who stays when memory is full.
+    /// Eviction policy.
     pub policy: Policy,
-    /// How items are found.
+    /// Kind of index.
     pub index: IndexKind,
     /// `--repartition`: items that are hit often move to the first column of their slab.
     pub repartition: bool,
-    /// `--cache-geometry`: the processor's cache that columns follow from; `None` asks the system.
+    /// `--cache-geometry`: the processor's cache, which determines columns; `None` asks the system.
     pub cache_geometry: Option<CacheGeometry>,
-    /// How items lie in the hot zone.
+    /// Layout of items in the hot zone.
     pub layout: ChunkLayout,
-    /// `set`, `add` and `replace` may have a cost behind the length.
+    /// `set`, `add` and `replace` may have a cost after the length.
     pub text_cost: bool,
-    /// Microseconds of a unit of cost, where costs are counted in units.
+    /// Microseconds in a unit of cost, for policies that count costs in units.
     pub cost_unit_us: u32,
-    /// Costs are measured, from a miss to the next store; `None` leaves it to the policy.
+    /// Measure costs, from a miss to the next store; `None` leaves it to the policy.
     pub measure_costs: Option<bool>,
     /// `--compressed`: whether there may be a compressed zone.
     pub compressed: bool,
-    /// `--hot-target`: the share of hits that the hot zone shall serve, if memory is divided by
-    /// that.
+    /// `--hot-target`: the share of hits to serve from the hot zone, if memory is divided by that.
     pub hot_target: Option<f64>,
-    /// `--quota`: what keys with certain prefixes may take.
+    /// `--quota`: maximum memory of keys with certain prefixes.
     pub quotas: Vec<Quota>,
-    /// `--flash`: the file or block device, and how many bytes of it are used.
+    /// `--flash`: the file or block device, and its size in bytes.
     pub flash: Option<(PathBuf, u64)>,
-    /// `--flash-write-limit`, in bytes a second.
+    /// `--flash-write-limit`, in bytes per second.
     pub flash_write_limit: Option<f64>,
     /// `--flash-reads`: how flash is read; `None` leaves it to what the kernel allows.
     pub flash_reads: Option<ReadMethod>,
@@ -106,41 +105,41 @@ pub struct Options {
     pub memory_file: Option<PathBuf>,
     /// `--save-seconds`: how long a clean stop may save memory, to flash or a file; 0 not at all.
     pub save_seconds: u64,
-    /// `-B`: what clients speak; `None` leaves it to the first byte of each connection.
+    /// `-B`: the clients' protocol; `None` detects it from the first byte of each connection.
     pub protocol: Option<Wire>,
-    /// `-Y`: who may use the server.
+    /// `-Y`: the file of users.
     pub auth_file: Option<PathBuf>,
-    /// `-S`: clients of the binary protocol say who they are, too.
+    /// `-S`: clients of the binary protocol log in, too.
     pub sasl: bool,
-    /// Whether and how TLS is spoken.
+    /// Options of TLS.
     pub tls: TlsOptions,
-    /// Whether it is at the port of Redis' clients; `None` leaves it to the address.
+    /// TLS at the port of Redis clients; `None` leaves it to the address.
     pub redis_tls: Option<bool>,
-    /// CAS uniques are given to clients.
+    /// Give CAS uniques to clients.
     pub cas: bool,
     /// Worker threads.
     pub threads: usize,
-    /// Where the admin page is; `None` if there is none, 0 lets the kernel choose.
+    /// Port of the admin page; `None` for none, 0 lets the kernel choose.
     pub admin_port: Option<u16>,
-    /// The address that it listens on.
+    /// Address of the admin page.
     pub admin_listen: String,
-    /// Most connections at one time.
+    /// Maximum number of simultaneous connections.
     pub connections_max: usize,
-    /// Most connections from one address; 0 no limit of their own.
+    /// Maximum number of connections from one address; 0 for no such limit.
     pub connections_per_address_max: usize,
-    /// At the limit new connections are refused with a line; otherwise they wait in the kernel.
+    /// Refuse connections at the limit with an error line, instead of leaving them in the kernel.
     pub connections_fast: bool,
-    /// Connections that are silent for so long are closed; 0 never.
+    /// Seconds of silence after which a connection is closed; 0 for never.
     pub idle_timeout_s: u64,
     /// memcached's fairness number; shown in `stats settings`.
     pub requests_per_event: u32,
-    /// Bytes kept for a watcher that reads slowly.
+    /// Bytes of log lines buffered for a slow watcher.
     pub watcher_bytes_max: usize,
     /// `shutdown` is allowed.
     pub shutdown_allowed: bool,
     /// `flush_all` is allowed.
     pub flush_allowed: bool,
-    /// `-D`: what is counted by namespaces, which end at this character, from the start on.
+    /// `-D`: the character that ends namespaces, which are then counted from the start on.
     pub delimiter: Option<u8>,
     /// Dumps are allowed.
     pub dump_allowed: bool,
@@ -148,19 +147,19 @@ pub struct Options {
     pub watch_allowed: bool,
     /// `cache_memlimit` is allowed.
     pub memlimit_allowed: bool,
-    /// How much is logged to standard error.
+    /// Verbosity of the log on standard error.
     pub verbosity: u32,
-    /// Go on in the background.
+    /// Run in the background.
     pub daemon: bool,
-    /// Become this user.
+    /// User to switch to.
     pub user: Option<String>,
-    /// Write the process id here.
+    /// File for the process id.
     pub pidfile: Option<PathBuf>,
-    /// Keep memory out of swap.
+    /// Lock memory, so that it is not swapped out.
     pub lock_memory: bool,
-    /// Raise the limit for core files.
+    /// Raise the limit on the size of core files.
     pub core_dumps: bool,
-    /// Accepted without effect; one line each at the start.
+    /// Warnings of options without effect, logged at the start.
     pub warnings: Vec<String>,
 }
 
@@ -223,7 +222,7 @@ impl Default for Options {
             core_dumps: false,
             warnings: Vec::new(),
         };
-        // The defaults stand in the table, so that the help text cannot disagree with them.
+        // The defaults come from the table, so that the help text cannot disagree with them.
         for declaration in DECLARATIONS {
             if let Some(default) = declaration.default {
                 declaration
@@ -236,12 +235,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What requests are understood as.
+    /// Returns the dialect in which requests are parsed.
     pub fn dialect(&self) -> Dialect {
         Dialect { text_cost: self.text_cost }
     }
 
-    /// What a log begins with: the version, and what decides how much is kept and where.
+    /// Returns the first line of the log: the version, and the options that decide how much is kept
+    /// and where.
     pub fn summary(&self) -> String {
         let (version, memory) = (env!("CARGO_PKG_VERSION"), self.memory_megabytes);
         let (threads, policy) = (self.threads, policy_name(self.policy));
@@ -257,25 +257,25 @@ impl Options {
         )
     }
 
-    /// Refuses what does not go together, and settles what follows from the rest.
+    /// Refuses conflicting options, and derives those that follow from the others.
     fn settle(&mut self) -> Result<(), UsageError> {
         if self.memory_file.is_some() && self.flash.is_some() {
-            let text = "--memory-file is not for a server with --flash: a clean stop saves memory \
-                        to flash";
+            let text = "--memory-file cannot be used with --flash: a clean stop saves memory to \
+                        flash";
             return Err(UsageError(text.to_owned()));
         }
         if let Some(path) = &self.memory_file
             && path.as_os_str().as_encoded_bytes().ends_with(b".tmp")
         {
             let text = format!(
-                "--memory-file {}: its name must not end in .tmp, as that of another memory file \
-                 does while it is written",
+                "--memory-file {}: the name must not end in .tmp, which is how memory files are \
+                 named while they are written",
                 path.display()
             );
             return Err(UsageError(text));
         }
         if self.admin_port.is_none() && self.admin_listen != Self::default().admin_listen {
-            return Err(UsageError("--admin-listen is for a server with --admin-port".to_owned()));
+            return Err(UsageError("--admin-listen needs --admin-port".to_owned()));
         }
         Quota::check_all(&self.quotas, (self.memory_megabytes as u64) << 20)
             .map_err(|refused| UsageError(format!("--quota: {refused}")))?;
@@ -288,8 +288,8 @@ impl Options {
         self.settle_protocol()
     }
 
-    /// An item of more than half of the memory evicts all others and itself. The default limit goes
-    /// with any memory.
+    /// Refuses an item limit above half of the memory: such an item evicts all others and itself.
+    /// The default limit is allowed with any memory.
     fn check_item_size(&self) -> Result<(), UsageError> {
         let (item, memory) = (self.item_bytes_max, self.memory_megabytes);
         if item <= Self::default().item_bytes_max || item <= (memory << 20) / 2 {
@@ -297,27 +297,28 @@ impl Options {
         }
         let text = format!(
             "--max-item-size {item} is more than half of --memory-limit {memory}, the memory in \
-             megabytes: such an item would not stay"
+             megabytes: such an item could not be kept"
         );
         Err(UsageError(text))
     }
 
-    /// What the index can lead to on flash, or why there is too much of it; none without flash.
+    /// Returns how many items on flash the index can hold, or why the flash is too large; none
+    /// without flash.
     pub fn flash_fit(&self) -> Option<Result<FlashFit, FlashMisfit>> {
         let (_, bytes) = self.flash.as_ref()?;
         Some(FlashFit::new((self.memory_megabytes as u64) << 20, *bytes, self.index))
     }
 
-    /// The same for people. That it is not too much was seen when the options were read.
+    /// Returns [`Self::flash_fit`] as a text. An unfit size was refused when the options were read.
     pub fn flash_fit_text(&self) -> Option<String> {
         let FlashFit { items_max, item_bytes_min } = self.flash_fit()?.ok()?;
         Some(format!(
-            "the index can lead to {items_max} items on flash: all of it is used if they take \
-             {item_bytes_min} bytes there on average, or more"
+            "the index can hold {items_max} items on flash, enough to use all of it if they take \
+             {item_bytes_min} bytes or more there on average"
         ))
     }
 
-    /// What the cache would refuse of a flash tier, before its file is made.
+    /// Refuses a flash tier that the cache would refuse, before its file is created.
     fn check_flash(&self) -> Result<(), String> {
         if let Some((path, bytes)) = &self.flash
             && let Some(least) = larder::flash_shortage(*bytes)
@@ -345,7 +346,7 @@ impl Options {
         Ok(())
     }
 
-    /// What the cache would refuse of columns that items move to.
+    /// Refuses `--repartition` where the cache would refuse it.
     fn check_repartition(&self) -> Result<(), String> {
         let refused = match self.repartition {
             true if self.evict && self.policy.keeps_order() => BuildError::RepartitionOrder,
@@ -355,21 +356,19 @@ impl Options {
         Err(format!("--repartition: {refused}"))
     }
 
-    /// An address without TLS is one of a server with it.
+    /// Refuses `notls:` without TLS.
     fn check_plain_addresses(&self) -> Result<(), String> {
         let mut names = self.listen.iter().chain([&self.admin_listen]);
         match names.find(|name| listen::plain(name).1).filter(|_| !self.tls.is_on) {
-            Some(name) => {
-                Err(format!("{name} says notls:, which is for a server with --enable-ssl"))
-            }
+            Some(name) => Err(format!("{name} begins with notls:, which needs --enable-ssl")),
             None => Ok(()),
         }
     }
 
-    /// With users, only protocols in which clients can say who they are.
+    /// With users, allows only protocols in which clients can log in.
     fn settle_protocol(&mut self) -> Result<(), UsageError> {
         let text = match (&self.auth_file, self.sasl, self.protocol) {
-            (None, true, _) => "--enable-sasl needs --auth-file: the users are those named there",
+            (None, true, _) => "--enable-sasl needs --auth-file, the file of users",
             (Some(_), true, Some(Wire::Text)) => "--enable-sasl is for the binary protocol",
             (Some(_), false, Some(Wire::Binary)) => {
                 "--auth-file needs --enable-sasl for the binary protocol"
@@ -384,22 +383,22 @@ impl Options {
     }
 }
 
-/// What the options ask for.
+/// The command that the options ask for.
 #[derive(Debug, PartialEq)]
 pub enum Command {
-    /// Serve.
+    /// Serves.
     Serve(Box<Settings>),
-    /// Show in a terminal how a running server is doing.
+    /// Monitors a running server in a terminal.
     Top(TopOptions),
-    /// Print this and exit.
+    /// Prints a text and exits.
     Print(String),
 }
 
-/// Options that cannot be followed, in sentences for the user, one a line.
+/// Errors of options, in sentences for the user, one a line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
-/// What the process was started with. The file that it names can be read again.
+/// The arguments and environment of the process. The file that they name can be read again.
 #[derive(Debug, Default)]
 pub struct Given {
     /// The command line, without the program's name.
@@ -446,8 +445,8 @@ impl Given {
     }
 }
 
-/// What `--check` prints where nothing is wrong: what has no effect, how much of flash can be used,
-/// whether there is less memory than `-m`, and that they are in order.
+/// Returns the output of `--check` for valid options: options without effect, how much of flash can
+/// be used, whether there is less memory than `-m`, and that the options are valid.
 fn checked(options: &Options) -> String {
     let mut text = String::new();
     let fit = [options.flash_fit_text(), machine::beyond(options)];
@@ -455,7 +454,7 @@ fn checked(options: &Options) -> String {
         text.push_str(line);
         text.push('\n');
     }
-    text + "the options are in order\n"
+    text + "the options are valid\n"
 }
 
 #[cfg(test)]
@@ -520,10 +519,10 @@ mod tests {
         assert_eq!(serve("--flash-save-seconds 7").save_seconds, 7);
     }
 
-    /// `--check` said that these were in order, and no start with them succeeded; it ended with the
+    /// Regression: `--check` accepted these, and no start with them succeeded; it ended with the
     /// status after which systemd starts again.
     #[test]
-    fn what_can_never_start_is_refused_while_options_are_read() {
+    fn options_that_can_never_start_are_refused_while_they_are_read() {
         for (line, words) in [
             ("-m 64 --flash /f:100g", "--flash is too large for -m: 102400 MiB of flash"),
             (
@@ -541,11 +540,11 @@ mod tests {
             ("-m 7 --flash /f:16m", "--flash: a flash tier gets what is evicted"),
             ("--repartition --policy lru", "--repartition: items cannot move"),
             ("--repartition --quota a=1m", "beside quotas"),
-            ("-l 999.1.1.1", "--listen: 999.1.1.1: it is no address"),
-            ("-l 127.0.0.1:", "--listen: 127.0.0.1:: the port is no number from 0 to 65535"),
-            ("--admin-port 1 --admin-listen ::x", "--admin-listen: ::x: it is no address"),
-            ("-l notls:127.0.0.1", "notls:, which is for a server with --enable-ssl"),
-            ("--admin-port 1 --admin-listen notls:::1", "notls:, which is for a server with"),
+            ("-l 999.1.1.1", "--listen: 999.1.1.1: it is not an address"),
+            ("-l 127.0.0.1:", "--listen: 127.0.0.1:: the port is not a number from 0 to 65535"),
+            ("--admin-port 1 --admin-listen ::x", "--admin-listen: ::x: it is not an address"),
+            ("-l notls:127.0.0.1", "notls:, which needs --enable-ssl"),
+            ("--admin-port 1 --admin-listen notls:::1", "notls:, which needs --enable-ssl"),
             ("-p 7 --admin-port 7", "--port and --admin-port both ask for 127.0.0.1:7"),
         ] {
             let text = refused(line);
@@ -609,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_says_so() {
+    fn unsupported_options_are_refused() {
         for line in ["-N 1", "-U 1"] {
             assert!(refused(line).contains("not"), "{line}");
         }
@@ -745,7 +744,7 @@ mod tests {
             let options = serve(&format!("--flash-reads {}", method.name()));
             assert_eq!(options.flash_reads, Some(method));
         }
-        assert!(refused("--flash-reads uring").contains("auto, io_uring and threads"));
+        assert!(refused("--flash-reads uring").contains("auto, io_uring or threads"));
     }
 
     #[test]
@@ -777,7 +776,7 @@ mod tests {
             "larder top https://ADDRESS --ca-file FILE",
             "--flash-save-seconds N",
             "Takes a port from 0 to 65535.",
-            "Takes 0 alone.",
+            "Takes only 0.",
         ] {
             assert!(text.contains(words), "no {words} in {text}");
         }

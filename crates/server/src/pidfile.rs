@@ -36,7 +36,7 @@ impl PidFile {
         let file = match locked_file::open(path, &options, || Ok(())) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let text = format!("another server has {} for --pidfile", path.display());
+                let text = format!("another server uses {} for --pidfile", path.display());
                 return Err(match number(path) {
                     Some(id) => format!("{text}: process {id}"),
                     None => text,
@@ -55,7 +55,7 @@ impl PidFile {
             // A number that a process left behind may by now be another's.
             let path = path.display();
             stdio::err(format_args!(
-                "larder: {path} names process {id}, which runs; --pidfile overwrites it"
+                "larder: {path} names process {id}, which is running; --pidfile overwrites it"
             ));
         }
         Ok(Self { path: path.to_owned(), file })

@@ -86,7 +86,7 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
     }
     let Some(file) = running.file.clone() else {
         if server.users.is_none() && server.tls.is_none() {
-            server.log(0, "SIGHUP: no file to read again; --config names one");
+            server.log(0, "SIGHUP: no file to read again; set one with --config");
         }
         return;
     };
@@ -96,7 +96,7 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
         Ok(Command::Print(_) | Command::Top(_)) => return,
         Err(UsageError(text)) => {
             text.lines().for_each(|line| server.log(0, line));
-            return server.log(0, "SIGHUP: no option is changed, for what is said above");
+            return server.log(0, "SIGHUP: no option was changed, because of the errors above");
         }
     };
     let megabytes = *lock(&server.memory_megabytes);
@@ -114,9 +114,9 @@ pub fn reload(server: &Server, running: &mut Settings, given: &Given) {
             apply(server, &newer.options).map(|()| running.take_over(declaration, &newer))
         });
         let outcome = match applied {
-            Some(Ok(())) => format!("is now {after}, it was {before}"),
-            Some(Err(error)) => format!("stays {before}, and is not {after}: {error}"),
-            None => format!("stays {before} until a restart, then it is {after}"),
+            Some(Ok(())) => format!("is now {after}, was {before}"),
+            Some(Err(error)) => format!("stays {before}, cannot be {after}: {error}"),
+            None => format!("stays {before} until a restart, which sets {after}"),
         };
         server.log(0, &format!("SIGHUP: {long} {outcome}"));
     }
@@ -127,15 +127,15 @@ fn reload_users(users: &Users) -> String {
     match users.reload() {
         Ok(1) => "SIGHUP: 1 user from now on".to_owned(),
         Ok(count) => format!("SIGHUP: {count} users from now on"),
-        Err(error) => format!("SIGHUP: {error}; the users stay as they were"),
+        Err(error) => format!("SIGHUP: {error}; the users are unchanged"),
     }
 }
 
 /// Reads the certificates of TLS again; returns the log's text about it.
 fn reload_certificates(tls: &Tls, now_s: u32) -> String {
     match tls.reload(now_s) {
-        Ok(()) => "SIGHUP: the certificates were read again".to_owned(),
-        Err(error) => format!("SIGHUP: {error}; the certificates stay as they were"),
+        Ok(()) => "SIGHUP: certificates reloaded".to_owned(),
+        Err(error) => format!("SIGHUP: {error}; the certificates are unchanged"),
     }
 }
 

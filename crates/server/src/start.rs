@@ -242,7 +242,7 @@ fn restore(
     let Some(file) = file else { return Ok(()) };
     server.phase.set(Phase::Restoring);
     if let Some(bytes) = file.image_bytes() {
-        server.log(0, &format!("restoring {bytes} bytes of the memory file before it listens"));
+        server.log(0, &format!("restoring {bytes} bytes from the memory file before listening"));
         supervisor.restoring(server, bytes);
     }
     if let Some(found) = file.restore(&server.cache, server.options.threads)? {
@@ -259,17 +259,17 @@ fn restored_text(found: &Found) -> String {
         restored;
     let when = match (behind_s, is_untimed) {
         (0, _) => format!("saved {age_s} s ago"),
-        (_, false) => format!("saved at a time that the clock will come to in {behind_s} s"),
+        (_, false) => format!("saved {behind_s} s in the future by the clock"),
         (_, true) => format!(
-            "saved at a time that the clock will come to in {behind_s} s, so that what has an \
-             expiry counts as over"
+            "saved {behind_s} s in the future by the clock, so that items with an expiry count as \
+             expired"
         ),
     };
     format!(
         "restored {items} items of {bytes} bytes from the memory file in {ms} ms, {when}; \
          {expired} had expired, {refused} did not fit{}, {lost} were damaged{}",
         evicted_again(evicted),
-        if is_whole { "" } else { ", or more: the file is not whole" }
+        if is_whole { "" } else { ", or more: the file is incomplete" }
     )
 }
 
@@ -277,7 +277,7 @@ fn restored_text(found: &Found) -> String {
 fn evicted_again(evicted: u64) -> String {
     match evicted {
         0 => String::new(),
-        _ => format!(", {evicted} had to go again for others"),
+        _ => format!(", {evicted} were evicted again for others"),
     }
 }
 
@@ -310,7 +310,7 @@ fn save(
     let why = match is_cut {
         false => "",
         true if is_hurried => ": another signal came",
-        true => ": --save-seconds are over",
+        true => ": --save-seconds have passed",
     };
     let seconds = began.elapsed().as_secs_f64();
     server.log(0, &format!("{text}, in {seconds:.1} s{why}"));
@@ -328,13 +328,13 @@ fn save_to_flash(server: &Server, goes_on: impl FnMut() -> bool) -> Result<(Stri
     let saved = server.cache.save_to_flash(goes_on);
     let why = match saved.end {
         SaveEnd::Complete | SaveEnd::Interrupted => "",
-        SaveEnd::Full => ", as flash has no room for more",
-        SaveEnd::Failing => ", as the device takes no writes",
+        SaveEnd::Full => ", as flash is full",
+        SaveEnd::Failing => ", as the device accepts no writes",
     };
     let Saved { items, bytes, left, too_large, .. } = saved;
     let text = format!(
-        "saved {items} items of {bytes} bytes to flash, and left {left} out{why}, of these \
-         {too_large} too long for flash"
+        "saved {items} items of {bytes} bytes to flash, and left out {left}{why}, {too_large} of \
+         them too large for flash"
     );
     match saved.end {
         SaveEnd::Failing => Err(text),
@@ -357,10 +357,10 @@ fn save_to_file(
             Ok((text, is_interrupted))
         }
         Ok(Written::Part { bytes, error }) => Err(format!(
-            "{bytes} bytes are saved to the memory file, the most valuable items; the rest of what \
-             is in memory is lost: {error}"
+            "saved {bytes} bytes to the memory file, the most valuable items; the rest of memory \
+             is lost: {error}"
         )),
-        Err(error) => Err(format!("what is in memory is lost: {error}")),
+        Err(error) => Err(format!("the contents of memory are lost: {error}")),
     }
 }
 
@@ -402,7 +402,7 @@ pub fn allow_files(
 /// The log's text about a limit on open files, of which some are not for connections.
 fn enough_files(limit: u64, others: u64) -> String {
     match limit.saturating_sub(others) {
-        0 => format!("; {limit} are allowed (ulimit -Hn), and {others} are needed beside -c"),
+        0 => format!("; {limit} are allowed (ulimit -Hn), and {others} are needed besides -c"),
         fit => format!("; {limit} are allowed (ulimit -Hn), enough for -c {fit}"),
     }
 }
@@ -420,14 +420,14 @@ fn prepare_process(options: &Options, listeners: usize) -> Result<(), String> {
     }
     match &options.user {
         Some(name) if !process::is_root() => {
-            stdio::err(format_args!("larder: -u {name} has no effect: root did not start it"));
+            stdio::err(format_args!("larder: -u {name} has no effect: not started as root"));
             Ok(())
         }
         None if !process::is_root() => Ok(()),
         Some(name) => become_user(name, options)
-            .map_err(|error| format!("cannot become {name} for --user: {error}")),
+            .map_err(|error| format!("cannot switch to {name} for --user: {error}")),
         None => {
-            stdio::err("larder: it runs as root; -u names a user to become, who may do less");
+            stdio::err("larder: running as root; use -u to switch to a user with fewer rights");
             Ok(())
         }
     }
@@ -446,7 +446,7 @@ fn become_user(name: &str, options: &Options) -> std::io::Result<()> {
 /// Goes to the background, and does what has to come after that.
 fn settle_process(options: &Options) -> Result<(), String> {
     if options.daemon {
-        process::daemonize().map_err(|error| format!("cannot go to the background: {error}"))?;
+        process::daemonize().map_err(|error| format!("cannot run in the background: {error}"))?;
     }
     // A fork does not inherit locks. Without them the server works all the same.
     if options.lock_memory
@@ -465,7 +465,7 @@ fn settle_process(options: &Options) -> Result<(), String> {
 fn say_how_far_it_may_grow(cache: &Cache, options: &Options) {
     if options.verbosity > 0 {
         let megabytes = cache.memory_bytes_max() >> 20;
-        stdio::err(format_args!("larder: cache_memlimit takes up to {megabytes} megabytes"));
+        stdio::err(format_args!("larder: cache_memlimit accepts up to {megabytes} megabytes"));
     }
 }
 
@@ -499,9 +499,7 @@ fn build(
     let limit_bytes = cache.limit_bytes();
     if limit_bytes > memory_bytes {
         let (asked, used) = (options.memory_megabytes, limit_bytes >> 10);
-        stdio::err(format_args!(
-            "larder: -m {asked} is too little for any cache; {used} KiB are used"
-        ));
+        stdio::err(format_args!("larder: -m {asked} is too small for a cache; using {used} KiB"));
     }
     let memory_bytes = memory_bytes.max(limit_bytes);
     let sampled = if options.admin_port.is_some() { options.threads } else { 0 };
@@ -556,7 +554,7 @@ fn refused(error: &BuildError, options: &Options, flash_was_there: bool) -> Fail
     let (mut text, path_text) = (error.to_string(), path.display());
     if flash_was_there {
         text.push_str(&format!(
-            "; --flash {path_text} is left as it is: name another file, or remove this one"
+            "; --flash {path_text} is left unchanged: name another file, or remove this one"
         ));
     } else {
         text.push_str(&format!("; --flash asks for {bytes} of {path_text}"));
@@ -636,7 +634,7 @@ fn start_flash(server: &Server) -> Result<(), String> {
         return Ok(());
     }
     let method = server.cache.start_flash_reads();
-    let method = method.ok_or("cannot start: the system gives nothing to read --flash with")?;
+    let method = method.ok_or("cannot start: the system provides no way to read --flash")?;
     server.log(1, &format!("flash is read by {}", method.name()));
     flash_file::announce(server);
     Ok(())
@@ -667,9 +665,9 @@ fn announce_columns(server: &Server) {
     let by = match column_pages(stats.huge_pages, found.frames) {
         "huge" => "huge pages by offsets",
         "coloured" => "small pages by the colours of their frames",
-        _ => "small pages whose frames are refused, by offsets that tell no sets of the cache",
+        _ => "small pages by offsets that do not show the sets of the cache, as frames are hidden",
     };
-    stdio::err(format_args!("larder: columns are of {by}"));
+    stdio::err(format_args!("larder: columns are made of {by}"));
 }
 
 /// Does the cache's background work.
@@ -741,7 +739,7 @@ pub mod tests {
     fn the_log_says_how_many_connections_a_limit_of_files_allows() {
         assert_eq!(enough_files(1024, 80), "; 1024 are allowed (ulimit -Hn), enough for -c 944");
         assert_eq!(enough_files(81, 80), "; 81 are allowed (ulimit -Hn), enough for -c 1");
-        let none = "; 80 are allowed (ulimit -Hn), and 80 are needed beside -c";
+        let none = "; 80 are allowed (ulimit -Hn), and 80 are needed besides -c";
         assert_eq!(enough_files(80, 80), none);
     }
 
@@ -754,9 +752,11 @@ pub mod tests {
             restored_text(&Found { restored, age_s: 3, ..Found::default() })
         };
         assert!(of(0, false).contains(" saved 3 s ago; 5 had expired, 0 did not fit, "));
-        assert!(of(60, false).contains(" the clock will come to in 60 s; 5 had expired, "));
+        assert!(of(60, false).contains(" saved 60 s in the future by the clock; 5 had expired, "));
         let text = of(61, true);
-        assert!(text.contains(" in 61 s, so that what has an expiry counts as over; 5 had"));
+        assert!(
+            text.contains(" by the clock, so that items with an expiry count as expired; 5 had")
+        );
     }
 
     #[test]

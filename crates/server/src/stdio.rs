@@ -45,7 +45,7 @@ impl Lines {
             text.push('\n');
         }
         if self.lost > 0 {
-            text.push_str(&format!("larder: {} lines are lost, nobody read them\n", self.lost));
+            text.push_str(&format!("larder: {} lines were lost, as nobody read them\n", self.lost));
         }
         let before_bytes = text.len();
         text.push_str(line);
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(write("there"), 0);
         let count = reader.read(&mut read).expect("it has a line");
         let text = String::from_utf8_lossy(&read[..count]);
-        let expected = format!("\nlarder: {lost} lines are lost, nobody read them\nthere\n");
+        let expected = format!("\nlarder: {lost} lines were lost, as nobody read them\nthere\n");
         assert!(text == expected || text == expected[1..], "{text}");
         drop(reader);
         assert_eq!(write("to nobody"), 1);

@@ -79,12 +79,12 @@ pub fn answer_refresh(server: &Server, out: &mut Vec<u8>) {
     };
     match tls.reload(server.now()) {
         Ok(()) => {
-            server.log(1, "refresh_certs: the certificates were read again");
+            server.log(1, "refresh_certs: certificates reloaded");
             reply::line(out, reply::OK);
         }
         Err(error) => {
-            server.log(0, &format!("refresh_certs: {error}; the certificates stay as they were"));
-            // A line is a line, whatever the name of the file.
+            server.log(0, &format!("refresh_certs: {error}; the certificates are unchanged"));
+            // A line is a line, whatever the file is called.
             let text = error.replace(char::is_control, " ");
             reply::line(out, &format!("Error loading certificates: {text}\r\n"));
         }
@@ -132,6 +132,6 @@ fn read_file(path: &Path, option: &str) -> Result<Vec<u8>, Failed> {
         .map_err(|error| format!("cannot read {} for --{option}: {error}", path.display()))?;
     bytes.ok_or_else(|| {
         let path = path.display();
-        Failed::of_data(format!("{path} for --{option} is too long for certificates or keys"))
+        Failed::of_data(format!("{path} for --{option} is too large for certificates or keys"))
     })
 }

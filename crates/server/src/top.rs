@@ -52,11 +52,11 @@ pub const HELP: &str = "\
 larder top [ADDRESS] [--once]
 larder top https://ADDRESS --ca-file FILE [--once]
 
-  Shows in a terminal how a server is doing that was started with --admin-port: what its page
-  shows. ADDRESS is that of the admin port, 127.0.0.1:9150 without it. q ends it.
+  Monitors a server that was started with --admin-port: shows the content of its page in a
+  terminal. ADDRESS is that of the admin port, by default 127.0.0.1:9150. q quits.
 
-  --ca-file FILE    Who signs the certificate of a server whose admin port speaks TLS.
-  --once            Print what it would show, once, and end.
+  --ca-file FILE    Authority that signs the certificate of a server whose admin port uses TLS.
+  --once            Print the view once and exit.
 ";
 
 /// The options given.
@@ -79,11 +79,11 @@ impl TopOptions {
                 "-h" | "--help" => return Ok(None),
                 "--once" => options.is_once = true,
                 "--ca-file" => {
-                    let file = arguments.next().ok_or("--ca-file takes a file")?;
+                    let file = arguments.next().ok_or("--ca-file needs a file")?;
                     options.ca_file = Some(file.into());
                 }
                 _ if argument.starts_with('-') || has_address => {
-                    return Err(format!("top does not know {argument}"));
+                    return Err(format!("unknown argument of top: {argument}"));
                 }
                 _ => (options.address, has_address) = (argument, true),
             }
@@ -106,8 +106,8 @@ impl TopOptions {
             options.address.insert_str(0, "127.0.0.1");
         }
         match (is_tls, &options.ca_file) {
-            (true, None) => Err("https:// needs --ca-file: who signs the certificate".to_owned()),
-            (false, Some(_)) => Err("--ca-file is for an address with https://".to_owned()),
+            (true, None) => Err("https:// needs --ca-file, the signing authority".to_owned()),
+            (false, Some(_)) => Err("--ca-file needs an address with https://".to_owned()),
             _ => Ok(Some(options)),
         }
     }
@@ -127,7 +127,7 @@ pub fn run(options: &TopOptions) -> Result<(), String> {
         return stdio::out(&drawn(&view, ONCE_SIZE));
     }
     if !io::stdout().is_terminal() {
-        return Err("no terminal to show it in; --once prints it".to_owned());
+        return Err("the output is not a terminal; use --once to print the view".to_owned());
     }
     let mut terminal =
         ratatui::try_init().map_err(|error| format!("the terminal fails: {error}"))?;
@@ -207,10 +207,10 @@ async fn read(address: &str, trust: Option<&Trust>, path: &str) -> Result<Value,
         _ => said(&error),
     });
     let stream = reach(&found?.collect::<Vec<_>>()).await?;
-    let foreign = "it does not speak HTTP, as an admin port does";
+    let foreign = "it does not speak HTTP as an admin port does";
     match trust {
         None => exchange(stream, address, path).await.map_err(|error| {
-            let advice = "; one with TLS is asked by larder top";
+            let advice = "; for one with TLS use larder top";
             error.unwrap_or_else(|| format!("{foreign}{advice} https://{address} --ca-file FILE"))
         }),
         Some(trust) => {
@@ -225,7 +225,7 @@ async fn read(address: &str, trust: Option<&Trust>, path: &str) -> Result<Value,
 /// localhost has where the admin port is at 127.0.0.1 alone.
 async fn reach(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     if addresses.is_empty() {
-        return Err("there is no such address".to_owned());
+        return Err("the name has no address".to_owned());
     }
     TcpStream::connect(addresses).await.map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => {

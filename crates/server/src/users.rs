@@ -156,7 +156,7 @@ impl List {
         });
         if self.kinds.iter().filter(|(kind, _)| kind.is_some()).count() > KINDS_MAX {
             return Err(format!(
-                "more than {KINDS_MAX} kinds of hashes; make them with the same parameters"
+                "more than {KINDS_MAX} kinds of hashes; use the same parameters for them"
             ));
         }
         self.users.push(User { name: name.to_owned(), password, kind: place, rights });
@@ -233,7 +233,7 @@ fn read(path: &Path) -> Result<Arc<List>, Failed> {
     let bytes = bounded_file::read(path, FILE_BYTES_MAX).map_err(|error| failed(&error))?;
     let bytes = bytes.ok_or_else(|| {
         Failed::of_data(format!(
-            "the users in {name} take more bytes than {FILE_BYTES_MAX}, which are the most"
+            "the users in {name} take more bytes than the maximum of {FILE_BYTES_MAX}"
         ))
     })?;
     let text = String::from_utf8(bytes).map_err(|error| Failed::of_data(failed(&error)))?;
@@ -260,12 +260,12 @@ fn parse(text: &str) -> Result<Arc<List>, String> {
         // The line itself is not shown: it may be a password.
         let (name, password) = line
             .split_once(':')
-            .ok_or_else(|| wrong("not name:password, and comments have no place here"))?;
+            .ok_or_else(|| wrong("not name:password; comments are not allowed"))?;
         if name.is_empty() || password.is_empty() {
             return Err(wrong("without a name or without a password"));
         }
         if list.users.iter().any(|user| user.name == name) {
-            return Err(wrong(&format!("{name} has been named before")));
+            return Err(wrong(&format!("{name} is named twice")));
         }
         if list.users.len() == USERS_MAX {
             return Err(format!("more than {USERS_MAX}"));
@@ -274,7 +274,7 @@ fn parse(text: &str) -> Result<Arc<List>, String> {
         list.add(name, password, rights).map_err(|text| wrong(&text))?;
     }
     if list.users.is_empty() {
-        return Err("there are none, so that nobody could use the server".to_owned());
+        return Err("there are none, so nobody could use the server".to_owned());
     }
     Ok(Arc::new(list))
 }
@@ -401,7 +401,7 @@ mod tests {
             ("bob:x\nann\n", "line 2: not name:password"),
             (":x", "line 1: without a name"),
             ("bob:", "line 1: without a name or without a password"),
-            ("bob:x\nbob:y", "line 2: bob has been named before"),
+            ("bob:x\nbob:y", "line 2: bob is named twice"),
             ("bob:$argon2id$v=19", "line 1: a hash without salt"),
             ("bob:$md5$c2FsdHNhbHRzYWx0$c2FsdHNhbHRzYWx0", "line 1: a hash by md5"),
             ("bob:$2y$05$abcdefghijklmnopqrstuu", "line 1: a hash by 2y; argon2id"),

@@ -555,12 +555,12 @@ impl<'c, S: Sampling> Worker<'c, S> {
             Close::Unfinished { .. } => {
                 counters.unfinished_kicks.one();
                 let address = &connection.info.address;
-                let text = "it sent a part of a value and no more, and others need the memory";
+                let text = "it sent only a part of a value, and others need the memory";
                 self.server.log(1, &format!("{address} is closed: {text}"));
             }
             Close::Login => {
                 let address = &connection.info.address;
-                self.server.log(1, &format!("{address} is closed: nobody has logged in there"));
+                self.server.log(1, &format!("{address} is closed: it has not logged in"));
             }
             _ => {}
         }

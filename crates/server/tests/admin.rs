@@ -465,9 +465,9 @@ fn top_shows_what_the_page_shows() {
     for (arguments, part) in [
         (&["--once", "127.0.0.1:1"][..], "127.0.0.1:1: "),
         (&["--once", &other], &other),
-        (&["--never"], "top does not know --never"),
+        (&["--never"], "unknown argument of top: --never"),
         // There is no terminal here.
-        (&[&address.to_string()], "no terminal to show it in"),
+        (&[&address.to_string()], "the output is not a terminal"),
     ] {
         let (is_shown, text) = top(arguments);
         assert!(!is_shown && text.contains(part), "{arguments:?}: {text}");

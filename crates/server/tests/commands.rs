@@ -47,10 +47,7 @@ fn the_kind_of_index_is_told_and_can_be_chosen() {
         let output = output.expect("it runs");
         assert_eq!(output.status.code(), Some(64));
         let text = String::from_utf8(output.stderr).expect("text");
-        assert!(
-            text.contains(&format!("no index is called {kind}; cuckoo, tree are known")),
-            "{text}"
-        );
+        assert!(text.contains(&format!("unknown index {kind}; known are cuckoo, tree")), "{text}");
     }
 }
 

@@ -43,7 +43,7 @@ fn a_check_says_all_that_is_wrong_and_where() {
         [
             "larder: LARDER_CONN_LIMIT takes connections from 1 to 1000000, not none",
             &format!("larder: {path}:1:8: port takes a port from 0 to 65535, not 70000"),
-            &format!("larder: {path}:2:1: there is no option threadz; is threads meant?"),
+            &format!("larder: {path}:2:1: there is no option threadz; did you mean threads?"),
             "larder --help lists the options",
         ]
     );
@@ -59,8 +59,8 @@ fn a_check_says_what_has_no_effect() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(
         text(&output.stdout),
-        "-o hash_algorithm has no effect\nthe variable LARDER_MEMORYLIMIT is no option; is \
-         LARDER_MEMORY_LIMIT meant?\nthe options are in order\n"
+        "-o hash_algorithm has no effect\nthe variable LARDER_MEMORYLIMIT is not an option; did \
+         you mean LARDER_MEMORY_LIMIT?\nthe options are valid\n"
     );
 }
 
@@ -70,7 +70,7 @@ fn a_check_says_what_has_no_effect() {
 fn a_check_says_that_memory_exceeds_the_machine() {
     let said = text(&larder(&["--check", "-m", "2097152"], &[]).stdout);
     let begins = said.starts_with("-m 2097152 is more than the ");
-    assert!(begins && said.ends_with("\nthe options are in order\n"), "{said}");
+    assert!(begins && said.ends_with("\nthe options are valid\n"), "{said}");
 }
 
 /// Regression: a log did not say what had started there, and nothing said how.
@@ -117,15 +117,15 @@ fn refusals_name_the_option_and_the_remedy() {
         text(&output.stderr)
     };
     for (arguments, words) in [
-        (&["-U", "11211"][..], "--udp-port takes 0 alone, not 11211. UDP is not offered"),
+        (&["-U", "11211"][..], "--udp-port takes only 0, not 11211. UDP is not supported"),
         (&["-m", "4096g"], "takes megabytes from 1 to 2097152, not 4096g (4194304)"),
         (&["-o", "idle_timeout"], "idle-timeout needs a value"),
-        (&["-l", "127.0.0.1:abc"], "127.0.0.1:abc: the port is no number from 0 to 65535"),
-        (&["-l", "[::1"], "[::1: there is no ]"),
+        (&["-l", "127.0.0.1:abc"], "127.0.0.1:abc: the port is not a number from 0 to 65535"),
+        (&["-l", "[::1"], "[::1: ] is missing"),
         (&["-s", &"s".repeat(108)], "--unix-socket: ssss"),
-        (&["-s", &"s".repeat(108)], " has 108 bytes, and at most 107 may"),
+        (&["-s", &"s".repeat(108)], " has 108 bytes, more than the 107 allowed"),
         (&["--max", "1"], "--max could be --max-item-size, --max-connections-per-address or"),
-        (&["--flash", "/f:0"], "/f:0 has a size of 0 bytes, and a page alone 4096"),
+        (&["--flash", "/f:0"], "/f:0 has a size of 0 bytes, less than a page of 4096"),
         (&["--config", "/nowhere"], "/nowhere: cannot be read for --config: No such file"),
         // Regression: a value of 63 MB was stored, and not there afterwards. memcached refuses it.
         (&["-m", "64", "-I", "33m"], "--max-item-size 34603008 is more than half of"),
@@ -139,7 +139,7 @@ fn refusals_name_the_option_and_the_remedy() {
     assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));
     assert!(!flash.exists());
     let output = larder(&["top", "foo", "--bar"], &[]);
-    assert!(text(&output.stderr).ends_with("\nlarder top --help says what it takes\n"));
+    assert!(text(&output.stderr).ends_with("\nlarder top --help lists its options\n"));
     // A port that is taken is named.
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
@@ -160,7 +160,7 @@ fn refusals_name_the_option_and_the_remedy() {
     let other = vec![b'x'; 64 << 20];
     fs::write(&flash, &other).expect("writable");
     let said = ends(&["--flash", &place("64m")]);
-    assert!(said.contains("is left as it is: name another file, or remove this one"), "{said}");
+    assert!(said.contains("is left unchanged: name another file, or remove this one"), "{said}");
     assert!(fs::read(&flash).expect("readable") == other);
 }
 
@@ -193,7 +193,7 @@ fn a_file_of_another_version_ends_the_start_for_good() {
     fs::write(&image, bytes).expect("writable");
     ends(&["-e", name], "its format is 99");
     fs::write(&image, "somebody else's").expect("writable");
-    ends(&["-e", name], "is left as it is");
+    ends(&["-e", name], "is left unchanged");
 }
 
 /// Regression: a server that was started by hand said nothing, and looked as if it hung.
@@ -234,8 +234,8 @@ fn a_check_opens_and_binds_nothing() {
     // stay empty.
     assert_eq!(
         text(&output.stdout),
-        "the index can lead to 3728270 items on flash: all of it is used if they take 18 bytes \
-         there on average, or more\nthe options are in order\n"
+        "the index can hold 3728270 items on flash, enough to use all of it if they take 18 bytes \
+         or more there on average\nthe options are valid\n"
     );
     assert!(!flash.exists());
     assert_eq!(larder(&["--config", &path], &[]).status.code(), Some(1));
@@ -286,7 +286,7 @@ fn printed_options_are_read_back_the_same() {
     let mut arguments = given.to_vec();
     arguments.push("--print-config");
     let printed = text(&larder(&arguments, &[("LARDER_THREADS", "3")]).stdout);
-    assert!(printed.contains("\n# Said by: environment.\nthreads = 3\n"), "{printed}");
+    assert!(printed.contains("\n# Set by: environment.\nthreads = 3\n"), "{printed}");
     let path = file(folder.path(), &printed);
     let again = text(&larder(&["--config", &path, "--print-config"], &[]).stdout);
     let values = |text: &str| {

@@ -351,7 +351,7 @@ fn a_second_server_with_the_same_pidfile_is_refused() {
         assert!(output.stdout.is_empty(), "{output:?}");
         String::from_utf8(output.stderr).expect("text")
     };
-    let why = format!("another server has {path_text} for --pidfile: process {}\n", first.id());
+    let why = format!("another server uses {path_text} for --pidfile: process {}\n", first.id());
     assert!(second().ends_with(&why));
     assert_eq!(
         std::fs::read_to_string(&path).expect("it stays"),
@@ -366,7 +366,10 @@ fn a_second_server_with_the_same_pidfile_is_refused() {
     let (server, mut log) = Server::start_logged(&["-P", path_text]);
     let mut line = String::new();
     std::io::BufRead::read_line(&mut log, &mut line).expect("it says something");
-    assert!(line.contains(&format!("names process {}, which runs;", std::process::id())), "{line}");
+    assert!(
+        line.contains(&format!("names process {}, which is running;", std::process::id())),
+        "{line}"
+    );
     server.connect().ask("mn\r\n", "MN\r\n");
     let text = std::fs::read_to_string(&path).expect("it is written");
     assert_eq!(text, format!("{}\n", server.id()));
@@ -381,7 +384,7 @@ fn a_server_that_stays_root_says_so() {
         command.args(["-p", "0", "-P", "/nowhere/at/all"]).args(user);
         let output = command.output().expect("it runs");
         assert!(!output.status.success());
-        String::from_utf8_lossy(&output.stderr).contains("it runs as root; -u names a user")
+        String::from_utf8_lossy(&output.stderr).contains("running as root; use -u to switch")
     };
     assert_eq!(says(&[]), common::is_root());
     assert!(!says(&["-u", "nobody"]) && !says(&["-u", "root"]));

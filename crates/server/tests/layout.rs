@@ -26,7 +26,7 @@ fn the_layout_is_told_and_can_be_chosen() {
         let output = output.expect("it runs");
         assert_eq!(output.status.code(), Some(64));
         let text = String::from_utf8(output.stderr).expect("text");
-        let wanted = format!("no layout is called {layout}; inline, split are known");
+        let wanted = format!("unknown layout {layout}; known are inline, split");
         assert!(text.contains(&wanted), "{text}");
     }
 }

@@ -140,7 +140,7 @@ fn a_start_says_that_it_restores_before_it_does() {
     kill(server);
     let mut said = String::new();
     log.read_to_string(&mut said).expect("it has ended");
-    let begins = format!("larder: restoring {bytes} bytes of the memory file before it listens\n");
+    let begins = format!("larder: restoring {bytes} bytes from the memory file before listening\n");
     let (_, behind) = said.split_once(&begins).expect("it says so");
     assert!(behind.starts_with(&format!("larder: restored {ITEMS} items")), "{said}");
 }
@@ -195,7 +195,7 @@ fn a_foreign_file_is_refused_and_stays() {
     assert_eq!(fs::read(place.temporary()).expect("readable"), b"precious");
     fs::remove_file(place.temporary()).expect("it is there");
     fs::create_dir(&place.file).expect("writable");
-    assert!(place.refusal(&[]).contains("no regular file"));
+    assert!(place.refusal(&[]).contains("not a regular file"));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_file_that_appears_meanwhile_is_not_overwritten() {
     assert_eq!(fs::read(&place.file).expect("readable"), b"precious");
     // It stays until there is room for it, whatever starts are tried meanwhile.
     for _ in 0..2 {
-        assert!(place.refusal(&[]).contains("is left as it is"));
+        assert!(place.refusal(&[]).contains("is left unchanged"));
     }
     fs::remove_file(&place.file).expect("it is there");
     assert_eq!(place.start(&[]).stat("curr_items"), ITEMS as u64);
@@ -310,7 +310,7 @@ fn a_file_made_by_another_server_is_not_renamed() {
     assert!(!end(first, "TERM").success(), "it cannot save");
     let mut text = String::new();
     log.read_to_string(&mut text).expect("it has ended");
-    assert!(text.contains("is another server's now"), "{text}");
+    assert!(text.contains("now belongs to another server"), "{text}");
     assert!(!place.file.exists() && place.temporary().exists());
     stop(second, "TERM");
     let third = place.start(&[]);
@@ -451,7 +451,9 @@ fn items_evicted_again_in_less_memory_are_counted_and_logged() {
         line.clear();
         assert!(log.read_line(&mut line).expect("it says more") > 0);
     }
-    assert!(line.contains(&format!("0 did not fit, {evicted} had to go again for others, 0 were")));
+    assert!(
+        line.contains(&format!("0 did not fit, {evicted} were evicted again for others, 0 were"))
+    );
 }
 
 /// Regression: a file of users, or a folder, named by mistake got an empty neighbour at each try.
@@ -468,16 +470,16 @@ fn a_start_that_is_refused_leaves_no_file() {
         names
     };
     let before = names();
-    assert!(place.refusal(&[]).contains("is left as it is"));
+    assert!(place.refusal(&[]).contains("is left unchanged"));
     let folder = ["-e", folder.to_str().expect("text")];
-    assert!(place.refusal(&folder).contains("no regular file"));
+    assert!(place.refusal(&folder).contains("not a regular file"));
     assert_eq!(place.try_start(&folder).status.code(), Some(65), "it does not go away");
     fs::remove_file(&place.file).expect("it is there");
     assert!(place.refusal(&["-P", "/dev/full"]).contains("--pidfile"));
     assert_eq!(names(), before[1..]);
     // A foreign file stays.
     fs::write(place.temporary(), "bob:secret\n").expect("a file");
-    assert!(place.refusal(&[]).contains("is left as it is"));
+    assert!(place.refusal(&[]).contains("is left unchanged"));
     assert_eq!(fs::read(place.temporary()).expect("it stays"), b"bob:secret\n");
 }
 

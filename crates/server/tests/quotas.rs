@@ -110,7 +110,7 @@ fn conflicting_quotas_are_reported_before_anything_starts() {
     assert!(check(&["--quota", "a:=1m,a:b:=10%"]).0);
     for (options, text) in [
         (&["--quota", "a:=1m,a:=2m"][..], "--quota: the quota of a: is said twice"),
-        (&["--quota", "a:"], "--quota: a: is no prefix and size"),
+        (&["--quota", "a:"], "--quota: a: is not PREFIX=SIZE"),
         (&["-m", "8", "--quota", "a:=9m"], "the quota of a: is more than the memory limit"),
     ] {
         let (is_fine, said) = check(options);

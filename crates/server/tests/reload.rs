@@ -65,15 +65,12 @@ fn the_size_of_a_quota_changes_and_its_prefix_does_not() {
     assert_eq!(limits(&scene), ["a: 1048576", "b: 6710886"]);
     let said = scene.reload("quota = [\"a:=2m\", \"b:=20%\"]\n", 1);
     let now = "[\"a:=2m\", \"b:=20%\"]";
-    assert_eq!(
-        said,
-        [format!("larder: SIGHUP: quota is now {now}, it was [\"a:=1m\", \"b:=10%\"]")]
-    );
+    assert_eq!(said, [format!("larder: SIGHUP: quota is now {now}, was [\"a:=1m\", \"b:=10%\"]")]);
     assert_eq!(limits(&scene), ["a: 2097152", "b: 13421772"]);
     let said = scene.reload("quota = [\"a:=2m\", \"c:=20%\"]\n", 1);
     let why = "which prefixes have a quota is said at the start";
     let text =
-        format!("larder: SIGHUP: quota stays {now}, and is not [\"a:=2m\", \"c:=20%\"]: {why}");
+        format!("larder: SIGHUP: quota stays {now}, cannot be [\"a:=2m\", \"c:=20%\"]: {why}");
     assert_eq!(said, [text]);
     // A share refers to the memory as it is.
     scene.reload("memory-limit = 32\nquota = [\"a:=2m\", \"b:=20%\"]\n", 1);
@@ -94,17 +91,17 @@ fn changes_are_applied_or_wait_for_a_restart() {
     assert_eq!(
         said,
         [
-            "larder: SIGHUP: conn-limit is now 7, it was 1024",
-            "larder: SIGHUP: disable-dumping is now true, it was false",
-            "larder: SIGHUP: disable-flush-all is now true, it was false",
-            "larder: SIGHUP: disable-memlimit is now true, it was false",
-            "larder: SIGHUP: disable-watch is now true, it was false",
-            "larder: SIGHUP: idle-timeout is now 9, it was 0",
-            "larder: SIGHUP: max-item-size stays \"1m\" until a restart, then it is \"2m\"",
-            "larder: SIGHUP: memory-limit is now 32, it was 64",
-            "larder: SIGHUP: policy stays \"cost-clock\" until a restart, then it is \"lru\"",
-            "larder: SIGHUP: save-seconds is now 3, it was 60",
-            "larder: SIGHUP: watcher-logbuf-size is now 1, it was 256",
+            "larder: SIGHUP: conn-limit is now 7, was 1024",
+            "larder: SIGHUP: disable-dumping is now true, was false",
+            "larder: SIGHUP: disable-flush-all is now true, was false",
+            "larder: SIGHUP: disable-memlimit is now true, was false",
+            "larder: SIGHUP: disable-watch is now true, was false",
+            "larder: SIGHUP: idle-timeout is now 9, was 0",
+            "larder: SIGHUP: max-item-size stays \"1m\" until a restart, which sets \"2m\"",
+            "larder: SIGHUP: memory-limit is now 32, was 64",
+            "larder: SIGHUP: policy stays \"cost-clock\" until a restart, which sets \"lru\"",
+            "larder: SIGHUP: save-seconds is now 3, was 60",
+            "larder: SIGHUP: watcher-logbuf-size is now 1, was 256",
         ],
         "the threads are said by an argument, which goes before the file"
     );
@@ -133,7 +130,7 @@ fn changes_are_applied_or_wait_for_a_restart() {
     let back = text.replace("2m", "1m").replace("lru", "cost-clock");
     assert_eq!(scene.reload(&back, 1), ["larder: SIGHUP: nothing has changed in F"]);
     let said = scene.reload(&back.replace("save", "enable-shutdown = true\nsave"), 1);
-    assert_eq!(said, ["larder: SIGHUP: enable-shutdown is now true, it was false"]);
+    assert_eq!(said, ["larder: SIGHUP: enable-shutdown is now true, was false"]);
     client.send(b"shutdown\r\n");
     client.expect_end();
     assert!(scene.server.wait().success());
@@ -152,14 +149,14 @@ fn a_clients_change_is_reset_to_the_file() {
     assert_eq!(
         said,
         [
-            "larder: SIGHUP: memory-limit is now 128, it was 32",
-            "larder: SIGHUP: verbose is now 0, it was 1",
+            "larder: SIGHUP: memory-limit is now 128, was 32",
+            "larder: SIGHUP: verbose is now 0, was 1",
         ]
     );
     assert_eq!(client.stat("limit_maxbytes"), 128 << 20);
     client.ask("cache_memlimit 32\r\n", "OK\r\n");
     let said = scene.reload("memory-limit = 48\n", 1);
-    assert_eq!(said, ["larder: SIGHUP: memory-limit is now 48, it was 32"]);
+    assert_eq!(said, ["larder: SIGHUP: memory-limit is now 48, was 32"]);
     client.ask("cache_memlimit 48\r\n", "OK\r\n");
     let said = scene.reload("memory-limit = 48\n", 1);
     assert_eq!(said, ["larder: SIGHUP: nothing has changed in F"]);
@@ -176,7 +173,7 @@ fn a_memory_limit_that_is_raised_is_shown_as_it_is() {
     assert_eq!(client.stat("limit_maxbytes"), 16 << 20);
     let mut line = String::new();
     scene.log.read_line(&mut line).expect("it says something");
-    assert_eq!(line, "larder: a memory limit of 8 MiB is too little; it is 16384 KiB\n");
+    assert_eq!(line, "larder: a memory limit of 8 MiB is too small; it is 16384 KiB\n");
 }
 
 /// Regression: the page of metrics and Redis commands used the options of the start: a limit that
@@ -227,22 +224,22 @@ fn changes_hold_for_the_admin_port_and_for_redis_clients() {
 fn a_file_with_an_error_changes_nothing() {
     let mut scene = Scene::new("memory-limit = 64\n");
     let before = scene.settings();
-    let nothing = "larder: SIGHUP: no option is changed, for what is said above";
+    let nothing = "larder: SIGHUP: no option was changed, because of the errors above";
     assert_eq!(
         scene.reload("memory-limit = 32\nthreadz = 1\n", 2),
-        ["larder: F:2:1: there is no option threadz; is threads meant?", nothing]
+        ["larder: F:2:1: there is no option threadz; did you mean threads?", nothing]
     );
     assert_eq!(scene.reload("memory-limit = 32\nidle-timeout = \"x\"\nport = true", 3)[2], nothing);
     assert_eq!(scene.settings(), before);
-    // A refused one leaves the others alone, and is tried again.
-    let refused = "larder: SIGHUP: memory-limit stays 64, and is not 7: a server that serves \
+    // One that is refused leaves the others alone, and is tried again.
+    let refused = "larder: SIGHUP: memory-limit stays 64, cannot be 7: a server that serves \
                    keeps 8 or more";
     let said = scene.reload("memory-limit = 7\nverbose = 1\n", 2);
-    assert_eq!(said, [refused, "larder: SIGHUP: verbose is now 1, it was 0"]);
+    assert_eq!(said, [refused, "larder: SIGHUP: verbose is now 1, was 0"]);
     assert_eq!(scene.reload("memory-limit = 7\nverbose = 1\n", 1), [refused]);
     // Regression: it was given in bytes, and not said that a restart helps.
     let said = scene.reload("memory-limit = \"1025g\"\nverbose = 1\n", 1).remove(0);
-    let why = "stays 64, and is not \"1025g\": it can be at most ";
+    let why = "stays 64, cannot be \"1025g\": it can be at most ";
     assert!(said.contains(why) && said.ends_with("; a restart takes more"), "{said}");
     fs::remove_file(&scene.path).expect("it was there");
     scene.server.signal("HUP");
@@ -272,7 +269,7 @@ fn users_are_read_beside_a_file_with_an_error_and_the_log_says_so() {
     };
     assert_eq!(next_line(), "larder: SIGHUP: 2 users from now on\n");
     assert!(next_line().contains("there is no option threadz"));
-    assert_eq!(next_line(), "larder: SIGHUP: no option is changed, for what is said above\n");
+    assert_eq!(next_line(), "larder: SIGHUP: no option was changed, because of the errors above\n");
     server.connect().ask("set a 0 0 5\r\neve x\r\n", "STORED\r\n");
 }
 
@@ -283,7 +280,7 @@ fn without_a_file_there_is_nothing_to_read() {
     server.signal("HUP");
     let mut line = String::new();
     log.read_line(&mut line).expect("it says something");
-    assert_eq!(line, "larder: SIGHUP: no file to read again; --config names one\n");
+    assert_eq!(line, "larder: SIGHUP: no file to read again; set one with --config\n");
     server.connect().ask("mn\r\n", "MN\r\n");
 }
 

@@ -40,8 +40,8 @@ fn columns_use_frames_of_small_pages_or_report_the_refusal() {
     client.send(b"stats settings\r\n");
     let settings = client.read_to("END\r\n");
     let mut said = String::new();
-    // Behind the line about how far the memory limit may be raised.
-    while !said.contains("columns are of") {
+    // Behind how far the memory limit may be raised.
+    while !said.contains("columns are made of") {
         let bytes = std::io::BufRead::read_line(&mut log, &mut said);
         assert!(bytes.is_ok_and(|bytes| bytes > 0), "it says what columns go by: {said}");
     }
@@ -49,7 +49,7 @@ fn columns_use_frames_of_small_pages_or_report_the_refusal() {
         assert!(has(&settings, "repartition_frames refused"), "{settings}");
         assert!(has(&settings, "repartition_pages small"), "{settings}");
         assert!(!settings.contains("repartition_right_share"), "{settings}");
-        assert!(said.contains("small pages whose frames are refused"), "{said}");
+        assert!(said.contains("as frames are hidden"), "{said}");
         return;
     }
     assert!(has(&settings, "repartition_frames told"), "{settings}");

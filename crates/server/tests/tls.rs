@@ -234,7 +234,7 @@ fn new_certificates_are_for_new_connections_and_bad_ones_for_nobody() {
 
     authority.write_server(&authority.server());
     server.signal("HUP");
-    assert_eq!(next_line(), "larder: SIGHUP: the certificates were read again\n");
+    assert_eq!(next_line(), "larder: SIGHUP: certificates reloaded\n");
     let mut new = authority.connect(server.address());
     new.ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
     let after = shown(&new);
@@ -247,7 +247,10 @@ fn new_certificates_are_for_new_connections_and_bad_ones_for_nobody() {
     authority.write_server(&mixed);
     server.signal("HUP");
     let line = next_line();
-    assert!(line.contains("it is not the key of the certificate; the certificates stay"), "{line}");
+    assert!(
+        line.contains("it is not the key of the certificate; the certificates are unchanged"),
+        "{line}"
+    );
     old.send(b"refresh_certs\r\nget a\r\n");
     let text = old.read_to("END\r\n");
     assert!(text.starts_with("Error loading certificates: the key "), "{text}");
@@ -529,7 +532,7 @@ fn top_says_that_a_server_shows_the_certificate_of_an_authority() {
     let refused = command.output().expect("it runs");
     assert!(!refused.status.success());
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("the server shows the certificate of an authority, as "), "{said}");
+    assert!(said.contains("the server presents the certificate of an authority, as "), "{said}");
 }
 
 #[test]
@@ -574,7 +577,10 @@ fn the_admin_port_speaks_it_too_and_top_understands() {
             assert!(top(&[&localhost]).status.success());
             let refused = top(&[&format!("https://{localhost}"), "--ca-file", ca_file]);
             let said = String::from_utf8_lossy(&refused.stderr);
-            assert!(said.contains(&format!("without it: larder top {localhost}")), "{said}");
+            assert!(
+                said.contains(&format!("does not use TLS; try larder top {localhost}")),
+                "{said}"
+            );
         }
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("ok\n"), "{text}");
     }

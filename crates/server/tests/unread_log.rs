@@ -23,13 +23,14 @@ fn a_log_that_nobody_reads_keeps_neither_requests_nor_the_end() {
     };
     // Then there is room again.
     for _ in 0..30 {
-        assert!(next().contains("is too little"));
+        assert!(next().contains("is too small"));
     }
     server.signal("TERM");
     assert!(server.wait().success());
     let rest: Vec<String> =
         std::iter::from_fn(|| Some(next()).filter(|it| !it.is_empty())).collect();
-    let lost = rest.iter().position(|line| line.ends_with(" lines are lost, nobody read them\n"));
+    let lost =
+        rest.iter().position(|line| line.ends_with(" lines were lost, as nobody read them\n"));
     let stopping = rest.iter().position(|line| line == "larder: signal 15: stopping\n");
     assert!(lost.is_some() && lost < stopping, "{:?}", rest.iter().rev().take(5));
 }

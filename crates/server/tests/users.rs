@@ -197,8 +197,8 @@ fn the_file_is_read_again_at_sighup() {
     known.ask("mn\r\n", "MN\r\n");
     // A wrong file changes nothing.
     let line = reread("eve\n");
-    let why = "line 1: not name:password, and comments have no place here";
-    assert!(line.ends_with(&format!("{why}; the users stay as they were\n")), "{line}");
+    let why = "line 1: not name:password; comments are not allowed";
+    assert!(line.ends_with(&format!("{why}; the users are unchanged\n")), "{line}");
     assert!(admits("ann new") && admits("eve other"));
 }
 
@@ -216,7 +216,7 @@ fn errors_in_the_users_are_reported_at_the_start() {
         (write("empty", ""), "there are none"),
         (write("colon", "bob:x\nhunter2\n"), "line 2: not name:password"),
         (write("many", &many), "more than 256"),
-        (write("long", &"x".repeat(600_000)), "more bytes than 525312, which are the most"),
+        (write("long", &"x".repeat(600_000)), "more bytes than the maximum of 525312"),
     ] {
         let (code, text) = start_failing(&["-Y", &file]);
         // Regression: the systemd unit restarted every few seconds, for an error that stays.

@@ -189,7 +189,7 @@ fn build_and_run(storage: &Path, context: &str) -> Result {
         .arg("--check")
         .capture(LIMIT)?;
     match said.trim_end().lines().next_back() {
-        Some("the options are in order") => Ok(()),
+        Some("the options are valid") => Ok(()),
         _ => fail(format!("the program in the container says {said:?}")),
     }
 }

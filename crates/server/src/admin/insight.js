@@ -1,5 +1,5 @@
 // What a sample of the keys tells: the miss-ratio curve with what more memory would bring, why
-// reads miss, and the keys asked for most. Keys only ever become the content of a text node.
+// reads miss, and the most requested keys. Keys only ever become the content of a text node.
 
 import { block, bytes, count, digits, draw, make, percent } from "./charts.js";
 
@@ -66,19 +66,19 @@ function showCurve(insight, memory, fill) {
   by("curve-note").textContent = `Of ${count(curve.reads_per_second)} reads a second, `
     + `${percent(curve.measured)} missed (the dot); LRU with the present memory would miss `
     + `${percent(curve.predicted)} ± ${percent(2 * curve.error)}. `
-    + `Known are ${count(insight.keys)} keys, ${percent(insight.sampled)} of all; what is older `
-    + `than ${digits(insight.half_life_s / 3600)} h weighs less than half.`;
+    + `The sample has ${count(insight.keys)} keys, ${percent(insight.sampled)} of all; reads older `
+    + `than ${digits(insight.half_life_s / 3600)} h weigh less than half.`;
   fill("more", curve.more.map((more) => [TIERS[more.tier], `${count(more.hits)}/s`,
     `${digits(more.saved_s)} s/s`]), ["", "number", "number"]);
 }
 
-/** How long ago what was evicted had last been asked for, by its bounds. */
+/** Labels of the ages of evicted keys, by the bounds of their last requests. */
 function ageWords(bounds) {
   const words = bounds.map((s) =>
     (s >= 86400 ? `${s / 86400} d` : s >= 3600 ? `${s / 3600} h` : s >= 60 ? `${s / 60} min`
       : `${s} s`));
-  return [...words.map((word) => `evicted, asked for less than ${word} before`),
-    `evicted, asked for ${words.at(-1)} before or more`];
+  return [...words.map((word) => `evicted, last requested less than ${word} before`),
+    `evicted, last requested ${words.at(-1)} before or earlier`];
 }
 
 function showReasons(insight, fill) {
@@ -105,7 +105,7 @@ function showReasons(insight, fill) {
   by("ages-table").hidden = !insight.ages.some((misses) => misses > 0);
   fill("ages", ages.filter((_, place) => insight.ages[place] > 0), ["", "number"]);
   by("reasons-note").textContent = insight.forgotten > 0
-    ? `${count(insight.forgotten)} keys were forgotten because nobody had asked for them for long.`
+    ? `${count(insight.forgotten)} keys were forgotten after not being requested for long.`
     : "No key has been forgotten since the start.";
 }
 

@@ -1,9 +1,9 @@
-//! What the server tells of itself: each metric's name, kind, labels, help and value, once.
+//! The server's metrics: each one's name, kind, labels, help and value, stated once.
 //!
-//! `/metrics`, the JSON and `docs/metrics.md` are made from these tables. Under the names of
-//! memcached_exporter stand the same things as there, so that boards made for it go on working;
-//! what is Larder's own begins with `larder_`. A metric without a value at the moment, such as
-//! those of a tier that there is not, is left out.
+//! `/metrics`, the JSON and `docs/metrics.md` are made from these tables. Metrics named as in
+//! memcached_exporter mean the same as there, so that dashboards made for it keep working;
+//! Larder's own begin with `larder_`. A metric that has no value at the moment, such as one of an
+//! absent tier, is left out.
 
 mod compressed;
 mod flash;
@@ -19,26 +19,26 @@ use crate::server::Server;
 
 /// One metric.
 pub struct Metric {
-    /// What Prometheus calls it.
+    /// Name in Prometheus.
     pub name: &'static str,
-    /// What its values mean to Prometheus.
+    /// Type in Prometheus.
     pub kind: Kind,
-    /// The names of its labels.
+    /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// A sentence for people.
+    /// Help, a sentence.
     pub help: &'static str,
-    /// Its values.
+    /// Adds the values.
     read: fn(&Now<'_>, &mut Values),
 }
 
-/// What a metric's values mean to Prometheus.
+/// The type of a metric in Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It only rises, until the server ends or a client resets it (`stats reset`).
+    /// Only increases, until the server exits or a client resets it (`stats reset`).
     Counter,
-    /// It is what it is now.
+    /// A present value.
     Gauge,
-    /// It counts by size.
+    /// Counts by size.
     Histogram,
 }
 
@@ -52,13 +52,13 @@ impl Kind {
     }
 }
 
-/// What metrics are read from.
+/// The sources of metrics.
 pub struct Now<'n> {
     /// The server at this moment.
     pub snapshot: &'n Snapshot,
-    /// The same, for what is too costly to be in a snapshot, of which there is one each second.
+    /// The server, for values too costly for a snapshot, which is taken each second.
     pub server: &'n Server,
-    /// What is kept beside it.
+    /// The collected history and samples.
     pub collector: &'n Collector,
 }
 
@@ -66,40 +66,40 @@ pub struct Now<'n> {
 #[derive(Default)]
 pub struct Values(Vec<(Vec<String>, Value)>);
 
-/// One of them.
+/// One value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
     /// A whole number.
     Whole(u64),
-    /// Another one.
+    /// Any other number.
     Real(f64),
     /// A distribution.
     Buckets(Buckets),
 }
 
 impl Values {
-    /// The only value.
+    /// Sets the only value.
     fn one(&mut self, value: u64) {
         self.put(&[], value);
     }
 
-    /// The only value, such as seconds.
+    /// Sets the only value, a real number such as seconds.
     fn real(&mut self, value: f64) {
         self.0.push((Vec::new(), Value::Real(value)));
     }
 
-    /// The value for these labels.
+    /// Adds the value for these labels.
     fn put(&mut self, labels: &[&str], value: u64) {
         self.any(labels, Value::Whole(value));
     }
 
-    /// Any value for these labels.
+    /// Adds any value for these labels.
     fn any(&mut self, labels: &[&str], value: Value) {
         self.0.push((labels.iter().map(|&label| label.to_owned()).collect(), value));
     }
 }
 
-/// Microseconds as seconds.
+/// Converts microseconds to seconds.
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
@@ -114,7 +114,7 @@ const fn metric(
     Metric { name, kind, labels, help, read }
 }
 
-/// A number that only rises.
+/// Declares a counter.
 const fn counter(
     name: &'static str,
     labels: &'static [&'static str],
@@ -124,7 +124,7 @@ const fn counter(
     metric(Kind::Counter, name, labels, help, read)
 }
 
-/// A number as it is now.
+/// Declares a gauge.
 const fn gauge(
     name: &'static str,
     labels: &'static [&'static str],
@@ -134,14 +134,14 @@ const fn gauge(
     metric(Kind::Gauge, name, labels, help, read)
 }
 
-/// All metrics, in the order in which they are told.
+/// Returns all metrics, in the order of the output.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     let tables = [memcached::METRICS, memcached::SLAB_METRICS, memcached::EXTSTORE_METRICS];
     let own = [own::METRICS, insight::METRICS, compressed::METRICS, flash::METRICS];
     tables.into_iter().chain(own).flatten()
 }
 
-/// The metrics that have values now, with these.
+/// Returns the metrics that have values now, with their values.
 pub fn read(now: &Now<'_>) -> impl Iterator<Item = (&'static Metric, Vec<(Vec<String>, Value)>)> {
     all().filter_map(|metric| {
         let mut values = Values::default();
@@ -150,7 +150,7 @@ pub fn read(now: &Now<'_>) -> impl Iterator<Item = (&'static Metric, Vec<(Vec<St
     })
 }
 
-/// The text that Prometheus reads.
+/// Returns the text that Prometheus reads.
 pub fn text(now: &Now<'_>) -> String {
     let mut text = String::new();
     for (metric, values) in read(now) {
@@ -169,7 +169,7 @@ pub fn text(now: &Now<'_>) -> String {
     text
 }
 
-/// `a="1",b="2"`, escaped.
+/// Formats labels as `a="1",b="2"`, escaped.
 fn pairs(names: &[&str], values: &[String]) -> String {
     let escaped =
         |value: &String| value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");

@@ -39,19 +39,19 @@ const charts = [
   new Chart({ title: "Hit ratio by tier", format: percent, stacked: true, top: 1,
     series: [["hot", share("hits_hot")], ["compressed", share("hits_compressed")],
       ["flash", share("hits_flash")]] }),
-  new Chart({ title: "Latency of gets, over a minute", format: micros,
+  new Chart({ title: "Latency of gets over a minute", format: micros,
     series: [["median", (p) => p.get_p50_us], ["99 %", (p) => p.get_p99_us]] }),
   new Chart({ title: "Memory", format: bytes, isBytes: true, stacked: true,
     series: [["items", (p) => p.memory_items], ["compressed", (p) => p.memory_compressed],
       ["index", (p) => p.memory_index], ["unused chunks", (p) => p.memory_rest]] }),
   new Chart({ title: "Compression", format: (value) => `${digits(value)} ×`,
-    series: [["bytes kept in each byte", (p) => p.compression_ratio]] }),
+    series: [["bytes stored per byte", (p) => p.compression_ratio]] }),
   new Chart({ title: "Items by tier", format: count, stacked: true,
     series: [["hot", (p) => p.items_hot], ["compressed", (p) => p.items_compressed],
       ["flash", (p) => p.items_flash]] }),
-  new Chart({ title: "Items that leave", format: rate,
+  new Chart({ title: "Evictions and expiries", format: rate,
     series: [["evicted", (p) => p.evicted], ["expired", (p) => p.expired]] }),
-  new Chart({ title: "Backend time, in seconds each second", format: digits,
+  new Chart({ title: "Backend time, in seconds per second", format: digits,
     series: [["saved by hits", (p) => p.cost_saved_s],
       ["spent on misses", (p) => p.cost_missed_s]] }),
   new Chart({ title: "Network", format: flow, isBytes: true,
@@ -113,7 +113,7 @@ function showTiles(stats, point) {
   const tiers = TIERS.filter((tier) => tier in metrics.larder_hits_total);
   by("ratio-by").textContent = all > 0
     ? tiers.map((tier) => `${tier} ${percent(point[`hits_${tier}`] / all)}`).join(" · ")
-    : "nothing was asked for in this second";
+    : "no gets in this second";
   big("requests", count(point.requests), "");
   by("requests-by").textContent =
     `${count(point.gets)} gets · ${count(point.sets)} sets · `
@@ -160,7 +160,7 @@ function showMemory(metrics) {
   const size = metrics.larder_flash_size_bytes;
   if (size) {
     const used = size - metrics.larder_flash_free_bytes;
-    legend.append(make("li", {}, "flash, beside it",
+    legend.append(make("li", {}, "flash, besides memory",
       make("b", {}, `${bytes(used)} of ${bytes(size)}`), percent(used / size)));
   }
   by("memory-map").replaceChildren(bar, legend);
@@ -170,7 +170,7 @@ function showMemory(metrics) {
 function fill(id, rows, columns) {
   const body = by(id).tBodies[0];
   if (rows.length === 0) {
-    const empty = make("td", { colspan: columns.length }, "Nothing yet.");
+    const empty = make("td", { colspan: columns.length }, "No data yet.");
     body.replaceChildren(make("tr", { class: "empty" }, empty));
     return;
   }

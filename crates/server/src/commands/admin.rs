@@ -205,8 +205,7 @@ fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
     let limit_bytes = server.cache.limit_bytes();
     if limit_bytes > bytes && megabytes != before {
         let used = limit_bytes >> 10;
-        server
-            .log(0, &format!("a memory limit of {megabytes} MiB is too little; it is {used} KiB"));
+        server.log(0, &format!("a memory limit of {megabytes} MiB is too small; it is {used} KiB"));
     }
     server.memory_bytes.store(bytes.max(limit_bytes), Ordering::Relaxed);
     server.parked.set_memory_bytes(bytes.max(limit_bytes));

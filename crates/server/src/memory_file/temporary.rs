@@ -78,7 +78,7 @@ impl Temporary {
             Named::Another => {
                 let path = self.path.display();
                 return Err(format!(
-                    "{path} was removed while the server ran, and is another server's now"
+                    "{path} was removed while the server ran, and now belongs to another server"
                 ));
             }
             Named::Nothing => {
@@ -94,7 +94,7 @@ impl Temporary {
     /// Renames it, for good. From then on it is kept, whatever fails afterwards.
     pub fn become_file(&self, path: &Path) -> Result<(), String> {
         if self.named() != Named::This {
-            return Err(format!("{} was removed while it was written", self.path.display()));
+            return Err(format!("{} was removed while it was being written", self.path.display()));
         }
         fs::rename(&self.path, path).map_err(|error| {
             format!("cannot rename {} to {}: {error}", self.path.display(), path.display())
@@ -104,7 +104,7 @@ impl Temporary {
     /// The message where it stays as it is, since FILE is another's.
     pub fn kept(&self, path: &Path) -> String {
         format!(
-            "what was in memory is in {}, and the next start reads it once {} is gone",
+            "the contents of memory are in {}, which the next start reads once {} is gone",
             self.path.display(),
             path.display()
         )

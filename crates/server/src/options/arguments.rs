@@ -1,8 +1,8 @@
-//! How a command line is cut into options and values.
+//! Splits a command line into options and values.
 //!
 //! It follows getopt: `-m64`, `-m 64`, `-vvA`, `--memory-limit=64`, `--memory-limit 64`, and an
-//! unambiguous beginning of a long name. A switch may have `=false` behind it, which takes back
-//! what the file or the environment says.
+//! unambiguous beginning of a long name. A switch may be followed by `=false`, which overrides the
+//! file and the environment.
 
 use super::UsageError;
 use super::declare::DECLARATIONS;
@@ -10,14 +10,14 @@ use super::kind::{Act, Declaration, Kind};
 use super::nearest::suggestion;
 use super::settings::Layer;
 
-/// What a command line says.
+/// A parsed command line.
 #[derive(Default)]
 pub struct Arguments {
-    /// Its options.
+    /// The options.
     pub layer: Layer,
-    /// What to do instead of serving.
+    /// The action instead of serving.
     pub act: Option<Act>,
-    /// What to print instead of anything else.
+    /// Text to print instead of anything else.
     pub printed: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// One option with its value.
+    /// Adds one option with its value.
     fn take(&mut self, declaration: &'static Declaration, value: &str) -> Result<(), UsageError> {
         match declaration.kind {
             Kind::Print(print) => self.printed = Some(print()),
@@ -103,7 +103,7 @@ impl Arguments {
     }
 }
 
-/// The option with this long name, or the only one that begins so.
+/// Returns the option with this long name, or the only one that begins with it.
 fn find(name: &str) -> Result<&'static Declaration, UsageError> {
     if let Some(exact) = super::settings::find(name) {
         return Ok(exact);

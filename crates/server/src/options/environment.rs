@@ -1,8 +1,8 @@
 //! Options as variables of the environment: `LARDER_MEMORY_LIMIT=64` for `--memory-limit 64`.
 //!
 //! A variable that names no option is not an error but a line at the start, because the
-//! environment is shared: Kubernetes sets variables for every service of a namespace, and for one
-//! that is called larder they begin with our own prefix. One of these even looks like `--port`.
+//! environment is shared: Kubernetes sets variables for every service of a namespace, and those of
+//! a service called larder begin with the same prefix. One of these even looks like `--port`.
 
 use super::declare::DECLARATIONS;
 use super::kind::Declaration;
@@ -11,24 +11,24 @@ use super::settings::Layer;
 
 const PREFIX: &str = "LARDER_";
 
-/// How Kubernetes says where a service is, in the variable that is named as the one of `--port`.
+/// How Kubernetes begins the address of a service, in the variable that is also that of `--port`.
 const SERVICE_VALUE: &str = "tcp://";
 
-/// What other variables of a service called larder begin with.
+/// Prefixes of the other variables of a service called larder.
 const SERVICE_NAMES: [&str; 2] = ["LARDER_SERVICE_", "LARDER_PORT_"];
 
-/// What the environment says.
+/// The options in the environment.
 #[derive(Default)]
 pub struct Environment {
-    /// Its options.
+    /// The options.
     pub layer: Layer,
-    /// What it says that means nothing.
+    /// Variables that name no option.
     pub warnings: Vec<String>,
-    /// What is wrong with it.
+    /// Errors in its values.
     pub errors: Vec<String>,
 }
 
-/// The variable of an option.
+/// Returns the variable of an option.
 pub fn variable(declaration: &Declaration) -> String {
     format!("{PREFIX}{}", declaration.long.to_uppercase().replace('-', "_"))
 }
@@ -58,14 +58,14 @@ pub fn read<'v>(variables: impl IntoIterator<Item = &'v (String, String)>) -> En
                 let known = DECLARATIONS.iter().filter(|known| known.is_setting()).map(variable);
                 let known = known.map(|known| known[PREFIX.len()..].to_owned());
                 let suggestion = suggestion(&name[PREFIX.len()..], known, PREFIX);
-                read.warnings.push(format!("the variable {name} is no option{suggestion}"));
+                read.warnings.push(format!("the variable {name} is not an option{suggestion}"));
             }
         }
     }
     read
 }
 
-/// Whether Kubernetes speaks of a service called larder.
+/// Whether Kubernetes set the variable for a service called larder.
 fn is_of_a_service(name: &str, value: &str) -> bool {
     let is_port = name == "LARDER_PORT" && value.starts_with(SERVICE_VALUE);
     is_port || SERVICE_NAMES.iter().any(|beginning| name.starts_with(beginning))
@@ -91,12 +91,12 @@ mod tests {
         ] {
             assert_eq!(of(name, value).errors, [error]);
         }
-        let warning = "the variable LARDER_MEMORY_LIMITS is no option; is LARDER_MEMORY_LIMIT \
-                       meant?";
+        let warning = "the variable LARDER_MEMORY_LIMITS is not an option; did you mean \
+                       LARDER_MEMORY_LIMIT?";
         assert_eq!(of("LARDER_MEMORY_LIMITS", "7").warnings, [warning]);
         assert_eq!(of("LARDER_CHECK", "1").warnings.len(), 1);
-        // The common beginning makes no two words similar: here --policy was meant.
-        let warning = "the variable LARDER_NOSUCH is no option";
+        // Regression: the common prefix made words similar, so --policy was suggested here.
+        let warning = "the variable LARDER_NOSUCH is not an option";
         assert_eq!(of("LARDER_NOSUCH", "1").warnings, [warning]);
     }
 

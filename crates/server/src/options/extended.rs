@@ -1,13 +1,13 @@
 //! `-o name[=value],...`: memcached's extended options.
 //!
-//! What has a counterpart here is another way to write an option of our own. What tunes
-//! memcached's slabs, LRU and hash table has none and is accepted with a warning, so that start
-//! scripts keep working. What asks for something that does not exist (a proxy) is refused, because
-//! silence would be a lie.
+//! An extended option with a counterpart here is another spelling of that option. Those that tune
+//! memcached's slabs, LRU and hash table have none and are accepted with a warning, so that start
+//! scripts keep working. Those that ask for a missing feature (a proxy) are refused, because
+//! ignoring them would mislead.
 
 use super::Options;
 
-/// Those that are options of our own, by the long names.
+/// Extended options with a counterpart, and its long name.
 pub const FOLLOWED: &[(&str, &str)] = &[
     ("idle_timeout", "idle-timeout"),
     ("watcher_logbuf_size", "watcher-logbuf-size"),
@@ -24,10 +24,10 @@ pub const FOLLOWED: &[(&str, &str)] = &[
     ("ssl_session_cache", "ssl-session-cache"),
 ];
 
-/// Of [`FOLLOWED`], what memcached takes several of, and Larder one.
+/// The one of [`FOLLOWED`] that memcached takes several times, and Larder once.
 pub const ALONE: &str = "ext_path";
 
-/// Accepted without effect, with or without `no_` before it.
+/// Options accepted without effect, with or without a leading `no_`.
 const WITHOUT_EFFECT: &[&str] = &[
     "hashpower",
     "hashexpand",
@@ -63,8 +63,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "ssl_kernel_tls",
 ];
 
-/// The option of our own that `entry` stands for, and the value it gives it; `None` for what has
-/// none.
+/// Returns the counterpart of `entry` and the value that it sets; `None` if it has no counterpart.
 pub fn followed(entry: &str) -> Option<(&'static str, &str)> {
     let (name, value) = entry.split_once('=').unwrap_or((entry, ""));
     let (_, long) = FOLLOWED.iter().find(|(known, _)| *known == name)?;
@@ -76,7 +75,7 @@ pub fn followed(entry: &str) -> Option<(&'static str, &str)> {
     Some((long, value))
 }
 
-/// What else memcached's flash tier is told.
+/// The other options of memcached's flash tier.
 const EXTSTORE: &[&str] = &[
     "ext_page_size",
     "ext_wbuf_size",
@@ -93,7 +92,7 @@ const EXTSTORE: &[&str] = &[
     "ext_drop_unread",
 ];
 
-/// Takes over, or refuses, what is no option of our own.
+/// Applies, or refuses, an extended option without a counterpart.
 pub fn apply(options: &mut Options, entry: &str) -> Result<(), String> {
     let (name, _) = entry.split_once('=').unwrap_or((entry, ""));
     match name {
@@ -101,7 +100,7 @@ pub fn apply(options: &mut Options, entry: &str) -> Result<(), String> {
             options.warnings.push(format!("-o {name} has no effect: flash tunes itself"));
         }
         _ if name.starts_with("proxy_") => {
-            return Err(format!("{name} is not there yet"));
+            return Err(format!("{name} is not implemented yet"));
         }
         _ if WITHOUT_EFFECT.contains(&name.strip_prefix("no_").unwrap_or(name)) => {
             options.warnings.push(format!("-o {name} has no effect"));

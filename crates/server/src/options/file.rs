@@ -1,11 +1,11 @@
 //! Options in a file of TOML: `memory-limit = 64`.
 //!
-//! A key is the option's long name, without a table around it. A number may be written as one, or
-//! as the text that an argument would be (`"2m"`); a switch is true or false; a list is an array.
-//! What is wrong is said with the line and the column where it stands, all of it at once, unless
-//! the file is no TOML: then it is the first place where it stops being that.
+//! A key is the option's long name, at the top level. A number may be written as one, or as the
+//! text that an argument would be (`"2m"`); a switch is true or false; a list is an array. All
+//! errors are reported at once, with line and column; if the file is not TOML, only the first place
+//! where it stops being that.
 //!
-//! Nothing is read but a plain file of at most [`FILE_BYTES_MAX`], so that a wrong name, such as a
+//! Only a regular file of at most [`FILE_BYTES_MAX`] is read, so that a wrong name, such as a
 //! device's, cannot hang or fill the process.
 
 use std::fs;
@@ -21,15 +21,15 @@ use super::print::each;
 use super::settings::{Layer, find};
 use crate::bounded_file;
 
-/// The longest file. A whole one with all comments takes a fiftieth of it.
+/// Longest file, in bytes. A complete one with all comments takes a fiftieth of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What a file says, with what is wrong with it.
+/// The options of a file, and its errors.
 #[derive(Default)]
 pub struct File {
-    /// Its options.
+    /// The options.
     pub layer: Layer,
-    /// What is wrong, by where it stands.
+    /// Errors, by place.
     pub errors: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub fn read(path: &Path) -> File {
     }
 }
 
-/// What is in the file.
+/// Reads the bytes of the file.
 fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: std::io::Error| format!("cannot be read for --config: {error}");
     let kind = fs::metadata(path).map_err(unreadable)?;
@@ -50,21 +50,23 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
         return Err("is a directory; --config takes a file".to_owned());
     }
     if !kind.is_file() {
-        return Err("is no plain file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     let bytes = bounded_file::read(path, FILE_BYTES_MAX).map_err(unreadable)?;
-    bytes
-        .ok_or_else(|| format!("is longer than {FILE_BYTES_MAX} bytes; that is no file of options"))
+    bytes.ok_or_else(|| {
+        format!("is longer than {FILE_BYTES_MAX} bytes, too long for a file of options")
+    })
 }
 
-/// Understands the bytes of a file that is called `shown`.
+/// Parses the bytes of a file that messages call `shown`.
 pub fn parse(bytes: &[u8], shown: &str) -> File {
     let mut file = File::default();
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {
             let text = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            file.errors.push(format!("{shown}:{}: this is not UTF-8", place(&text, text.len())));
+            file.errors
+                .push(format!("{shown}:{}: the file is not UTF-8", place(&text, text.len())));
             return file;
         }
     };
@@ -80,14 +82,14 @@ pub fn parse(bytes: &[u8], shown: &str) -> File {
             errors.push((at, error.message().to_owned()));
         }
     }
-    // The table comes by the alphabet; people read from above.
+    // The table is in alphabetical order; report in the order of the file.
     errors.sort();
     let lines = errors.iter().map(|(at, error)| format!("{shown}:{}: {error}", place(text, *at)));
     file.errors = lines.collect();
     file
 }
 
-/// One key with its value.
+/// Adds one key with its value.
 fn take(
     layer: &mut Layer,
     key: &Spanned<DeString<'_>>,
@@ -104,9 +106,9 @@ fn take(
         errors.push((at_key, "a file cannot name another one".to_owned()));
         return;
     }
-    // Two names of one option; twice the same name is an error of the TOML.
+    // Two names of one option; the same name twice is a TOML error.
     if layer.speaks_of(declaration) {
-        errors.push((at_key, format!("{name}: the same option stands here by another name")));
+        errors.push((at_key, format!("{name}: this option is already set under another name")));
         return;
     }
     let values = match (declaration.kind, value.get_ref()) {
@@ -126,19 +128,19 @@ fn take(
     }
 }
 
-/// That there is no such key, with the one that may be meant.
+/// Returns the error of an unknown key, with the key that may be meant.
 fn unknown(name: &str, value: &DeValue<'_>) -> String {
     if find(name).is_some() {
         return format!("{name} is for the command line only");
     }
     if matches!(value, DeValue::Table(_)) {
-        return format!("there is no table {name}; every option stands by itself");
+        return format!("there is no table {name}; options are top-level keys");
     }
     let known = DECLARATIONS.iter().filter(|known| known.is_setting()).map(|known| known.long);
     format!("there is no option {name}{}", suggestion(name, known, ""))
 }
 
-/// The text that an argument would be; `None` for a type that does not fit.
+/// Returns the text that an argument would be; `None` for a wrong type.
 fn as_argument(declaration: &Declaration, value: &DeValue<'_>) -> Option<String> {
     let is_switch = matches!(declaration.kind, Kind::Switch(_) | Kind::Missing { unit: None });
     match value {
@@ -155,21 +157,21 @@ fn as_argument(declaration: &Declaration, value: &DeValue<'_>) -> Option<String>
     }
 }
 
-/// What a value has to be.
+/// Describes the allowed values.
 fn wanted(declaration: &Declaration) -> String {
     match declaration.kind {
         Kind::Switch(_) => "true or false".to_owned(),
         Kind::Count(_) => "a decimal number".to_owned(),
         Kind::Number { unit, min, max, .. } => {
-            format!("{unit} from {min} to {max}, as a decimal number or as text such as \"2m\"")
+            format!("{unit} from {min} to {max}, as a decimal number or a string such as \"2m\"")
         }
-        Kind::List { unit, .. } => format!("texts in an array, each {}", each(unit)),
-        Kind::Text { unit, .. } => format!("one text, {unit}"),
+        Kind::List { unit, .. } => format!("strings in an array, each {}", each(unit)),
+        Kind::Text { unit, .. } => format!("one string, {unit}"),
         _ => "one value".to_owned(),
     }
 }
 
-/// Line and column of a byte, both from 1; columns are characters.
+/// Returns line and column of a byte, both from 1; columns are characters.
 fn place(text: &str, at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
@@ -212,7 +214,10 @@ mod tests {
     #[test]
     fn a_wrong_key_or_value_is_said_with_its_place() {
         for (text, error) in [
-            ("memory_limit = 64", "1:1: there is no option memory_limit; is memory-limit meant?"),
+            (
+                "memory_limit = 64",
+                "1:1: there is no option memory_limit; did you mean memory-limit?",
+            ),
             ("\n  banana = 1", "2:3: there is no option banana"),
             ("port = 70000", "1:8: port takes a port from 0 to 65535, not 70000"),
             ("disable-cas = 1", "1:15: disable-cas takes true or false"),
@@ -220,19 +225,19 @@ mod tests {
             ("verbose = 10", "1:11: verbose takes a number from 0 to 9, not 10"),
             ("verbose = -1", "1:11: verbose takes a number from 0 to 9, not -1"),
             ("verbose = true", "1:11: verbose takes a decimal number"),
-            ("user = [\"a\"]", "1:8: user takes one text, USER"),
+            ("user = [\"a\"]", "1:8: user takes one string, USER"),
             (
                 "listen = [\"a\", 2.5, true]",
-                "1:21: listen takes texts in an array, each ADDRESS[:PORT]",
+                "1:21: listen takes strings in an array, each ADDRESS[:PORT]",
             ),
-            ("hot-target = 2", "1:14: hot-target: 2 is no share from 0 to 1"),
-            ("[memory]\na = 1", "1:2: there is no table memory; every option stands by itself"),
+            ("hot-target = 2", "1:14: hot-target: 2 is not a share from 0 to 1"),
+            ("[memory]\na = 1", "1:2: there is no table memory; options are top-level keys"),
             ("config = \"x\"", "1:1: a file cannot name another one"),
             ("help = true", "1:1: help is for the command line only"),
-            ("napi-ids = 1", "1:12: napi-ids is not there yet"),
+            ("napi-ids = 1", "1:12: napi-ids is not implemented yet"),
             (
                 "flash-save-seconds = 1\nsave-seconds = 2",
-                "2:1: save-seconds: the same option stands here by another name",
+                "2:1: save-seconds: this option is already set under another name",
             ),
             ("extended = [\"a=1\"]", "1:13: extended: there is no extended option a"),
             (
@@ -243,17 +248,18 @@ mod tests {
             assert_eq!(errors(text), format!("f:{error}"), "{text}");
         }
         for text in ["port = true", "port = 0x1F", "port = 1.5", "port = [1]"] {
-            let wanted = "f:1:8: port takes a port from 0 to 65535, as a decimal number or as text";
+            let wanted =
+                "f:1:8: port takes a port from 0 to 65535, as a decimal number or a string";
             assert!(errors(text).starts_with(wanted), "{text}: {}", errors(text));
         }
-        // All are said at once, from above.
+        // All errors are reported at once, in the order of the file.
         let lines = errors("port = 70000\nbanana = 1\nMEMORY = 2\n");
         let places: Vec<&str> = lines.lines().map(|line| &line[..6]).collect();
         assert_eq!(places, ["f:1:8:", "f:2:1:", "f:3:1:"]);
     }
 
     #[test]
-    fn what_is_no_toml_is_said_with_its_place() {
+    fn invalid_toml_is_reported_with_its_place() {
         for (text, place) in [
             ("port = 1\nport = 2\n", "f:2:1: "),
             ("port 1", "f:1:6: "),
@@ -264,22 +270,22 @@ mod tests {
             assert!(found.starts_with(place) && found.len() > place.len() + 6, "{text}: {found}");
         }
         let file = parse(b"port = 1\nuser = \"\xc3\xa4\xff\"", "f");
-        assert_eq!(file.errors, ["f:2:10: this is not UTF-8"]);
+        assert_eq!(file.errors, ["f:2:10: the file is not UTF-8"]);
         let deep = format!("user = {}", "[".repeat(100_000));
         assert!(errors(&deep).starts_with("f:1:"));
     }
 
     #[test]
-    fn what_is_no_plain_short_file_is_refused() {
+    fn a_file_that_is_not_regular_or_too_long_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("larder.toml");
         assert!(read(&path).errors[0].contains("cannot be read"));
         assert!(read(folder.path()).errors[0].contains("is a directory"));
-        assert!(read(Path::new("/dev/zero")).errors[0].contains("is no plain file"));
+        assert!(read(Path::new("/dev/zero")).errors[0].contains("is not a regular file"));
         let bytes = "#".repeat(usize::try_from(FILE_BYTES_MAX).expect("64 bits"));
         fs::write(&path, &bytes).expect("a file");
         assert_eq!(read(&path).errors, [""; 0]);
-        // A file may be of any length without a byte on the disk.
+        // A sparse file may have any length without using disk space.
         let long = fs::File::create(&path).expect("a file");
         for length in [FILE_BYTES_MAX + 1, 100 << 20] {
             long.set_len(length).expect("a length");
@@ -287,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Nothing that is in a file may end the program.
+    /// No content of a file may make the program panic.
     #[test]
     fn any_bytes_are_options_or_errors() {
         const WORDS: [&str; 21] = [

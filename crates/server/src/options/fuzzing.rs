@@ -1,13 +1,13 @@
-//! What has to hold for any options: the body of the fuzz target.
+//! Invariants of any options: the body of the fuzz target.
 
 use super::settings::{Layer, Settings, Source};
 use super::{UsageError, arguments, environment, file, print};
 
-/// Ends a file and the arguments behind it; what comes then are variables.
+/// Separates the file, the arguments and the variables.
 const END: char = '\u{1e}';
 
-/// A file, arguments and variables of any bytes are refused in words, or are options; and what
-/// `--print-config` prints of these, read as a file, are the same options.
+/// Checks that a file, arguments and variables of any bytes are refused in words, or are options;
+/// and that the output of `--print-config`, read as a file, gives the same options.
 pub fn options(input: &[u8]) {
     let mut parts = input.splitn(3, |byte| *byte == END as u8);
     let file = file::parse(parts.next().unwrap_or_default(), "f");
@@ -22,7 +22,7 @@ pub fn options(input: &[u8]) {
     };
     let lines = lines();
     let named = lines.iter().filter_map(|line| line.split_once('='));
-    // As from the environment, of which no other variables are taken.
+    // As from the environment, whose other variables are ignored.
     let own = named.filter(|(name, _)| environment::is_variable(name));
     let variables: Vec<_> = own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let environment = environment::read(&variables);

@@ -1,20 +1,20 @@
-//! In which order people read about options: by what they are about, the usual ones first.
+//! The order in which options are documented: grouped by subject, the common ones first.
 //!
-//! The help text, the reference page and the text of `--print-config` follow it. Every option that
-//! can be set stands in one group; a test says so if a new one does not.
+//! The help text, the reference page and the text of `--print-config` follow it. Every option is in
+//! exactly one group; a test fails if a new one is in none.
 
-/// A few options about one thing.
+/// Options about one subject.
 pub struct Group {
-    /// About what.
+    /// The subject, as a heading.
     pub title: &'static str,
-    /// Their long names.
+    /// Long names of the options.
     pub longs: &'static [&'static str],
 }
 
 /// All groups.
 pub const GROUPS: &[Group] = &[
     Group {
-        title: "Where options come from",
+        title: "Configuration",
         longs: &["config", "check", "print-config", "print-options-reference"],
     },
     Group {
@@ -22,7 +22,7 @@ pub const GROUPS: &[Group] = &[
         longs: &["memory-limit", "max-item-size", "disable-evictions", "disable-cas"],
     },
     Group {
-        title: "Where it listens",
+        title: "Listening",
         longs: &[
             "port",
             "listen",
@@ -49,7 +49,7 @@ pub const GROUPS: &[Group] = &[
         ],
     },
     Group {
-        title: "Who may do what",
+        title: "Access control",
         longs: &[
             "enable-sasl",
             "auth-file",
@@ -76,7 +76,7 @@ pub const GROUPS: &[Group] = &[
         ],
     },
     Group {
-        title: "What stays when memory is full",
+        title: "Eviction, compression and quotas",
         longs: &[
             "policy",
             "measure-costs",
@@ -99,15 +99,15 @@ pub const GROUPS: &[Group] = &[
         ],
     },
     Group {
-        title: "The process",
+        title: "Process",
         longs: &["user", "daemon", "pidfile", "lock-memory", "enable-coredumps"],
     },
     Group {
-        title: "What it says",
+        title: "Logging and statistics",
         longs: &["verbose", "watcher-logbuf-size", "stat-prefix-delimiter"],
     },
     Group {
-        title: "How items are found and lie",
+        title: "Index and item layout",
         longs: &[
             "index",
             "layout",
@@ -117,7 +117,10 @@ pub const GROUPS: &[Group] = &[
             "slab-min-size",
         ],
     },
-    Group { title: "Accepted for memcached's sake", longs: &["extended", "enable-largepages"] },
+    Group {
+        title: "Accepted for compatibility with memcached",
+        longs: &["extended", "enable-largepages"],
+    },
     Group { title: "About the program", longs: &["help", "version", "license"] },
 ];
 

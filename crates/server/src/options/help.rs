@@ -1,4 +1,4 @@
-//! What `--help`, `--version` and `--license` print.
+//! The output of `--help`, `--version` and `--license`.
 
 use std::fmt::Write;
 
@@ -6,32 +6,32 @@ use super::groups::GROUPS;
 use super::kind::{Declaration, Kind};
 use super::settings::find;
 
-/// Where the explanation of an option begins.
+/// Column where the explanation of an option begins.
 const REASON_COLUMN: usize = 34;
 
-/// Lines are at most this long.
+/// Maximum length of a line.
 const LINE_COLUMNS: usize = 100;
 
-/// What it is, and how it is started.
+/// What the program is, and how it is started.
 const OPENING: &str = "\
-A cache server that speaks memcached's protocols and, with --redis-port, Redis's.
+A cache server for the memcached protocols and, with --redis-port, the Redis protocol.
 
-larder [OPTION]...                                  serves
-larder top [ADDRESS] [--once]                       shows how a server with --admin-port is doing
-larder top https://ADDRESS --ca-file FILE [--once]  the same where that port speaks TLS
+larder [OPTION]...                                  run the server
+larder top [ADDRESS] [--once]                       monitor a server that has an --admin-port
+larder top https://ADDRESS --ca-file FILE [--once]  the same if that port uses TLS
 ";
 
-/// The version, as `--version` prints it.
+/// Returns the version, as `--version` prints it.
 pub fn version() -> String {
     format!("larder {}\n", env!("CARGO_PKG_VERSION"))
 }
 
-/// The licence, in a sentence.
+/// Returns the licence, in a sentence.
 pub fn license() -> String {
     "Larder is licensed under the Apache License, Version 2.0.\n".to_owned()
 }
 
-/// One line or more for every option, by what they are about.
+/// Returns the help: every option, by group.
 pub fn help() -> String {
     let mut text = version();
     text.push_str(OPENING);
@@ -44,7 +44,7 @@ pub fn help() -> String {
     text
 }
 
-/// The option's names on the left, its reason, range and default on the right.
+/// Writes the option's names on the left, and its reason, range and default on the right.
 fn describe(text: &mut String, declaration: &Declaration) {
     let mut names = match declaration.short {
         Some(letter) => format!("-{letter}, --{}", declaration.long),
@@ -56,7 +56,7 @@ fn describe(text: &mut String, declaration: &Declaration) {
     }
     match declaration.kind {
         Kind::Number { min, max, .. } if min == max => {
-            let _ = write!(reason, " Takes {min} alone.");
+            let _ = write!(reason, " Takes only {min}.");
         }
         Kind::Number { unit, min, max, .. } => {
             let _ = write!(reason, " Takes {unit} from {min} to {max}.");
@@ -67,7 +67,7 @@ fn describe(text: &mut String, declaration: &Declaration) {
         let _ = write!(reason, " Default {default}.");
     }
     if matches!(declaration.kind, Kind::Missing { .. }) {
-        reason.push_str(" (Not there yet.)");
+        reason.push_str(" (Not implemented yet.)");
     }
     let mut line = format!("{names:<REASON_COLUMN$}");
     if names.len() >= REASON_COLUMN {
@@ -89,7 +89,7 @@ fn describe(text: &mut String, declaration: &Declaration) {
     text.push('\n');
 }
 
-/// What stands for the value, if it takes one.
+/// Returns the placeholder of the value, if the option takes one.
 fn value(declaration: &Declaration) -> Option<&'static str> {
     match declaration.kind {
         Kind::Number { .. } => Some("N"),

@@ -1,15 +1,15 @@
-//! Options that have no effect beside others, or without them. Who gives one believes that it does
-//! something, so that a line of the log says that it does not, and `--check` too.
+//! Options that have no effect beside others, or without them. A user who sets one expects an
+//! effect, so a line of the log, and of `--check`, says that it has none.
 
 use larder::Policy;
 
 use super::Options;
 use crate::listen;
 
-/// The long name of an option, whether it has an effect, and why it has none where it has not.
+/// The long name of an option, whether it has an effect, and the reason if it has none.
 type Need = (&'static str, fn(&Options) -> bool, &'static str);
 
-/// What needs something else. That TLS, or a Unix socket, is not asked for is said elsewhere.
+/// Options that need another one. TLS and Unix sockets are checked elsewhere.
 pub const NEEDS: &[Need] = &[
     ("flash-write-limit", |options| options.flash.is_some(), "without --flash"),
     ("flash-reads", |options| options.flash.is_some(), "without --flash"),
@@ -25,8 +25,8 @@ pub const NEEDS: &[Need] = &[
     ("hot-target", |options| options.compressed, "with --compressed off"),
 ];
 
-/// What has no effect of these options, of which `is_said` tells those that differ from their
-/// defaults.
+/// Returns a warning for each option without effect; `is_said` tells which options differ from
+/// their defaults.
 pub fn warnings(options: &Options, is_said: impl Fn(&str) -> bool) -> Vec<String> {
     let idle = NEEDS.iter().filter(|(long, works, _)| is_said(long) && !works(options));
     let idle = idle.map(|(long, _, why)| format!("--{long} has no effect {why}"));
@@ -51,9 +51,9 @@ mod tests {
         }
     }
 
-    /// Of these only one was said to have no effect.
+    /// Regression: only one of these was said to have no effect.
     #[test]
-    fn what_needs_something_that_is_not_there_is_told_and_with_it_is_not() {
+    fn an_option_without_the_one_it_needs_gives_a_warning() {
         for (given, needed) in [
             ("--flash-write-limit 1m", "--flash /f:64m"),
             ("--flash-reads threads", "--flash /f:64m"),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_the_address_goes_before_the_other() {
+    fn a_port_in_the_address_overrides_the_other() {
         let both = "--admin-port 9150 --admin-listen";
         let text = "--admin-port 9150 has no effect: --admin-listen names port 9999";
         assert_eq!(warned(&format!("{both} 127.0.0.1:9999")), [text]);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_something_is_an_option() {
+    fn every_need_names_an_option() {
         for (long, ..) in NEEDS {
             assert!(DECLARATIONS.iter().any(|known| known.long == *long), "{long}");
         }

@@ -1,84 +1,83 @@
-//! What an option is: its names, what it takes, and how a text becomes its value.
+//! The description of an option: its names, what it takes, and how a text becomes its value.
 //!
-//! Arguments, environment and file are cut into names and texts, each in its own way; here the
-//! texts are checked and taken over, for all of them alike.
+//! Arguments, environment and file are split into names and texts, each in its own way; this module
+//! checks the texts and applies them, in the same way for all three.
 
 use super::Options;
 
-/// The most that `verbose` and the like count to.
+/// Largest count of `verbose` and the like.
 pub const COUNT_MAX: usize = 9;
 
 /// One option.
 pub struct Declaration {
-    /// Its letter.
+    /// Short name, a letter.
     pub short: Option<char>,
-    /// Its long name.
+    /// Long name.
     pub long: &'static str,
     /// What it takes and what it does.
     pub kind: Kind,
-    /// What holds without it.
+    /// Value without the option.
     pub default: Option<&'static str>,
-    /// What it is for, and why the default is what it is.
+    /// Help: what the option is for, and the reason of the default.
     pub reason: &'static str,
 }
 
 /// What an option takes and what it does.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// Nothing; it turns something on or off.
+    /// No value; turns something on or off.
     Switch(fn(&mut Options)),
-    /// Nothing; it counts how often it is given.
+    /// No value; counts how often it is given.
     Count(fn(&mut Options)),
-    /// A whole number within a range (both ends included), where its unit allows it perhaps with a
-    /// suffix k, m or g.
+    /// A whole number within a range (both ends included); some units allow a suffix k, m or g.
     Number {
-        /// Of what.
+        /// Unit of the number.
         unit: &'static str,
-        /// Smallest.
+        /// Smallest value.
         min: u64,
-        /// Largest.
+        /// Largest value.
         max: u64,
-        /// Takes it over; the number lies within the range.
+        /// Applies the number, which lies within the range.
         set: fn(&mut Options, u64),
     },
     /// Text that is checked by `set`.
     Text {
-        /// What it stands for.
+        /// Placeholder of the value.
         unit: &'static str,
-        /// Takes it over or says what is wrong with it.
+        /// Applies the text, or returns what is wrong with it.
         set: fn(&mut Options, &str) -> Result<(), String>,
     },
-    /// Text that may be given more than once; each adds to those before.
+    /// Text that may be given more than once; each one is added to the previous ones.
     List {
-        /// What each stands for.
+        /// Placeholder of an entry.
         unit: &'static str,
-        /// Adds it or says what is wrong with it.
+        /// Adds the text, or returns what is wrong with it.
         set: fn(&mut Options, &str) -> Result<(), String>,
     },
     /// Another name of the option with this long name.
     Alias(&'static str),
     /// Prints something instead of serving.
     Print(fn() -> String),
-    /// Does something else with all options than serve.
+    /// Does something with all options instead of serving.
     Act(Act),
-    /// Known, and not there yet.
+    /// An option of memcached's that is not implemented yet.
     Missing {
-        /// The value's name, if it takes one.
+        /// Placeholder of the value, if it takes one.
         unit: Option<&'static str>,
     },
 }
 
-/// What can be done with options instead of serving.
+/// Actions on the options instead of serving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// Say whether they are in order.
+    /// Checks them.
     Check,
-    /// Print them as a file.
+    /// Prints them as a file.
     PrintConfig,
 }
 
 impl Declaration {
-    /// Whether a value follows.
+    /// Whether the option takes a value.
     pub fn takes_value(&self) -> bool {
         match self.kind {
             Kind::Switch(_) | Kind::Count(_) | Kind::Print(_) | Kind::Act(_) => false,
@@ -87,13 +86,13 @@ impl Declaration {
         }
     }
 
-    /// Whether it says how to serve, so that it may stand in the environment or a file. The name
+    /// Whether it is a setting of the server, which may be in the environment or a file. The name
     /// of the file itself is for arguments and environment only.
     pub fn is_setting(&self) -> bool {
         !matches!(self.kind, Kind::Print(_) | Kind::Act(_))
     }
 
-    /// The range of a number.
+    /// Returns the range of a number.
     #[cfg(test)]
     pub fn range(&self) -> Option<(u64, u64)> {
         match self.kind {
@@ -102,8 +101,8 @@ impl Declaration {
         }
     }
 
-    /// Takes `value` over into `options`, or says what is wrong with it, in words that go behind
-    /// the option's name.
+    /// Applies `value` to `options`, or returns what is wrong with it, in words that follow the
+    /// option's name.
     pub fn apply(&self, options: &mut Options, value: &str) -> Result<(), String> {
         match self.kind {
             Kind::Switch(set) | Kind::Count(set) => set(options),
@@ -112,7 +111,7 @@ impl Declaration {
                 Some(number) if (min..=max).contains(&number) => set(options, number),
                 _ if value.is_empty() => return Err(" needs a value".to_owned()),
                 _ if min == max => {
-                    return Err(format!(" takes {min} alone, not {value}. {}", self.reason));
+                    return Err(format!(" takes only {min}, not {value}. {}", self.reason));
                 }
                 Some(number) if number.to_string() != value => {
                     let text = format!(" takes {unit} from {min} to {max}, not {value} ({number})");
@@ -128,18 +127,18 @@ impl Declaration {
             Kind::Text { set, .. } | Kind::List { set, .. } => {
                 set(options, value).map_err(|text| format!(": {text}"))?;
             }
-            Kind::Missing { .. } => return Err(" is not there yet".to_owned()),
+            Kind::Missing { .. } => return Err(" is not implemented yet".to_owned()),
         }
         Ok(())
     }
 }
 
-/// Units of which there may be thousands: their numbers may end in k, m or g. Of seconds nobody
-/// has 1024 times 1024, and `5m` would be five minutes to who writes it.
+/// Units whose numbers may end in k, m or g, as there may be thousands of them. Seconds may not:
+/// nobody needs 1024 times 1024 of them, and `5m` would be read as five minutes.
 pub const SUFFIXED: [&str; 5] = ["bytes", "kilobytes", "megabytes", "connections", "requests"];
 
-/// A whole number of so many units. Megabytes with a suffix are bytes, as `64m` and `1g` plainly
-/// mean.
+/// Parses a whole number of units. Megabytes with a suffix are bytes, which is the obvious meaning
+/// of `64m` and `1g`.
 fn number_of(unit: &str, text: &str) -> Option<u64> {
     match unit {
         "megabytes" => text.parse().ok().or_else(|| Some(number(text)? >> 20)),
@@ -148,7 +147,7 @@ fn number_of(unit: &str, text: &str) -> Option<u64> {
     }
 }
 
-/// A whole number, perhaps followed by k, m or g.
+/// Parses a whole number, optionally followed by k, m or g.
 pub fn number(text: &str) -> Option<u64> {
     let last = text.chars().last()?.to_ascii_lowercase();
     let factor = match last {

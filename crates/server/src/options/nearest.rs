@@ -1,25 +1,25 @@
-//! The name that somebody may have meant.
+//! Suggests the name that a user may have meant.
 
-/// What to add to the message that there is no `name`: the most similar of the `known` ones, with
-/// `prefix` before it, or nothing where none is similar.
+/// Returns the end of the message that there is no `name`: the most similar of the `known` names,
+/// with `prefix` before it, or nothing if none is similar.
 pub fn suggestion<K: AsRef<str>>(
     name: &str,
     known: impl Iterator<Item = K>,
     prefix: &str,
 ) -> String {
-    // A third of the letters may be wrong: enough for a slip, too little for another word.
+    // A third of the letters may be wrong: enough for a typo, too little for another word.
     let changes_max = (name.chars().count() / 3).max(1);
     let nearest = known.map(|known| (changes(name, known.as_ref()), known));
     match nearest.min_by_key(|(changes, _)| *changes) {
         Some((changes, known)) if changes <= changes_max => {
-            format!("; is {prefix}{} meant?", known.as_ref())
+            format!("; did you mean {prefix}{}?", known.as_ref())
         }
         _ => String::new(),
     }
 }
 
-/// How many letters have to be added, removed or replaced to make one word of the other
-/// (Levenshtein's distance), one row of the table at a time.
+/// Returns how many letters have to be added, removed or replaced to turn one word into the other
+/// (Levenshtein's distance), computed one row of the table at a time.
 fn changes(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -45,8 +45,8 @@ mod tests {
         assert_eq!(changes("same", "same"), 0);
         let known = ["port", "policy", "memory-limit"];
         let meant = |name| suggestion(name, known.iter(), "--");
-        assert_eq!(meant("memory_limit"), "; is --memory-limit meant?");
-        assert_eq!(meant("polcy"), "; is --policy meant?");
+        assert_eq!(meant("memory_limit"), "; did you mean --memory-limit?");
+        assert_eq!(meant("polcy"), "; did you mean --policy?");
         assert_eq!(meant("banana"), "");
         assert_eq!(suggestion("x", std::iter::empty::<&str>(), ""), "");
     }

@@ -1,7 +1,7 @@
-//! What `--print-config` prints: a whole file with every option explained in place.
+//! The output of `--print-config`: a complete file with every option explained in place.
 //!
-//! What was said stands there as it was said; what nobody has said stands behind a `#`, with its
-//! default, so that another version's default is followed. Read again, the text gives the same
+//! Options that were set are printed as they were set; the others are commented out with `#`, with
+//! their defaults, so that another version's default applies. Read again, the text gives the same
 //! options.
 
 use std::fmt::Write;
@@ -11,16 +11,16 @@ use super::groups::GROUPS;
 use super::kind::{Declaration, Kind};
 use super::settings::{Settings, find};
 
-/// Lines are at most this long, but for values.
+/// Maximum length of a line, except for values.
 const LINE_COLUMNS: usize = 90;
 
 const OPENING: &str = "\
-# Options of larder, for --config. Lines with a # are comments: what stands behind it is the
-# default, or an example where there is none. A variable goes before this file, and an argument
-# before both. `larder --check --config FILE` says whether a file is in order.
+# Options of larder, for --config. Lines with a # are comments: a commented option shows its
+# default, or an example if it has none. Environment variables override this file, and arguments
+# override both. `larder --check --config FILE` checks a file.
 ";
 
-/// The file.
+/// Returns the file.
 pub fn config(settings: &Settings) -> String {
     let mut text = OPENING.to_owned();
     for group in GROUPS {
@@ -36,24 +36,24 @@ pub fn config(settings: &Settings) -> String {
     text
 }
 
-/// Whether it may stand in a file, and does something.
+/// Whether an option may be in a file, and has an effect.
 fn is_key(declaration: &Declaration) -> bool {
     let is_idle = matches!(declaration.kind, Kind::Alias(_) | Kind::Missing { .. });
     declaration.is_setting() && !is_idle && declaration.long != "config"
 }
 
-/// One option: what it is for, and its line.
+/// Writes one option: what it is for, and its line.
 fn describe(text: &mut String, declaration: &Declaration, settings: &Settings) {
     text.push('\n');
     wrap(text, "# ", &format!("{}{}", declaration.reason, range(declaration)));
-    let _ = writeln!(text, "# Variable {}.", variable(declaration));
+    let _ = writeln!(text, "# Environment variable {}.", variable(declaration));
     let long = declaration.long;
     let _ = match settings.chosen(declaration) {
         Some((source, _)) => {
             let value = current(declaration, settings);
             writeln!(
                 text,
-                "# Said by: {}.
+                "# Set by: {}.
 {long} = {value}",
                 source.name()
             )
@@ -79,10 +79,10 @@ pub fn wrap(text: &mut String, mark: &str, words: &str) {
     text.push('\n');
 }
 
-/// What a value may be, as a sentence behind the reason.
+/// Returns the allowed values, as a sentence after the reason.
 fn range(declaration: &Declaration) -> String {
     match declaration.kind {
-        Kind::Number { min, max, .. } if min == max => format!(" Takes {min} alone."),
+        Kind::Number { min, max, .. } if min == max => format!(" Takes only {min}."),
         Kind::Number { unit, min, max, .. } => format!(" Takes {unit} from {min} to {max}."),
         Kind::Text { unit, .. } => format!(" Takes {unit}."),
         Kind::List { unit, .. } => format!(" Takes an array, each {}.", each(unit)),
@@ -90,7 +90,7 @@ fn range(declaration: &Declaration) -> String {
     }
 }
 
-/// What holds where nothing is said; where there is no default, what could be said.
+/// Returns the default as a value of TOML, or an example for an option without a default.
 pub fn default(declaration: &Declaration) -> String {
     match (declaration.default, declaration.kind) {
         (Some(default), _) => value(declaration, &[default]),
@@ -101,12 +101,12 @@ pub fn default(declaration: &Declaration) -> String {
     }
 }
 
-/// What one entry of a list is, which an argument has several of.
+/// Returns the placeholder of one entry of a list, of which an argument has several.
 pub fn each(unit: &'static str) -> &'static str {
     unit.trim_end_matches(",...")
 }
 
-/// What holds of an option, as a value of TOML.
+/// Returns the value in effect, as a value of TOML.
 pub fn current(declaration: &Declaration, settings: &Settings) -> String {
     match (settings.chosen(declaration), declaration.default, declaration.kind) {
         (Some((_, texts)), _, _) => {
@@ -118,7 +118,7 @@ pub fn current(declaration: &Declaration, settings: &Settings) -> String {
     }
 }
 
-/// The texts of an option as a value of TOML.
+/// Returns the texts of an option as a value of TOML.
 fn value(declaration: &Declaration, texts: &[&str]) -> String {
     match declaration.kind {
         Kind::Switch(_) => (!texts.is_empty()).to_string(),
@@ -129,14 +129,14 @@ fn value(declaration: &Declaration, texts: &[&str]) -> String {
         }
         Kind::Number { .. } => {
             let text = texts.last().copied().unwrap_or_default();
-            // A zero in front, which an argument may have, is not TOML's.
+            // Leading zeros, which an argument may have, are not allowed in TOML.
             text.parse::<u64>().map_or_else(|_| quoted(text), |number| number.to_string())
         }
         _ => quoted(texts.last().copied().unwrap_or_default()),
     }
 }
 
-/// A text in quotation marks, as TOML wants it.
+/// Returns a text in quotation marks, escaped for TOML.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {
@@ -160,10 +160,10 @@ mod tests {
     use super::super::{Options, file};
     use super::*;
 
-    /// Of what is drawn, most does not go together.
+    /// Most random combinations of options conflict.
     const ROUNDS: u64 = 1024;
 
-    /// What these layers give; none if it does not go together.
+    /// The settings of these layers; none if they conflict.
     fn laid(file: Layer, arguments: Layer) -> Option<Settings> {
         let layers = [
             (Source::File, file),
@@ -173,7 +173,7 @@ mod tests {
         Settings::new(layers, None).ok()
     }
 
-    /// What a file with this text gives.
+    /// The settings of a file with this text.
     fn read(text: &str) -> Settings {
         let file = file::parse(text.as_bytes(), "f");
         assert_eq!(file.errors, [""; 0], "{text}");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_gives_the_same_options() {
+    fn a_printed_file_gives_the_same_options() {
         let default = read("");
         assert_eq!(default.options, Options::default());
         assert_eq!(read(&config(&default)).options, Options::default());
@@ -189,7 +189,7 @@ mod tests {
         println!("seed {seed}");
         let mut rounds = 0;
         for round in 0..ROUNDS {
-            // Every option is said in half of the rounds, with an unusual value.
+            // Every option is set in half of the rounds, to an unusual value.
             let drawn = seed.wrapping_add(round).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut layer = Layer::default();
             let keys = DECLARATIONS.iter().filter(|known| is_key(known));
@@ -207,7 +207,7 @@ mod tests {
         assert!(rounds > 3, "hardly anything went together: {rounds}");
     }
 
-    /// A value that is not the default, with letters that have to be escaped where any will do.
+    /// A value other than the default, with letters that have to be escaped if any text is allowed.
     fn unusual(declaration: &Declaration) -> &'static str {
         match (declaration.long, declaration.kind) {
             ("udp-port", _) => "0",
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn every_example_stands_behind_its_explanation() {
         let text = config(&read("memory-limit = 7"));
-        assert!(text.contains("# Said by: file.\nmemory-limit = 7\n"), "{text}");
+        assert!(text.contains("# Set by: file.\nmemory-limit = 7\n"), "{text}");
         assert!(text.contains("\n#port = 11211\n"));
         for known in DECLARATIONS.iter().filter(|known| is_key(known)) {
             assert!(text.contains(&format!("{} = ", known.long)), "{}", known.long);
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(file.errors, [""; 0]);
     }
 
-    /// Every line that is only there as a default may be uncommented and changes nothing.
+    /// Uncommenting a line that shows a default changes nothing.
     #[test]
     fn the_defaults_that_are_shown_are_those_that_hold() {
         let text = config(&read(""));

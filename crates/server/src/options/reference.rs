@@ -12,33 +12,34 @@ use crate::reload;
 
 const OPENING: &str = r#"# Options
 
-Every option can be an argument, a variable of the environment, or a key of a file. This page is
-made from the table that the program reads them by: `larder --print-options-reference`.
+Every option can be given as an argument, an environment variable, or a key of a file. This page is
+generated from the table that the program itself uses: `larder --print-options-reference`.
 
-An argument goes before a variable, and a variable before the file. What goes before replaces: an
-argument `-l` takes the place of the file's whole list. `--disable-cas=false` takes back a switch.
+Arguments override variables, and variables override the file. A value replaces, and never extends,
+the one it overrides: an argument `-l` replaces the whole list of the file.
+`--disable-cas=false` turns a switch off again.
 
-- **Arguments** follow getopt: `-m64`, `-m 64`, `--memory-limit=64`, or any beginning of a long name
-  that only one option has. Numbers of bytes, connections and requests may end in k, m or g, for
-  1024, its square and its cube, and `-m`, which is in megabytes, may then be in bytes; those of
-  seconds, ports and threads may not.
-- **Variables** begin with `LARDER_`. A switch is `true` or `false`, a list has commas. A variable
-  that names no option is reported at the start and passed over. Those that Kubernetes sets for a
-  service called larder are not taken for options.
-- **The file** is TOML, given by `--config FILE` or `LARDER_CONFIG`; without it none is read. Keys
-  are the long names, in no table. Numbers are numbers or the text that an argument would be
+- **Arguments** follow getopt: `-m64`, `-m 64`, `--memory-limit=64`, or any unambiguous beginning of
+  a long name. Numbers of bytes, connections and requests may end in k, m or g, for 1024, its square
+  and its cube, and `-m`, which is in megabytes, is then in bytes; numbers of seconds, ports and
+  threads may not.
+- **Variables** begin with `LARDER_`. A switch is `true` or `false`, a list is separated by commas.
+  A variable that names no option is reported at the start and ignored. Variables that Kubernetes
+  sets for a service called larder are not taken for options.
+- **The file** is TOML, given by `--config FILE` or `LARDER_CONFIG`; by default none is read. Keys
+  are the long names, at the top level. Numbers are numbers or the string that an argument would be
   (`"2m"`), switches are booleans, lists are arrays. An unknown key, a wrong type or a value out of
-  range is an error with line and column. `larder --check --config FILE` says all of them and ends
-  with 0, or with 64 if there are any, without opening or binding anything.
-  `larder --print-config` prints a whole file with the values that hold.
+  range is an error with line and column. `larder --check --config FILE` reports all errors and
+  exits with 0, or with 64 if there are any, without opening or binding anything.
+  `larder --print-config` prints a complete file with the values in effect.
 
-SIGHUP reads the file again. What can be changed while it serves is changed, and one line in the
-log says so; the line for any other change says that it needs a restart. What a client has changed
-with `cache_memlimit` or `verbosity` is then again as the options say. A file with an error changes
+SIGHUP reads the file again. Options that can change at run time are applied, with one line in the
+log for each; the line for any other change says that it needs a restart. Values that a client has
+changed with `cache_memlimit` or `verbosity` are reset to the options. A file with an error changes
 no option.
 "#;
 
-/// The page.
+/// Returns the page.
 pub fn page() -> String {
     let mut text = OPENING.to_owned();
     for group in GROUPS {
@@ -50,7 +51,7 @@ pub fn page() -> String {
     text
 }
 
-/// One option.
+/// Writes one option.
 fn describe(text: &mut String, declaration: &Declaration) {
     let long = declaration.long;
     let _ = write!(text, "\n### `--{long}`\n\n");
@@ -65,7 +66,7 @@ fn describe(text: &mut String, declaration: &Declaration) {
         row("default", format!("`{default}`"));
     }
     if matches!(declaration.kind, Kind::Missing { .. }) {
-        row("state", "not there yet".to_owned());
+        row("state", "not implemented yet".to_owned());
     } else if declaration.is_setting() {
         if long != "config" && !matches!(declaration.kind, Kind::Alias(_)) {
             row("file", format!("`{long} = {}`", print::default(declaration)));
@@ -73,29 +74,29 @@ fn describe(text: &mut String, declaration: &Declaration) {
         row("environment", format!("`{}`", variable(declaration)));
     }
     if reload::is_live(long) {
-        row("while it serves", "SIGHUP applies what the file says now".to_owned());
+        row("at run time", "SIGHUP applies the value in the file".to_owned());
     }
     if let Some(theirs) = memcacheds(declaration) {
         row("memcached", theirs);
     }
 }
 
-/// What it takes, in words.
+/// Returns what the option takes, in words.
 fn takes(declaration: &Declaration) -> String {
     match declaration.kind {
         Kind::Switch(_) | Kind::Print(_) | Kind::Act(_) | Kind::Missing { unit: None } => {
             "nothing".to_owned()
         }
-        Kind::Count(_) => format!("nothing, several times; a number up to {COUNT_MAX} elsewhere"),
-        Kind::Number { min, max, .. } if min == max => format!("{min} alone"),
+        Kind::Count(_) => format!("nothing, repeatable; a number up to {COUNT_MAX} elsewhere"),
+        Kind::Number { min, max, .. } if min == max => format!("only {min}"),
         Kind::Number { unit, min, max, .. } => format!("{unit}, {min} to {max}"),
         Kind::Text { unit, .. } | Kind::Missing { unit: Some(unit) } => format!("`{unit}`"),
-        Kind::List { unit, .. } => format!("`{unit}`, several times"),
-        Kind::Alias(other) => format!("what [`--{other}`](#--{other}) takes"),
+        Kind::List { unit, .. } => format!("`{unit}`, repeatable"),
+        Kind::Alias(other) => format!("the same as [`--{other}`](#--{other})"),
     }
 }
 
-/// How memcached calls the same.
+/// Returns the names of the same option in memcached.
 fn memcacheds(declaration: &Declaration) -> Option<String> {
     if let Some(letter) = declaration.short {
         return Some(format!("`-{letter}`, `--{}`", declaration.long));
@@ -116,7 +117,7 @@ mod tests {
         assert!(written == page(), "make it: larder --print-options-reference > docs/options.md");
     }
 
-    /// Quotas were missing there for as long as they had been.
+    /// Regression: quotas were missing on that page.
     #[test]
     fn the_page_about_compatibility_names_each_option_of_larders_own() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_of_memcacheds_is_followed_is_declared() {
+    fn followed_options_of_memcached_are_declared() {
         for (name, long) in FOLLOWED {
             assert!(find(long).is_some(), "{name}");
         }

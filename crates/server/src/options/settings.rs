@@ -1,10 +1,10 @@
-//! What is said of the options, by whom, and what holds of it.
+//! The options as set in each place, and the settings that result.
 //!
-//! A [`Layer`] holds what one place says: for each option the texts to apply, one for most, as
-//! many as there are for a list, as often as it counts for `verbose`, and none for a switch that is
-//! off. Of the layers the last that speaks of an option is followed, for this option alone; its
-//! texts replace those below, they never add to them. So an empty list and a switch that is off
-//! mean something in every place.
+//! A [`Layer`] holds the options of one place: for each option the texts to apply, one for most,
+//! one per entry for a list, one per count for `verbose`, and none for a switch that is off. For
+//! each option the last layer that sets it applies; its texts replace those of the layers before,
+//! and are never added to them. So an empty list and a switch that is off mean something in every
+//! place.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use super::declare::DECLARATIONS;
 use super::kind::{COUNT_MAX, Declaration, Kind};
 use super::{Options, UsageError, extended, idle};
 
-/// Where a value comes from. Those further down go before those above.
+/// Where a value comes from. Later variants override earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The file of `--config`.
     File,
-    /// A variable.
+    /// An environment variable.
     Environment,
     /// The command line.
     Arguments,
-    /// A command while the server serves.
+    /// A client command at run time.
     Client,
 }
 
 impl Source {
-    /// In words.
+    /// Returns the name for users.
     pub fn name(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -38,17 +38,17 @@ impl Source {
     }
 }
 
-/// What one place says: the texts for each option, by its long name.
+/// The options set in one place: the texts for each option, by its long name.
 #[derive(Debug, Default)]
 pub struct Layer {
     texts: BTreeMap<&'static str, Vec<String>>,
-    /// What [`extended::ALONE`] has said.
+    /// The value of [`extended::ALONE`].
     alone: Option<String>,
 }
 
 impl Layer {
-    /// Adds what is said of one option, or tells what is wrong with it. `name` is the option as
-    /// the user has written it.
+    /// Adds the value of one option, or returns what is wrong with it. `name` is the option as the
+    /// user wrote it.
     pub fn add(
         &mut self,
         declaration: &'static Declaration,
@@ -63,7 +63,7 @@ impl Layer {
             Kind::Switch(_) => switch(value).map(|is_on| vec![String::new(); usize::from(is_on)]),
             Kind::Count(_) if value.is_empty() => {
                 let texts = self.texts.entry(declaration.long).or_default();
-                // More than the most is the most, or what is printed would be refused as a file.
+                // Capped at the maximum, or the printed file would be refused.
                 texts.resize((texts.len() + 1).min(COUNT_MAX), String::new());
                 return Ok(());
             }
@@ -78,7 +78,7 @@ impl Layer {
         Ok(())
     }
 
-    /// `-o`: one entry after the other; some are options of our own.
+    /// Adds `-o`, one entry after the other; some are options with names of their own.
     fn add_extended(
         &mut self,
         declaration: &'static Declaration,
@@ -100,7 +100,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Refuses another device for flash: less than half of what is asked for would be there.
+    /// Refuses a second device for flash: only one of them would be used.
     fn check_alone(&mut self, entry: &str, value: &str, name: &str) -> Result<(), String> {
         if entry.split('=').next() != Some(extended::ALONE) {
             return Ok(());
@@ -114,26 +114,26 @@ impl Layer {
         }
     }
 
-    /// Says that a list is there, even if nothing is in it.
+    /// Notes that a list is set, even if it is empty.
     pub fn begin_list(&mut self, declaration: &'static Declaration) {
         self.texts.entry(declaration.long).or_default();
     }
 
-    /// Whether something is said of this option.
+    /// Whether this option is set.
     pub fn speaks_of(&self, declaration: &'static Declaration) -> bool {
         self.texts.contains_key(declared(declaration).long)
     }
 
-    /// The last text that is said of this option.
+    /// Returns the last text of this option.
     pub fn last(&self, long: &str) -> Option<&str> {
         self.texts.get(long)?.last().map(String::as_str)
     }
 }
 
-/// What holds.
+/// The settings in effect.
 #[derive(Debug, PartialEq)]
 pub struct Settings {
-    /// As the server takes it.
+    /// The options, as the server reads them.
     pub options: Options,
     /// The file that was read.
     pub file: Option<PathBuf>,
@@ -141,7 +141,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Lays one layer over the other.
+    /// Merges the layers; later ones override earlier ones.
     pub fn new(layers: [(Source, Layer); 3], file: Option<&Path>) -> Result<Self, UsageError> {
         let mut chosen = BTreeMap::new();
         for (source, layer) in layers {
@@ -168,14 +168,13 @@ impl Settings {
         Ok(settings)
     }
 
-    /// What is said of an option, and where; `None` where the default holds.
+    /// Returns the texts of an option and their source; `None` if the default applies.
     pub fn chosen(&self, declaration: &Declaration) -> Option<(Source, &[String])> {
         let (source, texts) = self.chosen.get(declaration.long)?;
         Some((*source, texts))
     }
 
-    /// Takes over what `newer` ones say of one option. What the options are together stays as it
-    /// was at the start.
+    /// Takes the value of one option from `newer` settings. `options` stays as it was at the start.
     pub fn take_over(&mut self, declaration: &'static Declaration, newer: &Self) {
         match newer.chosen.get(declaration.long) {
             Some(chosen) => drop(self.chosen.insert(declaration.long, chosen.clone())),
@@ -183,24 +182,24 @@ impl Settings {
         }
     }
 
-    /// The options in which these settings and `newer` ones differ by what they mean.
+    /// Returns the options whose meaning differs between these settings and `newer` ones.
     pub fn changes(&self, newer: &Self) -> Vec<&'static Declaration> {
         let differs = |known: &&'static Declaration| self.alone(known) != newer.alone(known);
         DECLARATIONS.iter().filter(differs).collect()
     }
 
-    /// Takes over what holds of one option because a client has said so.
+    /// Records the value of one option that a client has set.
     pub fn hold(&mut self, long: &'static str, texts: Vec<String>) {
         let declaration = find(long).expect("what a client changes is declared");
         let mut held = Options::default();
         apply(declaration, &mut held, &texts);
-        // What means the same stays as it was written.
+        // An equal value stays as it was written.
         if held != self.alone(declaration) {
             self.chosen.insert(long, (Source::Client, texts));
         }
     }
 
-    /// Options of which nothing is said but this one.
+    /// Returns default options with only this one set.
     fn alone(&self, declaration: &Declaration) -> Options {
         let mut options = Options::default();
         if let Some((_, texts)) = self.chosen(declaration) {
@@ -217,8 +216,8 @@ fn apply(declaration: &Declaration, options: &mut Options, texts: &[String]) {
     }
 }
 
-/// Says which addresses of TCP were asked for and are not listened on. memcached's way to say that
-/// there shall be none, port 0, is heard; and those of `-l` are still those of Redis' clients.
+/// Warns of TCP addresses that were set and are not listened on. Port 0, memcached's way to ask for
+/// none, gives no warning; and the addresses of `-l` still serve Redis clients.
 fn warn_beside_unix(options: &mut Options, is_said: impl Fn(&str) -> bool) {
     let is_port_idle = is_said("port") && options.port != 0;
     let is_listen_idle = !options.listen.is_empty() && options.redis_port == 0;
@@ -229,12 +228,12 @@ fn warn_beside_unix(options: &mut Options, is_said: impl Fn(&str) -> bool) {
     }
 }
 
-/// The option with this long name.
+/// Returns the option with this long name.
 pub fn find(long: &str) -> Option<&'static Declaration> {
     DECLARATIONS.iter().find(|known| known.long == long)
 }
 
-/// The option itself, for another name of it.
+/// Resolves an alias to its option.
 fn declared(declaration: &'static Declaration) -> &'static Declaration {
     match declaration.kind {
         Kind::Alias(long) => find(long).expect("an alias names an option"),
@@ -242,7 +241,7 @@ fn declared(declaration: &'static Declaration) -> &'static Declaration {
     }
 }
 
-/// Whether a switch is on. Given without a value it is.
+/// Parses a switch. Without a value it is on.
 fn switch(value: &str) -> Result<bool, String> {
     match value {
         "" | "true" | "1" => Ok(true),
@@ -251,7 +250,7 @@ fn switch(value: &str) -> Result<bool, String> {
     }
 }
 
-/// How often something counts.
+/// Parses a count.
 fn count(value: &str) -> Result<usize, String> {
     match value.parse() {
         Ok(count) if count <= COUNT_MAX => Ok(count),
@@ -293,24 +292,24 @@ mod tests {
         assert_eq!(options(&[one], &[two], &[]).port, 2);
         assert_eq!(options(&[one], &[], &[]).port, 1);
         assert_eq!(options(&[], &[], &[]).port, 11_211);
-        // One that says nothing of an option leaves it as it is.
+        // A layer that does not set an option leaves it unchanged.
         assert_eq!(options(&[one], &[("threads", "2")], &[]).port, 1);
     }
 
     #[test]
-    fn what_goes_before_replaces_and_does_not_add() {
+    fn a_later_layer_replaces_and_does_not_add() {
         let said = options(&[("listen", "a,b"), ("listen", "c")], &[], &[("listen", "d")]);
         assert_eq!(said.listen, ["d"]);
         assert_eq!(options(&[("listen", "a,b"), ("listen", "c")], &[], &[]).listen.len(), 3);
         assert_eq!(options(&[("verbose", "3")], &[], &[("verbose", "")]).verbosity, 1);
         assert!(options(&[("disable-cas", "true")], &[], &[("disable-cas", "false")]).cas);
-        // An extended option is the option of our own that it stands for.
+        // An extended option is its counterpart.
         let waits = [("disable-maxconns-fast", "true")];
         assert!(!options(&waits, &[], &[]).connections_fast);
         assert!(options(&waits, &[], &[("extended", "maxconns_fast")]).connections_fast);
     }
 
-    /// Only the last was used, and nobody said so.
+    /// Regression: only the last was used, without a message.
     #[test]
     fn a_second_device_of_flash_is_refused() {
         let refusal = |entries: &[&str]| {
@@ -322,7 +321,7 @@ mod tests {
             assert_eq!(refusal(two).as_deref(), Some(text));
         }
         assert_eq!(refusal(&["ext_path=/a:2m", "ext_path=/a:2m,ext_threads=2"]), None);
-        // One place goes before another, as ever.
+        // One source overrides another, as for any option.
         let flash = |path: &str| format!("ext_path={path}:2m");
         let (file, said) = (flash("/a"), flash("/b"));
         let options = options(&[("extended", &file)], &[], &[("extended", &said)]);
@@ -343,7 +342,7 @@ mod tests {
         assert_eq!(changed(&[("verbose", "1")], &[("port", "1")]), ["port", "verbose"]);
     }
 
-    /// A server that listens on less than it was asked to did not say so.
+    /// Regression: the server listened on fewer addresses than set, without a message.
     #[test]
     fn addresses_beside_a_unix_socket_are_said_to_have_no_effect() {
         let socket = ("unix-socket", "/s");
@@ -353,7 +352,7 @@ mod tests {
         assert_eq!(warnings(&[("port", "11211")]), [idle("port")]);
         let both = [("listen", "0.0.0.0"), ("port", "7")];
         assert_eq!(warnings(&both), [idle("port"), idle("listen")]);
-        // Redis' clients come there.
+        // Redis clients connect there.
         let redis = [("listen", "0.0.0.0"), ("redis-port", "6379")];
         assert_eq!(warnings(&redis), [""; 0]);
         assert_eq!(warnings(&[("port", "0")]), [""; 0], "as in memcached, no port is what it says");
@@ -361,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused_wherever_it_stands() {
+    fn conflicting_options_are_refused_in_any_layer() {
         assert!(laid(&[("flash", "/f:2m")], &[], &[("memory-file", "/m")]).is_err());
     }
 }

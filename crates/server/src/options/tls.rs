@@ -1,4 +1,4 @@
-//! What the options say of TLS, under memcached's names.
+//! The options of TLS, under memcached's names.
 
 use std::path::PathBuf;
 
@@ -9,28 +9,28 @@ use super::{Options, UsageError};
 /// Whether and how TLS is spoken.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TlsOptions {
-    /// `-Z`: at all TCP addresses that do not say otherwise.
+    /// `-Z`: at all TCP addresses without `notls:`.
     pub is_on: bool,
-    /// The certificate and those it follows from.
+    /// The certificate and its chain.
     pub chain_cert: Option<PathBuf>,
-    /// The private key; `None` where it is with the certificate.
+    /// The private key; `None` if it is in the file of the certificate.
     pub key: Option<PathBuf>,
-    /// The key is written as bytes rather than as text.
+    /// The key is DER instead of PEM.
     pub key_is_der: bool,
-    /// memcached's number for whether clients show certificates.
+    /// memcached's number for whether clients present certificates.
     pub verify_mode: u8,
-    /// Who signs these.
+    /// The authorities that sign these.
     pub ca_cert: Option<PathBuf>,
-    /// TLS 1.2 is not spoken.
+    /// TLS 1.2 is refused.
     pub is_13_only: bool,
     /// The cipher suites of TLS 1.2; empty for all.
     pub ciphers: Vec<String>,
-    /// Clients may take up a session again.
+    /// Clients may resume a session.
     pub resumption: bool,
 }
 
 impl TlsOptions {
-    /// Whether clients show certificates.
+    /// Returns whether clients present certificates.
     pub fn clients(&self) -> ClientCertificates {
         match self.verify_mode {
             0 => ClientCertificates::None,
@@ -39,12 +39,12 @@ impl TlsOptions {
         }
     }
 
-    /// The same in OpenSSL's bits, which are what memcached reports.
+    /// Returns `verify_mode` as OpenSSL's bits, which memcached reports.
     pub fn verify_bits(&self) -> u8 {
         [0, 1, 3, 7][usize::from(self.verify_mode.min(3))]
     }
 
-    /// What is not as it is by default, by the names of its options, but for `-Z` itself.
+    /// Returns the names of the options that differ from their defaults, except `-Z` itself.
     fn said(&self) -> Vec<&'static str> {
         [
             ("--ssl-chain-cert", self.chain_cert.is_some()),
@@ -62,7 +62,7 @@ impl TlsOptions {
     }
 }
 
-/// `--ssl-keyformat`.
+/// Sets `--ssl-keyformat`.
 pub fn set_key_format(options: &mut Options, value: &str) -> Result<(), String> {
     options.tls.key_is_der = match value {
         "PEM" => false,
@@ -72,18 +72,18 @@ pub fn set_key_format(options: &mut Options, value: &str) -> Result<(), String> 
     Ok(())
 }
 
-/// `--ssl-min-version`: memcached's numbers.
+/// Sets `--ssl-min-version`, by memcached's numbers.
 pub fn set_min_version(options: &mut Options, value: &str) -> Result<(), String> {
     options.tls.is_13_only = match value {
         "2" => false,
         "3" => true,
-        "0" | "1" => return Err("TLS 1.0 and 1.1 are not spoken here; 2 is TLS 1.2".to_owned()),
+        "0" | "1" => return Err("TLS 1.0 and 1.1 are not supported; 2 is TLS 1.2".to_owned()),
         _ => return Err(format!("{value} is neither 2 (TLS 1.2) nor 3 (TLS 1.3)")),
     };
     Ok(())
 }
 
-/// `--ssl-ciphers`.
+/// Sets `--ssl-ciphers`.
 pub fn set_ciphers(options: &mut Options, value: &str) -> Result<(), String> {
     let names = value.split(':').filter(|name| !name.is_empty());
     let names: Vec<String> = names.map(str::to_owned).collect();
@@ -94,18 +94,18 @@ pub fn set_ciphers(options: &mut Options, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `--redis-tls`.
+/// Sets `--redis-tls`.
 pub fn set_redis_tls(options: &mut Options, value: &str) -> Result<(), String> {
     options.redis_tls = match value {
         "auto" => None,
         "on" => Some(true),
         "off" => Some(false),
-        _ => return Err(format!("{value} is none of auto, on and off")),
+        _ => return Err(format!("{value} is not auto, on or off")),
     };
     Ok(())
 }
 
-/// Refuses what does not go together.
+/// Refuses conflicting options, and warns of those without effect.
 pub fn settle(options: &mut Options) -> Result<(), UsageError> {
     let tls = &options.tls;
     let wrong = |text: &str| Err(UsageError(text.to_owned()));
@@ -115,7 +115,7 @@ pub fn settle(options: &mut Options) -> Result<(), UsageError> {
         }
         let said = tls.said().join(", ");
         if !said.is_empty() {
-            // Who names a certificate believes that nobody can listen in.
+            // A user who names a certificate expects encryption.
             let text = "without --enable-ssl everything is plain text";
             options.warnings.push(format!("{text}: {said} has no effect"));
         }
@@ -126,13 +126,14 @@ pub fn settle(options: &mut Options) -> Result<(), UsageError> {
     }
     if tls.verify_mode > 0 && tls.ca_cert.is_none() {
         return wrong(
-            "--ssl-verify-mode needs --ssl-ca-cert: who signs the certificates of clients",
+            "--ssl-verify-mode needs --ssl-ca-cert, the authorities that sign clients' \
+             certificates",
         );
     }
     if tls.key_is_der && tls.key.is_none() {
-        return wrong("--ssl-keyformat DER needs --ssl-key: a file of certificates is PEM");
+        return wrong("--ssl-keyformat DER needs --ssl-key: the certificate file is PEM");
     }
-    // Who names these believes that strangers are kept out.
+    // A user who names authorities expects other clients to be refused.
     if tls.verify_mode == 0 && tls.ca_cert.is_some() {
         let text = "--ssl-ca-cert has no effect without --ssl-verify-mode 1 or 2: clients are not \
                     asked for a certificate";
@@ -140,8 +141,7 @@ pub fn settle(options: &mut Options) -> Result<(), UsageError> {
     }
     let tls = &options.tls;
     if tls.is_13_only && !tls.ciphers.is_empty() {
-        let text =
-            "--ssl-ciphers has no effect with --ssl-min-version 3: they are those of TLS 1.2";
+        let text = "--ssl-ciphers has no effect with --ssl-min-version 3: it sets those of TLS 1.2";
         options.warnings.push(text.to_owned());
     }
     Ok(())
@@ -186,9 +186,9 @@ mod tests {
         assert_eq!(options.warnings, [text]);
     }
 
-    /// Who names the authorities of clients and no mode believes that strangers are kept out.
+    /// A user who names authorities without a mode expects other clients to be refused.
     #[test]
-    fn what_is_not_asked_for_is_told() {
+    fn options_without_effect_give_a_warning() {
         let chain = "-Z --ssl-chain-cert /c";
         let warnings = |line: &str| parse(&format!("{chain} {line}")).expect(line).warnings;
         let [warning] = &warnings("--ssl-ca-cert /a")[..] else { panic!("not one warning") };
@@ -206,20 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_refused_in_words() {
+    fn unsupported_values_are_refused_with_a_reason() {
         for (line, words) in [
             ("-Z", "--ssl-chain-cert"),
             ("-Z -o ssl_chain_cert=/c,ssl_verify_mode=1", "--ssl-ca-cert"),
             ("-Z -o ssl_chain_cert=/c,ssl_keyformat=DER", "--ssl-key"),
             ("-o ssl_keyformat=ENGINE", "neither PEM nor DER"),
-            ("-o ssl_min_version=0", "TLS 1.0 and 1.1 are not spoken"),
-            ("-o ssl_min_version=1", "TLS 1.0 and 1.1 are not spoken"),
+            ("-o ssl_min_version=0", "TLS 1.0 and 1.1 are not supported"),
+            ("-o ssl_min_version=1", "TLS 1.0 and 1.1 are not supported"),
             ("-o ssl_min_version=4", "neither 2 (TLS 1.2) nor 3"),
             ("-o ssl_verify_mode=4", "from 0 to 3"),
-            ("-o ssl_ciphers=HIGH", "no cipher is called HIGH"),
+            ("-o ssl_ciphers=HIGH", "unknown cipher HIGH"),
             ("-o ssl_nothing=1", "no extended option"),
             ("--redis-tls on", "--enable-ssl"),
-            ("--redis-tls maybe", "none of auto, on and off"),
+            ("--redis-tls maybe", "not auto, on or off"),
         ] {
             let text = parse(line).expect_err(line);
             assert!(text.contains(words), "{line}: {text}");

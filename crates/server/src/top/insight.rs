@@ -26,7 +26,7 @@ pub fn draw(insight: &Value, frame: &mut Frame<'_>, area: Rect) {
         [key, format!("{}/s", count(number(&one["least"]))), percent(number(&one["share"]))]
     });
     let widths = [Constraint::Fill(1), Constraint::Length(9), Constraint::Length(8)];
-    table(frame, keys, "keys asked for most", rows.collect(), &widths);
+    table(frame, keys, "most requested keys", rows.collect(), &widths);
 
     let curve = &insight["curve"];
     let points = curve["points"].as_array().map_or(&[][..], Vec::as_slice);
@@ -44,7 +44,7 @@ pub fn draw(insight: &Value, frame: &mut Frame<'_>, area: Rect) {
         [format!("GiB {tier}"), format!("+{}/s", count(number(&more["hits"])))]
     });
     let widths = [Constraint::Fill(1), Constraint::Length(9)];
-    table(frame, memory, "with other memory", sizes.chain(more).collect(), &widths);
+    table(frame, memory, "with more or less memory", sizes.chain(more).collect(), &widths);
 
     let whole: f64 = list("reasons").iter().map(|reason| number(&reason[1])).sum();
     let rows = list("reasons").iter().map(|reason| {
@@ -63,7 +63,7 @@ fn table<const COLUMNS: usize>(
 ) {
     let block = Block::bordered().title(title);
     if rows.is_empty() {
-        let empty = Table::new([Row::new(["nothing yet"])], [Constraint::Fill(1)]).dark_gray();
+        let empty = Table::new([Row::new(["no data yet"])], [Constraint::Fill(1)]).dark_gray();
         return frame.render_widget(empty.block(block), area);
     }
     frame.render_widget(Table::new(rows.into_iter().map(Row::new), widths).block(block), area);

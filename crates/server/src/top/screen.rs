@@ -138,7 +138,7 @@ impl View {
         if lines > 0 {
             insight::draw(&self.stats["insight"], frame, keys);
         }
-        frame.render_widget(Line::from("q ends this; it changes nothing").dark_gray(), foot);
+        frame.render_widget(Line::from("q quits; the view is read-only").dark_gray(), foot);
     }
 
     fn head(&self) -> Line<'_> {
@@ -175,7 +175,7 @@ impl View {
         let space = format!("of {}, {}", bytes(limit), percent(used / limit.max(1.0)));
         let tiles = [
             ("hit ratio", ratio, by_tier.collect::<Vec<_>>().join(" ")),
-            ("requests a second", count(of(now, "requests")), requests),
+            ("requests per second", count(of(now, "requests")), requests),
             ("memory", bytes(used), space),
             (
                 "items",
@@ -227,7 +227,7 @@ impl View {
         let slowest: Vec<u64> = shown().map(|it| (of(it, "get_p99_us") * 1e3) as u64).collect();
         let top = |values: &[u64]| values.iter().copied().max().unwrap_or(0) as f64;
         let slow_title = match top(&slowest) {
-            0.0 => "99 % of gets: none lately".to_owned(),
+            0.0 => "99 % of gets: none recently".to_owned(),
             most => format!("99 % of gets, up to {}", micros(most / 1e3)),
         };
         let curves = [
@@ -259,7 +259,7 @@ impl View {
             Constraint::Fill(1),
         ];
         let header = Row::new(["", "median", "99 %", "99.9 %", "longest"]).dark_gray();
-        let block = Block::bordered().title("latency of the last minute, sampled");
+        let block = Block::bordered().title("latency in the last minute, sampled");
         frame.render_widget(Table::new(rows, widths).header(header).block(block), area);
     }
 

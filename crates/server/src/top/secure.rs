@@ -30,7 +30,7 @@ impl Trust {
             roots.add(certificate).map_err(|error| wrong(&error))?;
         }
         if roots.is_empty() {
-            return Err(wrong(&"there is no certificate in it"));
+            return Err(wrong(&"it contains no certificate"));
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(|it| wrong(&it))?;
@@ -56,13 +56,14 @@ fn said(error: &io::Error, address: &str) -> String {
     let reason = error.get_ref().and_then(|reason| reason.downcast_ref());
     match reason {
         Some(Error::InvalidMessage(_)) => {
-            format!("it does not speak TLS; without it: larder top {address}")
+            format!("it does not use TLS; try larder top {address}")
         }
         Some(Error::InvalidCertificate(CertificateError::Other(other)))
             if other.0.to_string().contains(AUTHORITY_ITSELF) =>
         {
-            "the server shows the certificate of an authority, as openssl req -x509 makes it, and \
-             not one that an authority has signed; --ca-file is for who signed the server's"
+            "the server presents the certificate of an authority, as openssl req -x509 makes it, \
+             and not one signed by an authority; --ca-file names the authority that signed the \
+             server's"
                 .to_owned()
         }
         _ => error.to_string(),

@@ -50,7 +50,7 @@ impl<'c, S: Sampling> TurnExecutor<'c, S> {
             ring.answer();
             if ring.descriptor().is_none() {
                 self.ring = None;
-                self.server.log(0, "io_uring has failed, and flash is read by other threads");
+                self.server.log(0, "io_uring failed; flash is read by threads from now on");
             }
         }
     }

@@ -73,10 +73,10 @@ impl Server {
         };
         says("larder: version ");
         if is_root() && !options.contains(&"-u") {
-            says("larder: it runs as root; -u ");
+            says("larder: running as root; use -u ");
         }
         if options.contains(&"-v") {
-            says("larder: cache_memlimit takes up to ");
+            says("larder: cache_memlimit accepts up to ");
         }
         (server, log)
     }

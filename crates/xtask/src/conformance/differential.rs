@@ -22,9 +22,9 @@ const DEVIATIONS: &str = "conformance/deviations.txt";
 const FIRST: &[u8] = b"touch nothing 0\r\n";
 const FIRST_REPLY: &[u8] = b"NOT_FOUND\r\n";
 
-/// The server's words for refusing an option of memcached's that it will have later. Its cases are
-/// counted apart until then, and played from then on.
-const NOT_THERE_YET: &str = "is not there yet";
+/// With these words the server refuses an option of memcached's that it will have later. Its cases
+/// are counted apart until then, and played from then on.
+const NOT_THERE_YET: &str = "is not implemented yet";
 
 /// Cases up to this many bytes are cut at every place.
 const EVERY_CUT_BYTES: usize = 120;

@@ -1,18 +1,18 @@
-//! The compressed zone: what is in it, and what moves between it and the others. Absent where there
-//! is none.
+//! The compressed zone: its content, and the items that move to and from it. Absent without such a
+//! zone.
 
 use larder::CompressedStats;
 
 use super::{Metric, Now, Values, counter, gauge, seconds};
 
-/// A value of the zone, if there is one.
+/// Adds a value of the zone, if there is one.
 fn zone(now: &Now<'_>, out: &mut Values, value: fn(&CompressedStats) -> u64) {
     if let Some(compressed) = &now.snapshot.cache.compressed {
         out.one(value(compressed));
     }
 }
 
-/// Time that it took, in microseconds, if there is one.
+/// Adds a time of the zone, in microseconds, if there is one.
 fn time(now: &Now<'_>, out: &mut Values, us: fn(&CompressedStats) -> u64) {
     if let Some(compressed) = &now.snapshot.cache.compressed {
         out.real(seconds(us(compressed)));
@@ -24,21 +24,16 @@ pub const METRICS: &[Metric] = &[
     gauge("larder_compressed_raw_bytes", &[], "Bytes of rows before compression.", |now, out| {
         zone(now, out, |it| (it.zone.raw_bytes + it.zone.long_bytes) as u64);
     }),
-    gauge(
-        "larder_compressed_stored_bytes",
-        &[],
-        "Bytes of rows as they are stored.",
-        |now, out| {
-            zone(now, out, |it| it.zone.space.live_bytes as u64);
-        },
-    ),
-    gauge("larder_compressed_budget_bytes", &[], "Memory that the zone may have.", |now, out| {
+    gauge("larder_compressed_stored_bytes", &[], "Bytes of rows as stored.", |now, out| {
+        zone(now, out, |it| it.zone.space.live_bytes as u64);
+    }),
+    gauge("larder_compressed_budget_bytes", &[], "Memory that the zone may use.", |now, out| {
         zone(now, out, |it| (it.budget_slabs * it.zone.space.slab_bytes) as u64);
     }),
     gauge(
         "larder_compressed_blocks",
         &[],
-        "Leaves, each with a block of rows at most.",
+        "Leaves, each with at most one block of rows.",
         |now, out| {
             zone(now, out, |it| it.zone.leaves as u64);
         },
@@ -49,13 +44,13 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_compressed_demoted_items_total",
         &[],
-        "Items that moved into the zone.",
+        "Items demoted into the zone.",
         |now, out| zone(now, out, |it| it.demoted),
     ),
     counter(
         "larder_compressed_promoted_items_total",
         &[],
-        "Items that moved back into the hot zone.",
+        "Items promoted back to the hot zone.",
         |now, out| zone(now, out, |it| it.promoted),
     ),
     counter(
@@ -67,19 +62,19 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_compressed_spilled_items_total",
         &[],
-        "Of those that left to make room, how many moved on to flash.",
+        "Items that left the zone to make room and moved on to flash.",
         |now, out| zone(now, out, |it| it.spilled),
     ),
     counter(
         "larder_compressed_expired_items_total",
         &[],
-        "Expired items that the zone let go.",
+        "Expired items removed from the zone.",
         |now, out| zone(now, out, |it| it.zone.expired),
     ),
     counter(
         "larder_compressed_refused_items_total",
         &[],
-        "Items that the zone did not take.",
+        "Items that the zone refused.",
         |now, out| zone(now, out, |it| it.refused),
     ),
     counter(
@@ -97,19 +92,19 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_compressed_ghost_hits_total",
         &[],
-        "Misses of items that the zone had evicted a moment before.",
+        "Misses of items that the zone had evicted shortly before.",
         |now, out| zone(now, out, |it| it.ghost_hits),
     ),
     counter(
         "larder_compressed_demote_seconds_total",
         &[],
-        "Processor time that moving items into the zone took.",
+        "CPU time spent moving items into the zone.",
         |now, out| time(now, out, |it| it.demote_us),
     ),
     counter(
         "larder_compressed_read_seconds_total",
         &[],
-        "Processor time that reading items in the zone took, by a sample.",
+        "CPU time spent reading items in the zone, from a sample.",
         |now, out| time(now, out, |it| it.read_us),
     ),
     counter("larder_compressed_decoded_frames_total", &[], "Frames decoded.", |now, out| {
@@ -118,13 +113,13 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_compressed_cleaned_bytes_total",
         &[],
-        "Bytes moved to get slabs back.",
+        "Bytes moved to free slabs.",
         |now, out| zone(now, out, |it| it.zone.space.moved_bytes as u64),
     ),
     counter(
         "larder_compressed_budget_steps_total",
         &["direction"],
-        "How often the zone got or gave up a step of memory.",
+        "Steps of memory that the zone gained or gave up.",
         |now, out| {
             if let Some(compressed) = &now.snapshot.cache.compressed {
                 out.put(&["grown"], compressed.grown);
@@ -135,7 +130,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_compressed_damaged_blocks_total",
         &[],
-        "Times that a block was found damaged, by readers too.",
+        "Times that a block was found damaged, including by readers.",
         |now, out| zone(now, out, |it| it.damaged),
     ),
 ];

@@ -1,5 +1,5 @@
-//! What a sample of the keys tells: the miss-ratio curve, what more memory would bring, and why
-//! reads miss.
+//! Results of the sample of keys: the miss-ratio curve, the benefit of more memory, and the reasons
+//! of misses.
 
 use ::insight::Reason;
 
@@ -11,8 +11,8 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "larder_predicted_miss_ratio",
         &["size"],
-        "Of all reads, those that would miss with so many times the memory, by a sample; absent \
-         while hardly anything was read.",
+        "Share of all reads that would miss with this multiple of the memory, from a sample; \
+         absent while there were hardly any reads.",
         |now, out| {
             let Some(outlook) = outlook(now) else { return };
             for (name, size) in SIZES {
@@ -24,8 +24,8 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "larder_predicted_miss_ratio_error",
         &["of"],
-        "How far the prediction at the present size is off what really missed meanwhile \
-         (`policy`), and its standard error by the choice of the sample (`sample`).",
+        "Difference of the prediction at the present size from the measured miss ratio (`policy`), \
+         and its standard error from sampling (`sample`).",
         |now, out| {
             let Some(outlook) = outlook(now) else { return };
             let Outlook { present, measured, .. } = outlook;
@@ -36,20 +36,19 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "larder_more_memory_hits_per_second",
         &["tier"],
-        "Hits that one GiB more of a tier would bring in a second, by the predicted miss ratio.",
+        "Additional hits per second with one GiB more of a tier, by the predicted miss ratio.",
         |now, out| more(now, out, |more| more.hits),
     ),
     gauge(
         "larder_more_memory_saved_seconds_per_second",
         &["tier"],
-        "Seconds that one GiB more of a tier would spare the backend in a second, as far as costs \
-         are known.",
+        "Backend time saved per second with one GiB more of a tier, as far as costs are known.",
         |now, out| more(now, out, |more| more.saved_s),
     ),
     counter(
         "larder_misses_by_reason_total",
         &["reason"],
-        "Keys not found, by what happened to them last; scaled up from a sample. `never`: no store \
+        "Keys not found, by what last happened to them; scaled up from a sample. `never`: no store \
          is known, because there was none or it was forgotten.",
         |now, out| {
             let whole = now.collector.keys.watcher.reasons().whole();
@@ -58,30 +57,35 @@ pub const METRICS: &[Metric] = &[
             }
         },
     ),
-    gauge("larder_insight_keys", &[], "Keys of which all is known.", |now, out| {
-        out.one(now.collector.keys.watcher.keys() as u64);
-    }),
+    gauge(
+        "larder_insight_keys",
+        &[],
+        "Keys in the sample, of which all events are known.",
+        |now, out| {
+            out.one(now.collector.keys.watcher.keys() as u64);
+        },
+    ),
     gauge(
         "larder_insight_sampled_ratio",
         &[],
-        "The share of all keys that those are of which all is known.",
+        "Share of all keys that are in the sample.",
         |now, out| out.real(now.collector.keys.watcher.rate()),
     ),
-    gauge("larder_insight_memory_bytes", &[], "Memory beside -m that they take.", |now, out| {
+    gauge("larder_insight_memory_bytes", &[], "Memory of the sample, outside -m.", |now, out| {
         out.one(now.collector.keys.watcher.memory_bytes() as u64);
     }),
     counter(
         "larder_insight_forgotten_keys_total",
         &[],
-        "Keys that were forgotten because nobody had asked for them for longer than a cache 16 \
-         times the size would keep them; scaled up.",
+        "Keys forgotten because they were not requested for longer than a cache of 16 times the \
+         size would keep them; scaled up.",
         |now, out| out.real(now.collector.keys.watcher.forgotten().round()),
     ),
     counter(
         "larder_insight_lost_total",
         &["what"],
-        "What happened to sampled keys (`events`), and keys of requests (`requests`), that are not \
-         known: a worker's list was full, or was being taken at that moment.",
+        "Events of sampled keys (`events`), and keys of requests (`requests`), that were lost: a \
+         worker's list was full, or was being collected at that moment.",
         |now, out| {
             let [events, requests] = now.collector.keys.lost;
             out.put(&["events"], events);

@@ -1,5 +1,5 @@
-//! Under the names of memcached_exporter. What memcached has and Larder has not (LRU queues, the
-//! proxy) is left out rather than told as 0.
+//! Metrics named as in memcached_exporter. Those of features that Larder lacks (LRU queues, the
+//! proxy) are left out rather than reported as 0.
 //!
 //! Kinds are the exporter's as well, which calls three gauges counters: the uptime, the bytes of
 //! each class and those on flash. `cargo xtask conformance --only memcached-exporter` compares.
@@ -12,7 +12,7 @@ use crate::commands::VERSION;
 /// The server as a whole.
 pub const METRICS: &[Metric] = &[
     gauge("memcached_up", &[], "1: the server answers.", |_, out| out.one(1)),
-    gauge("memcached_version", &["version"], "The version that clients see.", |_, out| {
+    gauge("memcached_version", &["version"], "Version reported to clients.", |_, out| {
         out.put(&[VERSION], 1);
     }),
     counter("memcached_uptime_seconds", &[], "Seconds since the start.", |now, out| {
@@ -24,16 +24,16 @@ pub const METRICS: &[Metric] = &[
     counter(
         "memcached_process_user_cpu_seconds_total",
         &[],
-        "Processor time of the program itself.",
+        "User CPU time of the process.",
         |now, out| out.real(now.snapshot.cpu.0.as_secs_f64()),
     ),
     counter(
         "memcached_process_system_cpu_seconds_total",
         &[],
-        "Processor time of the kernel for the program.",
+        "System CPU time of the process.",
         |now, out| out.real(now.snapshot.cpu.1.as_secs_f64()),
     ),
-    counter("memcached_read_bytes_total", &[], "Bytes that clients sent.", |now, out| {
+    counter("memcached_read_bytes_total", &[], "Bytes received from clients.", |now, out| {
         out.one(now.snapshot.sums.bytes_read);
     }),
     counter("memcached_written_bytes_total", &[], "Bytes sent to clients.", |now, out| {
@@ -42,10 +42,10 @@ pub const METRICS: &[Metric] = &[
     gauge("memcached_current_connections", &[], "Open connections.", |now, out| {
         out.one(now.snapshot.connections[0]);
     }),
-    gauge("memcached_max_connections", &[], "Most connections, -c.", |now, out| {
+    gauge("memcached_max_connections", &[], "Maximum number of connections (-c).", |now, out| {
         out.one(now.snapshot.connections_max);
     }),
-    counter("memcached_connections_total", &[], "Connections so far.", |now, out| {
+    counter("memcached_connections_total", &[], "Connections accepted.", |now, out| {
         out.one(now.snapshot.connections[1]);
     }),
     counter(
@@ -57,25 +57,30 @@ pub const METRICS: &[Metric] = &[
     counter(
         "memcached_connections_yielded_total",
         &[],
-        "Turns that ended with more to read, so that others come first.",
+        "Turns of a connection that ended with input left, so that others come first.",
         |now, out| out.one(now.snapshot.sums.conn_yields),
     ),
     counter(
         "memcached_connections_listener_disabled_total",
         &[],
-        "How often accepting was paused at the limit.",
+        "Times that accepting paused at the connection limit.",
         |now, out| out.one(now.snapshot.connections[3]),
     ),
-    gauge("memcached_accepting_connections", &[], "Whether connections are taken.", |now, out| {
-        out.one(u64::from(now.snapshot.is_accepting));
-    }),
+    gauge(
+        "memcached_accepting_connections",
+        &[],
+        "Whether connections are accepted.",
+        |now, out| {
+            out.one(u64::from(now.snapshot.is_accepting));
+        },
+    ),
     gauge(
         "memcached_current_bytes",
         &[],
-        "Bytes of chunks that hold items, and of the compressed zone; neither the index nor flash.",
+        "Bytes of chunks that hold items and of the compressed zone, without index and flash.",
         |now, out| out.one(now.snapshot.cache.held_bytes()),
     ),
-    gauge("memcached_limit_bytes", &[], "The limit of memory, -m.", |now, out| {
+    gauge("memcached_limit_bytes", &[], "Memory limit (-m).", |now, out| {
         out.one(now.snapshot.limit_bytes);
     }),
     gauge("memcached_malloced_bytes", &[], "Bytes of slabs in use.", |now, out| {
@@ -84,7 +89,7 @@ pub const METRICS: &[Metric] = &[
     gauge("memcached_current_items", &[], "Items, in all tiers.", |now, out| {
         out.one(now.snapshot.cache.items);
     }),
-    counter("memcached_items_total", &[], "Stores so far, and other changes.", |now, out| {
+    counter("memcached_items_total", &[], "Stores and other changes.", |now, out| {
         out.one(now.snapshot.cache.mutations);
     }),
     counter(
@@ -96,34 +101,39 @@ pub const METRICS: &[Metric] = &[
     counter(
         "memcached_items_reclaimed_total",
         &[],
-        "Expired items whose memory stores took back.",
+        "Expired items whose memory was reclaimed by stores.",
         |now, out| out.one(now.snapshot.cache.reclaimed()),
     ),
-    counter("memcached_item_too_large_total", &[], "Values over the item limit.", |now, out| {
-        out.one(now.snapshot.sums.store_too_large);
-    }),
+    counter(
+        "memcached_item_too_large_total",
+        &[],
+        "Values larger than the item limit.",
+        |now, out| {
+            out.one(now.snapshot.sums.store_too_large);
+        },
+    ),
     counter(
         "memcached_item_no_memory_total",
         &[],
-        "Values that no memory could be found for.",
+        "Values refused for lack of memory.",
         |now, out| out.one(now.snapshot.sums.store_no_memory),
     ),
     counter(
         "memcached_lru_crawler_reclaimed_total",
         &[],
-        "Expired items that the sweeps for them found.",
+        "Expired items found by the sweeps.",
         |now, out| out.one(now.snapshot.cache.swept),
     ),
     counter(
         "memcached_lru_crawler_items_checked_total",
         &[],
-        "Chunks that the sweep of the hot zone looked at.",
+        "Chunks examined by the sweep of the hot zone.",
         |now, out| out.one(now.snapshot.cache.swept_looks),
     ),
     counter(
         "memcached_commands_total",
         &["command", "status"],
-        "Requests by what they asked for and what came of it; a multiget counts each key.",
+        "Requests by command and outcome; a multiget counts each key.",
         commands,
     ),
 ];
@@ -152,15 +162,15 @@ fn commands(now: &Now<'_>, out: &mut Values) {
     }
 }
 
-/// One value for each size class that owns memory.
+/// Adds one value for each size class that owns memory.
 fn slabs(now: &Now<'_>, out: &mut Values, value: fn(&ClassStats) -> u64) {
     for class in now.snapshot.classes.iter().filter(|class| class.slabs > 0) {
         out.put(&[&class.number.to_string()], value(class));
     }
 }
 
-/// One value for each size class that holds items: as in `stats items`, where one that only owns
-/// memory has no lines.
+/// Adds one value for each size class that holds items, as in `stats items`: a class that only owns
+/// memory has no lines there.
 fn items(now: &Now<'_>, out: &mut Values, value: fn(&ClassStats) -> u64) {
     for class in now.snapshot.classes.iter().filter(|class| class.used_chunks > 0) {
         out.put(&[&class.number.to_string()], value(class));
@@ -201,19 +211,19 @@ pub const SLAB_METRICS: &[Metric] = &[
     gauge(
         "memcached_slab_items_age_seconds",
         &["slab"],
-        "Seconds that the hand took for its last round.",
+        "Duration of the hand's last round, in seconds.",
         |now, out| items(now, out, |class| u64::from(class.round_seconds)),
     ),
     counter(
         "memcached_slab_items_evicted_total",
         &["slab"],
-        "Items of the class that had to go.",
+        "Items evicted from the class.",
         |now, out| items(now, out, |class| class.counters.evicted),
     ),
     counter(
         "memcached_slab_items_evicted_unfetched_total",
         &["slab"],
-        "Of these, never read.",
+        "Items evicted from the class that were never read.",
         |now, out| items(now, out, |class| class.counters.evicted_unfetched),
     ),
     counter(
@@ -225,13 +235,13 @@ pub const SLAB_METRICS: &[Metric] = &[
     counter(
         "memcached_slab_items_outofmemory_total",
         &["slab"],
-        "Requests for a chunk of the class that could not be met.",
+        "Requests for a chunk of the class that failed.",
         |now, out| items(now, out, |class| class.counters.out_of_memory),
     ),
     counter(
         "memcached_slab_items_reclaimed_total",
         &["slab"],
-        "Expired items of the class whose memory stores took back.",
+        "Expired items of the class whose memory was reclaimed by stores.",
         |now, out| {
             items(now, out, |class| class.counters.expired.saturating_sub(class.counters.swept));
         },
@@ -239,12 +249,12 @@ pub const SLAB_METRICS: &[Metric] = &[
     counter(
         "memcached_slab_items_crawler_reclaimed_total",
         &["slab"],
-        "Expired items of the class that the sweep found.",
+        "Expired items of the class found by the sweep.",
         |now, out| items(now, out, |class| class.counters.swept),
     ),
 ];
 
-/// A value of the flash tier, if there is one.
+/// Adds a value of the flash tier, if there is one.
 fn flash(now: &Now<'_>, out: &mut Values, value: fn(&FlashTierStats) -> u64) {
     if let Some(flash) = &now.snapshot.cache.flash {
         out.one(value(flash));
@@ -253,13 +263,13 @@ fn flash(now: &Now<'_>, out: &mut Values, value: fn(&FlashTierStats) -> u64) {
 
 /// The flash tier; what extstore calls a page is a segment.
 pub const EXTSTORE_METRICS: &[Metric] = &[
-    counter("memcached_extstore_pages_allocated_total", &[], "Segments begun.", |now, out| {
+    counter("memcached_extstore_pages_allocated_total", &[], "Segments opened.", |now, out| {
         flash(now, out, |flash| flash.tier.opened);
     }),
     counter("memcached_extstore_pages_evicted_total", &[], "Segments collected.", |now, out| {
         flash(now, out, |flash| flash.tier.collected);
     }),
-    gauge("memcached_extstore_pages_free", &[], "Segments with nothing in them.", |now, out| {
+    gauge("memcached_extstore_pages_free", &[], "Empty segments.", |now, out| {
         flash(now, out, |flash| flash.tier.segments_free);
     }),
     gauge("memcached_extstore_pages_used", &[], "Segments with items.", |now, out| {
@@ -274,9 +284,14 @@ pub const EXTSTORE_METRICS: &[Metric] = &[
     counter("memcached_extstore_objects_read_total", &[], "Reads for requests.", |now, out| {
         flash(now, out, |flash| flash.reads);
     }),
-    counter("memcached_extstore_objects_written_total", &[], "Items that moved in.", |now, out| {
-        flash(now, out, |flash| flash.spilled);
-    }),
+    counter(
+        "memcached_extstore_objects_written_total",
+        &[],
+        "Items moved to flash.",
+        |now, out| {
+            flash(now, out, |flash| flash.spilled);
+        },
+    ),
     gauge("memcached_extstore_objects_used", &[], "Items on flash.", |now, out| {
         flash(now, out, |flash| flash.items);
     }),
@@ -291,7 +306,7 @@ pub const EXTSTORE_METRICS: &[Metric] = &[
     gauge("memcached_extstore_bytes_limit", &[], "Bytes of the device.", |now, out| {
         flash(now, out, |flash| flash.tier.segments * flash.tier.segment_bytes);
     }),
-    gauge("memcached_extstore_io_queue_depth", &[], "Reads that wait for room.", |now, out| {
+    gauge("memcached_extstore_io_queue_depth", &[], "Reads that wait for memory.", |now, out| {
         flash(now, out, |flash| flash.fetches_waiting);
     }),
 ];

@@ -1,4 +1,4 @@
-//! Larder's own, but for the tiers below the hot zone.
+//! Larder's own metrics, except those of the compressed zone, flash and the sample of keys.
 
 use larder::QuotaStats;
 
@@ -6,46 +6,50 @@ use super::{Kind, Metric, Now, Value, Values, counter, gauge, metric, seconds};
 use crate::server::Phase;
 use crate::watch::word_text;
 
-/// Namespaces that are told at the most: each is four lines for whoever collects them.
+/// Maximum number of namespaces reported: each takes four lines.
 const NAMESPACES_SHOWN: usize = 100;
 
 /// The server, memory, index, costs and latencies.
 pub const METRICS: &[Metric] = &[
-    gauge("larder_ready", &[], "1 while it serves, 0 while it starts or stops.", |now, out| {
-        out.one(u64::from(now.snapshot.phase == Phase::Serving));
-    }),
+    gauge(
+        "larder_ready",
+        &[],
+        "1 while the server serves, 0 while it starts or stops.",
+        |now, out| {
+            out.one(u64::from(now.snapshot.phase == Phase::Serving));
+        },
+    ),
     gauge("larder_threads", &[], "Worker threads.", |now, out| out.one(now.snapshot.threads)),
     counter(
         "larder_connections_rejected_by_address_total",
         &[],
-        "Connections refused because their address had as many as it may.",
+        "Connections refused because their address was at its limit.",
         |now, out| out.one(now.snapshot.connections[4]),
     ),
     counter(
         "larder_logins_total",
         &["result"],
-        "Names and passwords that were given: right, wrong, or not looked at during a pause.",
+        "Login attempts: right, wrong, or not checked during a pause.",
         |now, out| {
             out.put(&["right"], now.snapshot.differences.logins_right);
             out.put(&["wrong"], now.snapshot.differences.logins_wrong);
             out.put(&["unchecked"], now.snapshot.sums.auth_throttled);
         },
     ),
-    counter("larder_hits_total", &["tier"], "Keys found, by where they were read.", hits),
-    counter("larder_misses_total", &[], "Keys not found, by gets and touches.", |now, out| {
+    counter("larder_hits_total", &["tier"], "Keys found, by the tier they were read from.", hits),
+    counter("larder_misses_total", &[], "Keys not found by gets and touches.", |now, out| {
         out.one(now.snapshot.sums.get_misses + now.snapshot.sums.touch_misses);
     }),
     gauge(
         "larder_items",
         &["tier"],
-        "Items by where they are; those of larder_flash_spare_items are in two tiers.",
+        "Items by tier; those of larder_flash_spare_items are in two tiers.",
         items,
     ),
     gauge(
         "larder_memory_bytes",
         &["owner"],
-        "Memory by what it is used for; the parts add up to the limit, with a flash tier in whole \
-         slabs.",
+        "Memory by use; the parts add up to the limit, with a flash tier in whole slabs.",
         |now, out| {
             for (owner, bytes) in now.snapshot.memory().parts() {
                 out.put(&[owner], bytes);
@@ -55,8 +59,8 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "larder_resident_bytes",
         &[],
-        "Memory of the process as the kernel counts it: what of the limit was ever used, and what \
-         lies outside of it.",
+        "Resident memory of the process: the part of the limit that was ever used, and memory \
+         outside of the limit.",
         |now, out| now.snapshot.resident_bytes.into_iter().for_each(|bytes| out.one(bytes)),
     ),
     gauge("larder_index_bytes", &[], "Bytes of the index.", |now, out| {
@@ -65,13 +69,13 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "larder_table_slab_bytes",
         &[],
-        "Bytes of the slabs that the tables of the index and of the compressed zone lie in.",
+        "Bytes of the slabs that hold the tables of the index and of the compressed zone.",
         |now, out| out.one(now.snapshot.cache.table_slab_bytes),
     ),
     counter(
         "larder_index_moves_total",
         &[],
-        "Tables of the index that moved so that such a slab could be given back.",
+        "Tables of the index moved to free a slab of tables.",
         |now, out| out.one(now.snapshot.cache.index_moves),
     ),
     gauge("larder_index_slots", &[], "Slots of the index.", |now, out| {
@@ -80,7 +84,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_index_displacements_total",
         &[],
-        "Words of the index that were moved to make room for others.",
+        "Words of the index moved to make room for others.",
         |now, out| out.one(now.snapshot.cache.index_displacements),
     ),
     counter(
@@ -92,43 +96,43 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_evicted_recent_items_total",
         &[],
-        "Items evicted from the hot zone that were read since the hand last came by.",
+        "Items evicted from the hot zone that were read since the hand last passed.",
         |now, out| out.one(now.snapshot.cache.evicted_recent),
     ),
     counter(
         "larder_expired_items_total",
         &[],
-        "Expired or flushed items whose memory was taken back.",
+        "Expired or flushed items whose memory was reclaimed.",
         |now, out| out.one(now.snapshot.cache.expired),
     ),
     counter(
         "larder_found_expired_total",
         &[],
-        "Requests for an item whose time was over.",
+        "Requests for an item that had expired.",
         |now, out| out.one(now.snapshot.cache.found_expired),
     ),
-    counter(
-        "larder_memory_refusals_total",
-        &[],
-        "Requests for memory that could not be met.",
-        |now, out| out.one(now.snapshot.cache.out_of_memory),
-    ),
+    counter("larder_memory_refusals_total", &[], "Requests for memory that failed.", |now, out| {
+        out.one(now.snapshot.cache.out_of_memory)
+    }),
     counter(
         "larder_namespace_requests_total",
         &["namespace", "request"],
-        "Requests by what stands before the delimiter in their keys, of the 100 busiest, counted \
-         while stats detail is on and told until stats reset.",
+        "Requests by the part of the key before the delimiter, of the 100 busiest, counted while \
+         stats detail is on and kept until stats reset.",
         namespaces,
     ),
     gauge(
         "larder_quota_limit_bytes",
         &["prefix"],
-        "Bytes that keys with the prefix of a quota may take.",
+        "Bytes that items with the prefix of a quota may take.",
         |now, out| quotas(now, out, |quota| quota.limit_bytes as u64),
     ),
-    gauge("larder_quota_bytes", &["prefix"], "Bytes of chunks that they take.", |now, out| {
-        quotas(now, out, |quota| quota.bytes as u64)
-    }),
+    gauge(
+        "larder_quota_bytes",
+        &["prefix"],
+        "Bytes of chunks that items under a quota take.",
+        |now, out| quotas(now, out, |quota| quota.bytes as u64),
+    ),
     gauge("larder_quota_items", &["prefix"], "Items under a quota in memory.", |now, out| {
         quotas(now, out, |quota| quota.items as u64)
     }),
@@ -138,48 +142,48 @@ pub const METRICS: &[Metric] = &[
         "Items that left memory because their quota was full.",
         |now, out| quotas(now, out, |quota| quota.evicted),
     ),
-    counter("larder_slabs_moved_total", &[], "Slabs that left a size class.", |now, out| {
+    counter("larder_slabs_moved_total", &[], "Slabs moved out of a size class.", |now, out| {
         out.one(now.snapshot.cache.slabs_moved);
     }),
     counter(
         "larder_rescued_items_total",
         &[],
-        "Items that stayed when their slab left.",
+        "Items kept when their slab was moved.",
         |now, out| out.one(now.snapshot.cache.rescued),
     ),
     gauge(
         "larder_parked_output_bytes",
         &[],
-        "Bytes of replies that clients have not taken yet.",
+        "Bytes of replies that clients have not read yet.",
         |now, out| out.one(now.snapshot.parked_bytes),
     ),
     counter(
         "larder_slow_clients_closed_total",
         &[],
-        "Connections closed because their replies would not fit the output limit.",
+        "Connections closed because their replies exceeded the output limit.",
         |now, out| out.one(now.snapshot.sums.output_kicks),
     ),
-    counter("larder_redis_commands_total", &[], "Commands in Redis' protocol.", |now, out| {
+    counter("larder_redis_commands_total", &[], "Commands in the Redis protocol.", |now, out| {
         out.one(now.snapshot.sums.cmd_redis);
     }),
     counter(
         "larder_redis_errors_total",
         &[],
-        "Errors that commands in Redis' protocol were answered with. Some libraries hide them, and \
-         do without what they asked for.",
+        "Error replies to commands in the Redis protocol. Some client libraries hide them and \
+         continue without the result.",
         |now, out| out.one(now.snapshot.sums.redis_errors),
     ),
     gauge(
         "larder_unfinished_value_bytes",
         &[],
-        "Bytes of memory that values have of which a part has come.",
+        "Bytes of memory of values that have arrived in part.",
         |now, out| out.one(now.snapshot.unfinished_bytes),
     ),
     counter(
         "larder_unfinished_values_closed_total",
         &[],
-        "Connections closed because they sent a part of a value and no more, while others needed \
-         the memory.",
+        "Connections closed because they sent only a part of a value while others needed the \
+         memory.",
         |now, out| out.one(now.snapshot.sums.unfinished_kicks),
     ),
     counter(
@@ -191,7 +195,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_idle_clients_closed_total",
         &[],
-        "Connections closed for silence.",
+        "Connections closed for idling.",
         |now, out| {
             out.one(now.snapshot.sums.idle_kicks);
         },
@@ -205,19 +209,19 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_cost_saved_seconds_total",
         &[],
-        "What it would have taken to make again what was found, as far as is known.",
+        "Time that it would have taken to make the values found again, as far as is known.",
         |now, out| out.real(seconds(now.snapshot.sums.cost_saved_us)),
     ),
     counter(
         "larder_cost_stored_seconds_total",
         &[],
-        "What it took to make what was stored, as far as is known.",
+        "Time that it took to make the values stored, as far as is known.",
         |now, out| out.real(seconds(now.snapshot.sums.cost_stored_us)),
     ),
     counter(
         "larder_cost_evicted_seconds_total",
         &[],
-        "What it will take to make again what was evicted, as far as is known.",
+        "Time that it will take to make the evicted values again, as far as is known.",
         |now, out| {
             let costs = now.snapshot.classes.iter().map(|class| class.counters.evicted_cost_us);
             out.real(seconds(costs.sum()));
@@ -226,7 +230,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_cost_missed_seconds_total",
         &[],
-        "What misses took the backend, as measured or stated.",
+        "Backend time spent on misses, as measured or stated.",
         |now, out| {
             if let Some(costs) = now.snapshot.cache.costs {
                 out.real(seconds(costs.miss_cost_us));
@@ -236,7 +240,7 @@ pub const METRICS: &[Metric] = &[
     counter(
         "larder_repartition_moved_bytes_total",
         &[],
-        "Bytes of items that moved to the column for hot ones.",
+        "Bytes of items moved to the column of hot items.",
         |now, out| {
             if let Some(found) = now.snapshot.cache.repartition {
                 out.one(found.counts.moved_bytes);
@@ -252,14 +256,13 @@ pub const METRICS: &[Metric] = &[
         Kind::Histogram,
         "larder_sampled_request_duration_seconds",
         &["command", "tier"],
-        "What serving a request took, without network and queue; about one in 256 is timed.",
+        "Time to serve a request, without network and queue; about one in 256 is timed.",
         durations,
     ),
     counter(
         "larder_latency_samples_lost_total",
         &[],
-        "Samples of latencies that were lost: a worker's list was full, or was being taken at that \
-         moment.",
+        "Latency samples lost: a worker's list was full, or was being collected at that moment.",
         |now, out| out.one(now.snapshot.samples_lost),
     ),
 ];

@@ -1,5 +1,5 @@
-//! That the tables are in order, that the page about them is what they say, and that what is
-//! deployed asks for metrics that there are.
+//! Checks the tables, the page generated from them, and that the deployed files query existing
+//! metrics.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -7,31 +7,31 @@ use std::path::Path;
 
 use super::*;
 
-/// How the page about metrics begins.
+/// The beginning of the page about metrics.
 const OPENING: &str = "\
 # Metrics
 
-What `/metrics` of the admin port tells, made from the tables of
+The metrics at `/metrics` of the admin port, made from the tables of
 `crates/server/src/admin/metrics.rs` by the test `the_page_about_metrics_is_what_the_tables_say`,
-which writes it anew where `LARDER_WRITE_DOCS` is set. A metric of a tier that there is not is left
-out. Counters rise from the start of the server on, but for those of stores, evictions and what they
-cost, expiries, memory refusals, slab moves, moves of hot items, costs of misses, namespaces and
-connections, which `stats reset` sets to 0; what is told of the compressed zone or of flash alone
-goes on.
+which rewrites the page if `LARDER_WRITE_DOCS` is set. Metrics of a tier that the server does not
+have are left out. Counters start at 0 with the server. `stats reset` sets those of stores and
+evictions with their costs, expiries, memory refusals, slab moves, moves of hot items, costs of
+misses, namespaces and connections to 0 again, but not those of the compressed zone or of flash
+alone.
 ";
 
-/// A file of the repository.
+/// Returns the path of a file of the repository.
 fn repository(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// The page, from the tables.
+/// Generates the page from the tables.
 fn page() -> String {
     let mut text = OPENING.to_owned();
     let headings =
-        [("memcached_", "Under the names of memcached_exporter"), ("larder_", "Larder's own")];
+        [("memcached_", "Metrics named as in memcached_exporter"), ("larder_", "Larder's own")];
     for (beginning, heading) in headings {
-        let _ = writeln!(text, "\n## {heading}\n\n| name | kind | labels | what it is |");
+        let _ = writeln!(text, "\n## {heading}\n\n| name | kind | labels | meaning |");
         let _ = writeln!(text, "| --- | --- | --- | --- |");
         for metric in all().filter(|metric| metric.name.starts_with(beginning)) {
             let Metric { name, kind, labels, help, .. } = metric;
@@ -53,7 +53,7 @@ fn the_page_about_metrics_is_what_the_tables_say() {
     assert!(written == page(), "docs/metrics.md is old: set LARDER_WRITE_DOCS and run this again");
 }
 
-/// What memcached_exporter calls counters against its own way of naming them.
+/// Counters of memcached_exporter that do not follow its naming convention.
 const MISNAMED_COUNTERS: [&str; 3] = [
     "memcached_uptime_seconds",
     "memcached_slab_mem_requested_bytes",
@@ -81,7 +81,7 @@ fn labels_are_escaped() {
     assert_eq!(pairs(&["one", "two"], &[value, String::new()]), r#"one="a\\b\"c\nd",two="""#);
 }
 
-/// The words of `text` that look like names of metrics.
+/// Returns the words of `text` that look like names of metrics.
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|it: char| !(it.is_ascii_alphanumeric() || it == '_'));
     let is_metric = |word: &&str| word.starts_with("larder_") || word.starts_with("memcached_");
@@ -89,7 +89,7 @@ fn named(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn what_is_deployed_names_metrics_that_there_are() {
+fn deployed_files_name_existing_metrics() {
     let mut known = BTreeSet::new();
     for metric in all() {
         known.insert(metric.name.to_owned());
