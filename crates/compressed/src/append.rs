@@ -45,7 +45,7 @@ const WAITING_BYTES_MAX: usize = FRAME_BYTES / 4;
 impl Zone {
     /// Appends the row that is in the writer to the block of a leaf, born dead. Returns where it
     /// is; nothing if it has to go the long way. There is no room for that either if the block has
-    /// nothing that would be dropped on it. Under the lock of the shard.
+    /// no dead row, and few expired ones at most. Under the lock of the shard.
     pub(crate) fn append_row<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -170,7 +170,7 @@ pub(crate) fn has_few_dead(block: &Block<'_>) -> bool {
     dead as usize * DEAD_SHARE < usize::from(block.head().rows)
 }
 
-/// Whether all rows of a block are alive, and none of them is over.
+/// Whether all rows of a block are alive, and no more of them expired than its summary leaves out.
 fn is_whole(block: &Block<'_>, now: u32) -> bool {
     let are_alive = block.dead().iter().all(|word| word.bits() == 0);
     are_alive && block.summary().is_none_or(|summary| summary.begins() > now)
