@@ -35,7 +35,7 @@ const PORTS: std::ops::RangeInclusive<u16> = 21_200..=21_249;
 /// Time for a server to start listening.
 const START_MAX: Duration = Duration::from_secs(20);
 /// Time for a server whose connection failed to have ended.
-const END_MAX: Duration = Duration::from_secs(10);
+const END_MAX: Duration = Duration::from_secs(60);
 /// Time for a server to end when asked: it saves for a minute at most.
 const STOP_MAX: Duration = Duration::from_secs(90);
 /// The pause between two tries of either.
