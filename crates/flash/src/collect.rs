@@ -177,7 +177,7 @@ impl Flash {
             writer.flushes
         };
         let victim = Victim { listed, flushes, moves: false, hot_accesses: None };
-        if self.clear(chores, access, 0, victim) {
+        if self.clear(chores, access, 0, victim) || lock(&self.writer).flushes != flushes {
             return true;
         }
         let is_told = self.distrust(listed.segment);
@@ -308,11 +308,22 @@ impl Flash {
         let is_above = writer.segments(Area::Hot) > writer.hot_target.segments() as usize;
         let first = if is_above && !is_pressed { Area::Hot } else { Area::Cold };
         let is_fixed = writer.hot_target.is_fixed();
-        [first, first.other()].into_iter().find_map(|area| {
+        let take = |writer: &mut Writer, area: Area| {
             let written = &mut writer.stream(area).written;
             let is_taken_in = area == Area::Hot && !is_fixed;
             if is_taken_in { self.take_last_in(written) } else { self.take_least_used(written) }
-        })
+        };
+        let Some(listed) = take(writer, first) else { return take(writer, first.other()) };
+        if !self.is_passed_over(self.used(&listed).0) {
+            return Some(listed);
+        }
+        // One that cannot be collected does not keep those of the other area from it.
+        let other = take(writer, first.other());
+        if other.is_some() {
+            writer.stream(first).list(listed);
+            return other;
+        }
+        Some(listed)
     }
 
     /// Moves or removes each item of a segment.

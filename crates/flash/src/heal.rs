@@ -55,7 +55,7 @@ pub(crate) struct Healing {
     /// Segments set aside that were tried since another one was set aside.
     round: usize,
     /// The number of opened segments at which the next one set aside is tried.
-    opened_next: u64,
+    pub(crate) opened_next: u64,
 }
 
 impl Flash {
@@ -70,7 +70,7 @@ impl Flash {
         if has_failed && !self.try_any(chores, now) {
             return false;
         }
-        self.try_aside(chores)
+        self.try_aside(chores, now)
     }
 
     /// Tries a segment while nothing is taken, once a second. `true` if it works.
@@ -81,7 +81,7 @@ impl Flash {
         let (segment, was_aside) = {
             let Writer { free, prepared, aside, .. } = &mut *lock(&self.writer);
             let free = free.pop_front().or_else(|| prepared.pop_front());
-            (free.or_else(|| aside.pop_front()), free.is_none())
+            (free.or_else(|| aside.pop_back()), free.is_none())
         };
         let Some(segment) = segment else { return false };
         let works = self.works(segment, &mut chores.pages);
@@ -93,7 +93,11 @@ impl Flash {
             *failures = 0;
             *healing = Healing::default();
         } else {
-            aside.push_back(segment);
+            if was_aside {
+                aside.push_front(segment);
+            } else {
+                aside.push_back(segment);
+            }
             let beside = healing.aside_step.min(free.len());
             aside.extend(free.drain(..beside));
             healing.aside_step = self.doubled(healing.aside_step);
@@ -117,24 +121,29 @@ impl Flash {
         wants
     }
 
-    /// Tries a segment that was set aside, if it is time to. `true` if it works.
-    fn try_aside(&self, chores: &mut Chores) -> bool {
+    /// Tries the segment that was set aside last, if it is time to: because enough were opened
+    /// since one was refused, or, once a second, because none is free. `true` if it works.
+    fn try_aside(&self, chores: &mut Chores, now: u32) -> bool {
         let opened = self.counters.opened.get();
-        if opened < chores.healing.opened_next {
-            return false;
-        }
-        let Some(segment) = lock(&self.writer).aside.pop_front() else { return false };
+        let tried = {
+            let mut writer = lock(&self.writer);
+            let is_starved = writer.free_segments() == 0 && chores.healing.refused_at != Some(now);
+            let is_due = is_starved || opened >= chores.healing.opened_next;
+            if is_due { writer.aside.pop_back() } else { None }
+        };
+        let Some(segment) = tried else { return false };
         let works = self.works(segment, &mut chores.pages);
         let Writer { free, aside, .. } = &mut *lock(&self.writer);
         let healing = &mut chores.healing;
         if works {
             free.push_back(segment);
             let beside = healing.back_step.min(aside.len());
-            free.extend(aside.drain(..beside));
+            free.extend(aside.split_off(aside.len() - beside));
             healing.back_step = self.doubled(healing.back_step);
         } else {
-            aside.push_back(segment);
+            aside.push_front(segment);
             healing.back_step = 0;
+            healing.refused_at = Some(now);
             let segments = u64::from(self.geometry.segments);
             healing.opened_next = opened + OPENED_A_TRY.min(segments / TRY_SHARE);
         }

@@ -125,8 +125,10 @@ pub struct FlashStats {
     pub segment_bytes: u64,
     /// Segments of the device.
     pub segments: u64,
-    /// Of `segments`, free ones.
+    /// Of `segments`, free ones that can be written.
     pub segments_free: u64,
+    /// Of `segments`, empty ones that the device has refused; they are tried again now and then.
+    pub segments_refused: u64,
     /// Of `segments`, written ones in use.
     pub segments_written: u64,
     /// Of `segments`, found at the start and not given to the index yet.
@@ -199,7 +201,8 @@ impl Flash {
     pub fn stats(&self) -> FlashStats {
         let counters = &self.counters;
         let writer = lock(&self.writer);
-        let (free, found) = (writer.free_segments() + writer.aside.len(), writer.found.len());
+        let refused = writer.aside.len();
+        let (free, found) = (writer.free_segments(), writer.found.len());
         let written: usize = writer.streams.iter().map(|stream| stream.written.len()).sum();
         let segments = Area::ALL.map(|area| writer.segments(area));
         let hot_segments_target = writer.hot_target.segments().into();
@@ -220,6 +223,7 @@ impl Flash {
             segment_bytes: self.geometry.segment_bytes as u64,
             segments: self.geometry.segments.into(),
             segments_free: free as u64,
+            segments_refused: refused as u64,
             segments_written: written as u64,
             segments_found: found as u64,
             bytes_written: counters.bytes_written.get(),

@@ -189,6 +189,57 @@ fn a_device_that_refused_all_for_a_while_has_its_free_segments_back_at_once() {
     assert!(written(&world) - before < 40, "{}", written(&world) - before);
 }
 
+/// Regression: the segments that had just been set aside were tried behind all that are bad for
+/// good, one a second, and nothing was taken until then.
+#[test]
+fn a_pause_of_a_device_with_bad_segments_ends_with_the_first_try() {
+    let mut world = World::new(PAGES);
+    world.device.make_unwritable(pages(&world, 5..15));
+    for number in 0..1500 {
+        world.now += u32::from(number % 10 == 0);
+        let _ = try_to_put(&world, number);
+    }
+    assert_eq!(world.flash.stats().segments_refused, 10, "all bad ones are known");
+    world.device.refuses_pages.store(true, Ordering::Relaxed);
+    for number in 2000..3000 {
+        world.now += 1;
+        let _ = try_to_put(&world, number);
+    }
+    assert_eq!(try_to_put(&world, 3000), Err(Refused::Failing));
+    world.device.refuses_pages.store(false, Ordering::Relaxed);
+    world.now += 1;
+    world.maintain();
+    assert_eq!(try_to_put(&world, 3001), Ok(true));
+}
+
+/// Regression: with every segment set aside and nothing written, none was ever tried again.
+#[test]
+fn a_fresh_tier_whose_device_comes_and_goes_is_used_when_it_stays() {
+    let mut world = World::new(PAGES);
+    let refuse = |world: &World, does| world.device.refuses_pages.store(does, Ordering::Relaxed);
+    refuse(&world, true);
+    for number in 0..2000 {
+        world.now += 1;
+        let _ = try_to_put(&world, number);
+    }
+    let segments = u64::from(world.flash.geometry.segments);
+    assert!(world.flash.stats().segments_refused + 2 >= segments, "{:?}", world.flash.stats());
+    // One try works, and what it gives is refused again.
+    refuse(&world, false);
+    {
+        let mut writer = lock(&world.flash.writer);
+        writer.failures = 1;
+        let free: Vec<u32> = writer.free.drain(..).collect();
+        let prepared: Vec<u32> = writer.prepared.drain(..).collect();
+        writer.aside.extend(free.into_iter().chain(prepared));
+    }
+    lock(&world.flash.chores).healing.opened_next = u64::MAX;
+    world.now += 1;
+    world.maintain();
+    assert!(world.flash.stats().segments_free > 0, "{:?}", world.flash.stats());
+    assert_eq!(try_to_put(&world, 5000), Ok(true));
+}
+
 /// Regression: where pages could be written and no notes, a segment of zeros was written with every
 /// fourth turn, for ever.
 #[test]

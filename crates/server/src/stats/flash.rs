@@ -75,6 +75,7 @@ fn lines(flash: &FlashTierStats) -> Vec<(&'static str, u64)> {
         ("segment_bytes", tier.segment_bytes),
         ("segments", tier.segments),
         ("segments_free", tier.segments_free),
+        ("segments_refused", tier.segments_refused),
         ("segments_written", tier.segments_written),
         ("units", tier.units),
         ("raw_bytes", tier.raw_bytes),
