@@ -148,8 +148,12 @@ impl Flash {
                 Choice::Nothing => return false,
                 Choice::Freed => return true,
                 Choice::Victim(victim) => {
+                    let listed = victim.listed;
                     if self.clear(chores, access, now, victim) {
                         return true;
+                    }
+                    if !self.is_passed_over(self.used(&listed).0) {
+                        return false;
                     }
                 }
             }
@@ -198,9 +202,12 @@ impl Flash {
         let segment = victim.listed.segment;
         if self.invalidate(segment).is_err() {
             self.counters.io_errors.add(1);
+            let is_one_place = self.takes_notes();
             let mut writer = lock(&self.writer);
             if writer.flushes == victim.flushes {
-                self.pass_over(segment);
+                if is_one_place {
+                    self.pass_over(segment);
+                }
                 writer.stream(victim.listed.entry.area).list(victim.listed);
             } else {
                 self.free_segment(&mut writer, segment);
@@ -232,6 +239,13 @@ impl Flash {
         self.free_segment(&mut lock(&self.writer), segment);
         self.counters.collected.add(1);
         true
+    }
+
+    /// Whether the device takes a note at all: it is asked to where another was refused. What is
+    /// written is there already.
+    fn takes_notes(&self) -> bool {
+        let superblock = lock(&self.superblock);
+        !self.is_unsound() && self.write_superblock(&superblock)
     }
 
     /// Removes all places in an unreadable segment from the index. Looks at the whole index: words

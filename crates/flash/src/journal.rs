@@ -359,6 +359,9 @@ impl Flash {
         }
         // Before any entry waits that a kill would lose.
         let marked = self.write_mark(segment, MARK_DISTRUSTED);
+        if marked.is_err() {
+            self.mark(segment);
+        }
         journal.entries_wait();
         journal.entries_end();
         // One of the entries may not have been written.
@@ -475,6 +478,8 @@ impl Flash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::World;
+    use crate::tests::cases::{fill_a_segment, get, place};
 
     #[test]
     fn a_journal_takes_as_many_entries_as_it_has_slots_and_then_the_mark() {
@@ -509,6 +514,35 @@ mod tests {
             journal.end_entry();
             assert_eq!(settling.join().expect("it settles"), 3);
         });
+    }
+
+    /// Regression: entries waited for a filter whose segment the device still believed, because it
+    /// had refused the mark; a kill then brought what had died back.
+    #[test]
+    fn no_entry_waits_where_the_mark_of_its_segment_was_refused() {
+        let world = World::new(400);
+        let end = fill_a_segment(&world, 1);
+        let Some(place) = place(&world, 0) else { panic!("it was stored") };
+        let segment = world.flash.geometry.locate(place).expect("it is stored").segment;
+        let journal = &world.flash.segments[segment as usize].journal;
+        let entries_max = world.flash.journal_entries_max();
+        (1..end).take(entries_max as usize - 1).for_each(|number| world.delete(number));
+        let head = world.flash.geometry.journal_at(segment);
+        assert!(matches!(journal.begin(entries_max), Step::Entry(_)));
+        world.device.make_unwritable(head..head + 4);
+        let bytes = std::thread::scope(|scope| {
+            let turning = scope.spawn(|| world.flash.turn_into_filter(segment));
+            while !journal.has(DISTRUSTED | BECOMES_FILTER) {
+                std::thread::yield_now();
+            }
+            world.delete(0);
+            let bytes = world.device.bytes();
+            journal.end_entry();
+            turning.join().expect("the entry has ended");
+            bytes
+        });
+        world.device.change(|found| found.copy_from_slice(&bytes));
+        assert!(get(&world.killed().recovered(), 0).is_none());
     }
 
     #[test]

@@ -287,6 +287,26 @@ fn segments_that_cannot_be_noted_as_free_do_not_keep_others_from_being_collected
     assert!((8500..8900).filter(|number| get(&world, *number).is_some()).count() > 300);
 }
 
+/// Regression: while no note was taken, each try to collect put the oldest segments behind all that
+/// came later, which were then collected in their place for a whole round of the device.
+#[test]
+fn an_outage_of_notes_leaves_the_order_of_segments_as_it_was() {
+    let world = World::new(PAGES);
+    put(&world, 0..3000);
+    world.device.refuses_notes.store(true, Ordering::Relaxed);
+    assert!((0..400).all(|_| !world.flash.evict(&world.index)));
+    world.device.refuses_notes.store(false, Ordering::Relaxed);
+    let segments = world.flash.stats().segments_written;
+    let opened = world.flash.stats().opened;
+    let mut end = 3000;
+    while world.flash.stats().opened < opened + segments / 2 {
+        put(&world, end..end + 1);
+        end += 1;
+    }
+    let found = (3000..end).filter(|number| get(&world, *number).is_some()).count() as u64;
+    assert_eq!(found, end - 3000);
+}
+
 /// Regression: both were listed, which ended the process where debugging assertions are on, and
 /// left a segment nowhere where they are off.
 #[test]
