@@ -137,6 +137,8 @@ pub enum Doubt {
     FlushesDamaged,
     /// A flush was planned, the clock was put back, and its time may have come.
     FlushMissed,
+    /// Entries of the segment table are damaged, or lead to what is, and cannot be zeroed.
+    TableUnwritable,
 }
 
 impl fmt::Display for Doubt {
@@ -149,6 +151,7 @@ impl fmt::Display for Doubt {
             Self::FlushMissed => {
                 "a flush was planned, and the clock does not tell whether its time has come"
             }
+            Self::TableUnwritable => "its segment table is damaged and cannot be written",
         })
     }
 }
@@ -187,15 +190,18 @@ impl Flash {
         let is_flush_missed = !knows_time && before.flush_at != 0;
         let is_flushed_damaged = flushed.is_err();
         let doubt = doubt(&before, settings, is_flushed_damaged, is_flush_missed);
-        let is_trusted = doubt.is_none();
         let flushed = flushed.unwrap_or_default();
-        let counts = |sequence| is_trusted && before.counts(sequence);
-        let (mut found, next, damaged) = read_table(&*device, &geometry, counts)?;
+        let counts = |sequence| doubt.is_none() && before.counts(sequence);
+        let mut table = read_table(&*device, &geometry, counts)?;
         let dictionaries = geometry.dictionaries(settings.level);
         let counters = Counters::default();
-        counters.damaged.add(if is_trusted { damaged } else { 0 });
-        let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut found, &counters)?;
-        let next = next_sequence(&geometry, next, &before, &flushed) + chance(settings);
+        let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut table, &counters);
+        counters.damaged.add(if doubt.is_none() { table.damaged } else { 0 });
+        counters.io_errors.add(table.refused);
+        let doubt = doubt.or(table.is_unclear.then_some(Doubt::TableUnwritable));
+        let is_trusted = doubt.is_none();
+        let found = if is_trusted { table.found } else { VecDeque::new() };
+        let next = next_sequence(&geometry, table.next, &before, &flushed) + chance(settings);
         let first = found.front().map(|found| found.entry.sequence);
         let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
         let changes_life = if unsettled.is_empty() { next } else { before.changes_life };
@@ -264,8 +270,11 @@ impl Flash {
         geometry: Geometry,
         next_min: u64,
     ) -> Result<Self, OpenError> {
-        let (found, next, _) = read_table(&*device, &geometry, |_| false)?;
-        let next = next.max(next_min);
+        let table = read_table(&*device, &geometry, |_| false)?;
+        if table.is_unclear {
+            return Err(io::Error::other("the segment table cannot be written").into());
+        }
+        let next = table.next.max(next_min);
         let superblock = Superblock {
             segment_bytes: settings.segment_bytes as u32,
             segments: geometry.segments.into(),
@@ -273,7 +282,7 @@ impl Flash {
             boot_id: settings.boot_id,
             clean: false,
             flush_at: 0,
-            void_below: next_min,
+            void_below: next,
             unsettled_from: 0,
             unsettled_below: 0,
             untimed_below: 0,
@@ -283,7 +292,7 @@ impl Flash {
         };
         device.write_note(0, &superblock.encode())?;
         sync_or_void(&*device, &superblock, next)?;
-        Ok(Self::new(device, settings, geometry, superblock, found, next))
+        Ok(Self::new(device, settings, geometry, superblock, table.found, next))
     }
 
     fn new(
@@ -476,20 +485,48 @@ fn read_entries(device: &dyn Device, at: u64, bytes: &mut [u8]) -> io::Result<u6
     Ok(count(bytes))
 }
 
-/// Reads the segment table, zeroes the entries that do not count, and returns the others in the
-/// order of their sequences, which are unique, a sequence above all that were there, and the number
-/// of damaged entries.
+/// The segment table of a device that is opened.
+#[derive(Debug)]
+struct Table {
+    /// The segments whose entries count, in the order of their sequences, which are unique.
+    found: VecDeque<ListedSegment>,
+    /// A sequence above all that were there.
+    next: u64,
+    /// Damaged entries.
+    damaged: u64,
+    /// Writes of zeros that the device has refused.
+    refused: u64,
+    /// An entry that does not count is on the device still, and might count at the next start:
+    /// everything has to be void by then, since no death of its items is noted.
+    is_unclear: bool,
+}
+
+impl Table {
+    /// Zeroes the entries of these segments.
+    fn void(&mut self, device: &dyn Device, geometry: &Geometry, void: &[ListedSegment]) {
+        for void in void {
+            if device.write_note(geometry.entry_at(void.segment), &[0; ENTRY_BYTES]).is_err() {
+                self.refused += 1;
+                self.is_unclear = true;
+            }
+        }
+    }
+}
+
+/// Reads the segment table, and zeroes the entries that do not count. One that is sound and stays
+/// because the device refuses that is below the superblock's `void_below` then.
 fn read_table(
     device: &dyn Device,
     geometry: &Geometry,
     counts: impl Fn(u64) -> bool,
-) -> io::Result<(VecDeque<ListedSegment>, u64, u64)> {
+) -> io::Result<Table> {
     let (mut found, mut next, mut damaged) = (Vec::new(), 1, 0);
+    let (mut refused, mut is_unclear) = (0, false);
     let mut bytes = vec![0; geometry.segments as usize * ENTRY_BYTES];
     let mut segment = 0;
     for bytes in bytes.chunks_mut(TABLE_STEP_BYTES) {
         let at = geometry.entry_at(segment);
-        damaged += read_entries(device, at, bytes)?;
+        let damaged_here = read_entries(device, at, bytes)?;
         let mut is_changed = false;
         for bytes in bytes.chunks_exact_mut(ENTRY_BYTES) {
             let entry = Entry::decode(bytes);
@@ -502,33 +539,32 @@ fn read_table(
             }
             segment += 1;
         }
-        if is_changed {
-            device.write_note(at, bytes)?;
+        if is_changed && device.write_note(at, bytes).is_err() {
+            refused += 1;
+            is_unclear |= damaged_here > 0;
         }
+        damaged += damaged_here;
     }
     found.sort_unstable_by_key(|found| found.entry.sequence);
-    damaged += void_doubled(device, geometry, &mut found)?;
-    Ok((found.into(), next, damaged))
+    let mut table = Table { found: VecDeque::new(), next, damaged, refused, is_unclear };
+    let doubled = take_doubled(&mut found);
+    table.void(device, geometry, &doubled);
+    table.damaged += doubled.len() as u64;
+    table.found = found.into();
+    Ok(table)
 }
 
-/// Voids segments that share their sequence, which no two ever had: it is unknown whose it is.
-/// Returns their number.
-fn void_doubled(
-    device: &dyn Device,
-    geometry: &Geometry,
-    found: &mut Vec<ListedSegment>,
-) -> io::Result<u64> {
+/// Takes away segments that share their sequence, which no two ever had: it is unknown whose it
+/// is.
+fn take_doubled(found: &mut Vec<ListedSegment>) -> Vec<ListedSegment> {
     let same =
         |one: &ListedSegment, other: &ListedSegment| one.entry.sequence == other.entry.sequence;
     let doubled = found.chunk_by(same).filter(|alike| alike.len() > 1);
     let doubled: Vec<ListedSegment> = doubled.flatten().copied().collect();
-    for void in &doubled {
-        device.write_note(geometry.entry_at(void.segment), &[0; ENTRY_BYTES])?;
-    }
     found.retain(|found| {
         doubled.binary_search_by_key(&found.entry.sequence, |it| it.entry.sequence).is_err()
     });
-    Ok(doubled.len() as u64)
+    doubled
 }
 
 /// Reads the dictionaries that segments name, and returns the one that the latest of them does. A
@@ -539,12 +575,13 @@ fn read_dictionaries(
     device: &dyn Device,
     geometry: &Geometry,
     dictionaries: &Dictionaries,
-    found: &mut VecDeque<ListedSegment>,
+    table: &mut Table,
     counters: &Counters,
-) -> io::Result<Option<Arc<Known>>> {
+) -> Option<Arc<Known>> {
     let mut current = None;
     let mut read = [0; DICTIONARIES_MAX + 1].map(|_: u8| None);
-    for number in found.iter().rev().map(|found| found.entry.dictionary).filter(|it| *it != 0) {
+    for number in table.found.iter().rev().map(|found| found.entry.dictionary).filter(|it| *it != 0)
+    {
         let Some(outcome) = read.get_mut(usize::from(number)).filter(|it| it.is_none()) else {
             continue;
         };
@@ -564,9 +601,9 @@ fn read_dictionaries(
     let may_be_sound = |number: u8| {
         number == 0 || read.get(usize::from(number)).is_some_and(|read| *read == Some(true))
     };
-    for void in found.iter().filter(|found| !may_be_sound(found.entry.dictionary)) {
-        device.write_note(geometry.entry_at(void.segment), &[0; ENTRY_BYTES])?;
-    }
-    found.retain(|found| may_be_sound(found.entry.dictionary));
-    Ok(current)
+    let is_void = |found: &&ListedSegment| !may_be_sound(found.entry.dictionary);
+    let void: Vec<ListedSegment> = table.found.iter().filter(is_void).copied().collect();
+    table.void(device, geometry, &void);
+    table.found.retain(|found| may_be_sound(found.entry.dictionary));
+    current
 }

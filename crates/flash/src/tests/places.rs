@@ -10,8 +10,8 @@ use stdx::sync::lock;
 use super::World;
 use super::cases::get;
 use super::world::value;
-use crate::Refused;
 use crate::geometry::ENTRY_BYTES;
+use crate::{Doubt, Refused};
 
 const PAGES: usize = 600;
 
@@ -335,6 +335,60 @@ fn two_segments_of_one_sequence_are_both_void() {
     assert!(held.len() > 100 && held.iter().all(|&number| get(&world, number).is_none()));
     put(&world, 1000..4000);
     assert!(world.flash.stats().collected > 0, "all are used again");
+}
+
+/// Regression: no start succeeded any more once an entry on such a page of the table was void.
+#[test]
+fn a_tier_opens_though_void_entries_of_its_table_cannot_be_zeroed() {
+    let world = World::new(PAGES);
+    put(&world, 0..500);
+    world.flash.flush();
+    put(&world, 1000..1200);
+    world.flash.close(&world.index).expect("the device works");
+    let held = (1000..1200).filter(|number| get(&world, *number).is_some()).count();
+    let geometry = world.flash.geometry;
+    let table = geometry.entry_at(0)..geometry.journal_at(0);
+    world.device.make_unwritable(table);
+    let mut world = world.killed().recovered();
+    for _ in 0..2 {
+        assert_eq!((world.flash.doubt(), world.flash.stats().damaged), (None, 0));
+        assert!((0..500).all(|number| get(&world, number).is_none()));
+        let found = (1000..1200).filter(|number| get(&world, *number).is_some()).count();
+        assert!(held > 150 && found == held, "{found} of {held}");
+        world = world.killed().recovered();
+    }
+}
+
+/// An entry that is read as sound at some later start would bring back what has died meanwhile.
+#[test]
+fn damaged_entries_that_cannot_be_zeroed_make_all_void() {
+    let flip = |bytes: &mut [u8], at: usize| bytes[at + 1] ^= 1;
+    let double =
+        |bytes: &mut [u8], at: usize| bytes.copy_within(at..at + ENTRY_BYTES, at + ENTRY_BYTES);
+    let unwritable = Some(Doubt::TableUnwritable);
+    // A damaged one may be anything at each start; those of one sequence are void by their number.
+    let harms = [(&flip as &dyn Fn(&mut [u8], usize), unwritable), (&double, None)];
+    for (damage, next_doubt) in harms {
+        let world = World::new(PAGES);
+        put(&world, 0..500);
+        world.flash.close(&world.index).expect("the device works");
+        let geometry = world.flash.geometry;
+        world.device.change(|bytes| damage(bytes, geometry.entry_at(1) as usize));
+        world.device.make_unwritable(geometry.entry_at(1)..geometry.entry_at(3));
+        let mut world = world.killed().recovered();
+        for (from, doubt) in [(2000, unwritable), (4000, next_doubt)] {
+            assert_eq!(world.flash.doubt(), doubt);
+            assert!((0..500).all(|number| get(&world, number).is_none()));
+            put(&world, from..from + 500);
+            let found = (from..from + 500).filter(|number| get(&world, *number).is_some()).count();
+            assert!(found > 400, "the others are used: {found}");
+            world = world.killed().recovered();
+        }
+        world.device.make_unwritable(0..0);
+        put(&world, 5000..5500);
+        let world = world.killed().recovered().killed().recovered();
+        assert_eq!(world.flash.doubt(), None);
+    }
 }
 
 /// Regression: a segment that could neither be read nor noted as free was asked for in each second
