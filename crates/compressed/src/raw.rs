@@ -115,7 +115,7 @@ impl Ground {
         assert!(at + image.len() <= self.arena.slab_bytes());
         let start = self.arena.slab_start(lease.0);
         // SAFETY: the range lies in the slab. The space leases a slab once and hands out each of
-        // its bytes once (`Space::append`, under its lock), so no thread knows a reference to it yet.
+        // its bytes once (`Space::append`, under its lock), so none knows a reference to it yet.
         unsafe {
             start.add(at).copy_from_nonoverlapping(NonNull::from(image).cast(), image.len());
         }
@@ -159,7 +159,7 @@ impl Ground {
 
     /// Gives a slab back to the arena.
     pub(crate) fn give(&self, idle: Idle) {
-        // SAFETY: an idle slab is the zone's, exists once, and no thread reads or writes it: it came
+        // SAFETY: an idle slab is the zone's, exists once, and is not read or written: it came
         // from the arena like this, or `Lease::idle` has asked the epochs.
         unsafe { self.arena.give(idle.0) };
     }
@@ -428,7 +428,7 @@ impl<T> Drop for EpochBox<T> {
     fn drop(&mut self) {
         let value = *self.0.get_mut();
         if !value.is_null() {
-            // SAFETY: `publish` made it of a box, and no other thread can follow this slot any more.
+            // SAFETY: `publish` made it of a box, and no thread can follow this slot any more.
             drop(unsafe { Box::from_raw(value) });
         }
     }

@@ -1,7 +1,7 @@
 //! The memory of blocks: slabs of the arena, filled as a log.
 //!
 //! ```text
-//!   closed   | block | block | ...                     | tail |   live bytes: blocks that slots refer to
+//!   closed   | block | block | ...                     | tail |   live bytes: of referenced blocks
 //!   open     | block | block | free ...                       |   blocks are appended here
 //!   limbo    | nothing live; pinned readers may still look    |
 //!   free     | ready to be opened                             |
