@@ -39,7 +39,7 @@ pub struct Fields {
     pub flags: u32,
     /// Unix seconds at which the item expires; 0 never.
     pub expiry: u32,
-    /// The item is over so many milliseconds before, less than a second's.
+    /// Milliseconds, less than a second's, by which the item expires earlier.
     pub early_ms: u16,
     /// A CAS unique of the client's choice.
     pub custom_cas: Option<u64>,

@@ -204,7 +204,7 @@ fn a_dictionary_stands_behind_the_end() {
     let (items, known) = (some_items(300), noise(7, 50_000));
     let without = write(&items, &HEAD, Method::Zstd);
     let with = write_with(&items, &HEAD, Method::Zstd, Some(&known));
-    // Where one who knows no dictionaries stops reading.
+    // The place where a reader that knows no dictionaries stops.
     assert!(with.starts_with(&without) && with.len() > without.len());
     assert_eq!(dictionary(&without), (None, true));
     assert_eq!(dictionary(&with), (Some(known.clone()), true));
