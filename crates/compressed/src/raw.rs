@@ -308,7 +308,7 @@ impl<'g> Block<'g> {
     #[inline]
     fn bytes(&self, range: Range<usize>) -> &'g [u8] {
         assert!(range.start >= self.head.summary().start && range.end <= self.head.block_bytes());
-        // SAFETY: the range lies within the block and behind its atomic words: nobody writes there
+        // SAFETY: the range lies within the block and behind its atomic words: nothing is written there
         // after the block was published.
         unsafe { std::slice::from_raw_parts(self.start.add(range.start).as_ptr(), range.len()) }
     }
@@ -398,7 +398,7 @@ impl<T> Default for EpochBox<T> {
 }
 
 impl<T> EpochBox<T> {
-    /// What is published.
+    /// The published value.
     #[inline]
     pub(crate) fn get<'g>(&self, _guard: &'g Guard<'_>) -> Option<&'g T> {
         // Acquire: partner is the release in `publish`; behind the pointer is the value.

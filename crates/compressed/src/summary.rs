@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_due_when_three_rows_in_ten_have_expired_and_over_when_all_have() {
+    fn a_block_is_due_with_three_expired_rows_in_ten_and_over_with_all() {
         let summary = Summary::of((1..=10).rev().map(row)).expect("they expire");
         assert_eq!((summary.due(), summary.over()), (NOW + 3, NOW + 10));
         let summary = Summary::of([row(0), row(0), row(9), row(7)].into_iter());

@@ -145,7 +145,7 @@ impl Zone {
     }
 
     /// Removes everything from the zone, in one step. Returns whether the generation numbers are
-    /// used up, which happens at every 65,535th flush: then nothing is let in until the caller, who
+    /// used up, which happens at every 65,535th flush: then nothing is let in until the caller, which
     /// may do something else first, has called [`Zone::begin_anew`].
     #[must_use]
     pub fn begin_flush(&self) -> bool {
@@ -159,7 +159,7 @@ impl Zone {
                 self.counters.items.begin(before, next);
             }
             // Release: partner is the acquire in `generation`. That holds where nothing changes,
-            // too: the thread that begins anew later takes it over, and hands it on to those who
+            // too: the thread that begins anew later takes it over, and hands it on to those that
             // see its number.
             let order = (Ordering::Release, Ordering::Relaxed);
             if self.generation.compare_exchange(before, next, order.0, order.1).is_ok() {
@@ -170,7 +170,7 @@ impl Zone {
     }
 
     /// Empties each leaf, and lets items in again. Only for a caller to whom [`Zone::begin_flush`]
-    /// returned true, and who holds no lock of the index.
+    /// returned true, and which holds no lock of the index.
     pub fn begin_anew(&self) {
         self.empty_all();
         self.counters.items.begin(GENERATION_NONE, GENERATION_NONE + 1);

@@ -523,7 +523,7 @@ fn a_turn_after_a_budget_has_shrunk_is_short_and_turns_come_to_its_end() {
 
 /// Regression: one insertion swept the whole zone to make up for a smaller budget.
 #[test]
-fn an_insertion_after_a_budget_has_shrunk_evicts_a_few_times_what_it_wants() {
+fn an_insertion_after_a_budget_shrank_evicts_a_few_times_its_need() {
     let mut world = shrunk(0);
     let most = (0..1000_u32).map(|number| {
         let before = world.zone.stats().evicted;

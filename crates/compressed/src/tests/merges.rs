@@ -39,7 +39,7 @@ fn value(key: &[u8]) -> Vec<u8> {
     key.iter().chain(&noise).copied().cycle().take(ROW_BYTES).collect()
 }
 
-/// What threads share of a world.
+/// The parts of a world that threads share.
 #[derive(Clone, Copy)]
 struct Shared<'w> {
     zone: &'w Zone,
@@ -218,7 +218,7 @@ fn a_block_with_dead_expired_or_flushed_rows_is_rebuilt_not_moved_up() {
 /// Regression: a split sorted rows by their hashes, so that frames of two rows were taken apart and
 /// compressed anew though both rows went to one side.
 #[test]
-fn rows_of_a_leaf_that_is_split_stay_in_their_order_and_so_in_their_frames() {
+fn rows_of_a_split_leaf_stay_in_their_order_and_in_their_frames() {
     let world =
         World::new(Settings { hash: Box::new(hash), block_bytes: BLOCK_BYTES, ..settings(4) });
     let mut writer = Writer::new(&world.zone);

@@ -1,10 +1,10 @@
 //! One connection over TLS, which behaves like a non-blocking socket.
 //!
 //! ```text
-//! socket -> sealed ------------> rustls -> opened ------> whoever reads
+//! socket -> sealed ------------> rustls -> opened ------> reader
 //!           less than a record             what did not fit the target
 //!
-//! whoever writes -> rustls -> outgoing --> socket
+//! writer         -> rustls -> outgoing --> socket
 //!                             what the socket did not take
 //! ```
 //!

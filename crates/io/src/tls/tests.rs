@@ -156,7 +156,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_go_both_ways_in_both_versions_and_an_idle_connection_owns_no_buffer() {
+fn bytes_go_both_ways_and_an_idle_connection_owns_no_buffer() {
     for version in VERSIONS {
         let mut scene = Scene::shaken(version);
         assert_eq!(scene.server.take_new_session(), Some(true));

@@ -150,7 +150,7 @@ fn a_torn_write_leaves_some_of_its_pages_or_the_beginning_of_a_note() {
 }
 
 #[test]
-fn after_the_kill_everything_fails_and_the_next_process_finds_old_or_new_pages() {
+fn after_a_kill_all_calls_fail_and_the_next_process_finds_whole_pages() {
     let mut pages_seen = [false; 5];
     for seed in 0..200 {
         let device = FakeDevice::new(PAGES, seed, Faults::default());

@@ -327,7 +327,7 @@ fn a_device_without_a_descriptor_is_read_by_threads() {
 }
 
 #[test]
-fn a_kernel_that_refuses_leaves_the_reads_to_threads_unless_it_is_insisted_on() {
+fn a_refusing_kernel_leaves_reads_to_threads_unless_a_ring_is_required() {
     const REFUSALS: [(Make, i32); 3] = [
         (|| Err(io::Error::from_raw_os_error(libc::ENOSYS)), libc::ENOSYS),
         (|| Err(io::Error::from_raw_os_error(libc::EPERM)), libc::EPERM),

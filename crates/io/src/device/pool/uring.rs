@@ -5,7 +5,7 @@
 //!   queue --take--> ring, pages --+
 //!     ^                           | one system call: hands over, and waits
 //!     +--bell, if it sleeps       v
-//!   whoever submits   answers <-- ended
+//!   submitter         answers <-- ended
 //! ```
 //!
 //! If the kernel fails the ring itself, its reads are answered with an error, and from then on the
