@@ -308,7 +308,7 @@ impl<'g> Block<'g> {
     #[inline]
     fn bytes(&self, range: Range<usize>) -> &'g [u8] {
         assert!(range.start >= self.head.summary().start && range.end <= self.head.block_bytes());
-        // SAFETY: the range lies within the block and behind its atomic words: nothing is written there
+        // SAFETY: the range lies within the block and behind its atomic words: no one writes there
         // after the block was published.
         unsafe { std::slice::from_raw_parts(self.start.add(range.start).as_ptr(), range.len()) }
     }

@@ -145,8 +145,8 @@ impl Zone {
     }
 
     /// Removes everything from the zone, in one step. Returns whether the generation numbers are
-    /// used up, which happens at every 65,535th flush: then nothing is let in until the caller, which
-    /// may do something else first, has called [`Zone::begin_anew`].
+    /// used up, which happens at every 65,535th flush: then nothing is let in until the caller,
+    /// which may do something else first, has called [`Zone::begin_anew`].
     #[must_use]
     pub fn begin_flush(&self) -> bool {
         loop {
