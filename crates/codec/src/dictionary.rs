@@ -26,8 +26,8 @@ const DICTIONARY_BYTES_MIN: usize = 1 << 10;
 pub const SAMPLES_BYTES_MAX: usize = 16 << 20;
 /// The fewest samples: fewer say nothing of the next one.
 pub const SAMPLES_MIN: usize = 16;
-/// A dictionary is at most this share, one byte in so many, of the bytes that it is trained from.
-/// zstd recommends one in a hundred; with less, a shorter dictionary is better.
+/// A dictionary has at most one byte for this many that it is trained from. zstd recommends a
+/// hundred; with less, a shorter dictionary is better.
 const SAMPLES_PER_DICTIONARY: usize = 8;
 /// One sample in this many is kept for the judgement.
 const JUDGED_SHARE: usize = 8;

@@ -30,7 +30,7 @@ const POINTS: usize = 5;
 /// A block is worth a rewrite when this many of its points have expired: for one that was just
 /// built that is 30 percent of its bytes. Then two to three rows are encoded for each that is
 /// removed, about as much as when a row of 200 bytes is appended, which encodes half a frame. If
-/// that pays for each row that is added, it does for the room that a rewrite gains.
+/// that pays for each row that is added, it does for the room that the row takes.
 const WORTH_POINTS: usize = 2;
 
 /// The code for never, in place of seconds behind a base.
@@ -230,7 +230,7 @@ mod tests {
             assert_eq!(summary.over(), u32::MAX);
             known += u32::from(summary.due() < NOW + 1000);
         }
-        // Each of the two points in five is one of the half that expires.
+        // At least two of five points, each of which is in the expiring half by one chance in two.
         assert!((750..875).contains(&known), "{known}");
         let mut summary = Summary::of([row(100), row(300)].into_iter());
         summary = Summary::with(summary, NOW + 20_000, 0.0, &mut random);

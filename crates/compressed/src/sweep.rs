@@ -59,8 +59,8 @@ const ROUNDS_MAX: usize = 8;
 /// then.
 const ROUNDS_BY_COST: usize = 4;
 
-/// Bytes of long values that are evicted from a leaf at once, unless it is one value: half of the
-/// smallest segment of flash, in which they may have to find room while others wait.
+/// The most bytes of long values that are evicted from a leaf at once, unless it is one value: half
+/// of the smallest segment of flash, in which they may have to find room while other threads wait.
 const LONG_BYTES_MAX: usize = 64 << 10;
 
 /// Before any live item is evicted, this many leaves are searched for expired ones: that takes

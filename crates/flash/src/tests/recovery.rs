@@ -115,7 +115,7 @@ fn a_device_that_does_not_read_for_a_moment_costs_no_item() {
     world.device.refuses_reads.store(true, Ordering::Relaxed);
     for second in 1..8 {
         world.now += 1;
-        // The first call reads the rest that is read at once; the others of a second ask nothing.
+        // In the first the rest of what is read at once; the others of a second ask nothing.
         (0..100).for_each(|_| _ = world.flash.recover(&world.index, world.now));
         assert!(!world.flash.recover(&world.index, world.now) && world.flash.is_recovering());
         assert_eq!(world.flash.stats().io_errors, second);
