@@ -1,7 +1,7 @@
 //! Packing rows into a block: in frames, compressed, appended to the log.
 //!
-//! The frames of a block share its method and dictionary. A frame for which compressing does
-//! not pay is raw, and if all of them are, the block needs neither. A frame whose rows come together
+//! The frames of a block share its method and dictionary. A frame for which compressing does not
+//! pay is raw, and if all of them are, the block needs neither. A frame whose rows come together
 //! from an old block is copied as it is stored there.
 
 use std::ops::Range;
