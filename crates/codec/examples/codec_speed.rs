@@ -1,5 +1,5 @@
-//! What blocks of a record file become, and how long that takes: by method and level, by dictionary
-//! size and by block size.
+//! The size of blocks of a record file, and the time to make them: by method and level, by
+//! dictionary size and by block size.
 //!
 //! ```sh
 //! cargo run --release -p larder-codec --example codec_speed -- records.rec.zst
@@ -7,9 +7,9 @@
 //!
 //! The file is a zstd stream of records, each a little-endian length of 4 bytes and that many
 //! bytes. Records are packed to blocks of at least N bytes in the order of the file. Dictionaries
-//! are trained from every second block, at most 16 MiB of them; what is printed is of the others.
-//! A time is the median over all of these blocks, of the shortest of three rounds for each. The
-//! ratio counts raw blocks.
+//! are trained from every second block, at most 16 MiB of them; the others are measured and
+//! printed. A time is the median over all of these blocks, of the shortest of three rounds for
+//! each. The ratio counts raw blocks.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -22,7 +22,7 @@ const BLOCK_BYTES: [usize; 4] = [1 << 10, 2 << 10, 3 << 10, 4 << 10];
 const DICTIONARY_BYTES: [usize; 4] = [0, 16 << 10, 64 << 10, 110 << 10];
 const METHODS: [(&str, Method, i32); 3] =
     [("lz4", Method::Lz4, 1), ("zstd 1", Method::Zstd, 1), ("zstd 3", Method::Zstd, 3)];
-/// Blocks that are measured.
+/// The most blocks that are measured.
 const MEASURED_MAX: usize = 4000;
 const TRAINED_BYTES_MAX: usize = 16 << 20;
 const ROUNDS: usize = 3;

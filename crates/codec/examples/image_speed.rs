@@ -1,4 +1,4 @@
-//! What an image of a record file becomes, and how long writing and reading it takes, by method.
+//! The size of an image of a record file, and the time to write and read it, by method.
 //!
 //! ```sh
 //! cargo run --release -p larder-codec --example image_speed -- records.rec.zst
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An image of the records, and what it came to.
+/// An image of the records, and its totals.
 fn written(
     mut records: &[u8],
     method: Method,

@@ -10,7 +10,7 @@ use zstd_safe::DCtx;
 use crate::frame::{self, BARE_BYTES_MAX};
 use crate::{Dictionary, Method, lz4, pays};
 
-/// The input is no output of an encoder for a target of this length.
+/// The input is not an output of an encoder for a target of this length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -36,12 +36,12 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder for outputs of any level.
+    /// Makes a decoder for outputs of any level.
     pub fn new() -> Self {
         Self { zstd: DCtx::create(), frame: Vec::new() }
     }
 
-    /// Fills `target`, which has the length of what was encoded, from an output and its method and
+    /// Fills `target`, which has the length of the encoded input, from an output and its method and
     /// dictionary. If the input is damaged, the target may hold anything.
     pub fn decode(
         &mut self,
@@ -58,7 +58,7 @@ impl Decoder {
                 Err(Damaged)
             };
         }
-        // What did not pay would be raw.
+        // A block that did not pay would be raw.
         if !pays(target.len(), input.len()) {
             return Err(Damaged);
         }
@@ -69,7 +69,7 @@ impl Decoder {
         if bytes == Some(target.len()) { Ok(()) } else { Err(Damaged) }
     }
 
-    /// Bytes that the context and the buffer have grown to, outside of this struct.
+    /// Bytes of heap that the context and the buffer take.
     pub fn memory_bytes(&self) -> usize {
         self.zstd.sizeof() + self.frame.capacity()
     }

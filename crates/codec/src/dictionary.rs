@@ -1,5 +1,5 @@
-//! Bytes that encoder and decoder know beforehand, so that a short block can refer to what the
-//! blocks before it had in common.
+//! Bytes that encoder and decoder know beforehand, so that a short block can refer to what earlier
+//! blocks had in common.
 //!
 //! A dictionary is kept three times: its bytes, with a table for LZ4 beside them, and zstd's two
 //! digests, each with a copy of the bytes. The digest for encoding is the largest: with 64 KiB at
@@ -7,7 +7,7 @@
 //! decodes ([`Dictionary::for_decoding`]) takes a fourth. All of it is only read, so threads share
 //! a dictionary.
 //!
-//! Training takes what several samples have in common, by zstd's `fastcover`. Whether the result
+//! Training extracts what several samples have in common, by zstd's `fastcover`. Whether the result
 //! helps is measured on samples that it was not trained from: from few samples it would look better
 //! than it is.
 
@@ -19,19 +19,19 @@ use crate::{Damaged, Encoder, Method};
 
 /// The longest dictionary, in bytes.
 pub const DICTIONARY_BYTES_MAX: usize = 256 << 10;
-/// A shorter dictionary is not worth having.
+/// The shortest dictionary, in bytes: a shorter one is not worth having.
 const DICTIONARY_BYTES_MIN: usize = 1 << 10;
-/// Samples beyond so many bytes are ignored. That is a hundred times a dictionary of 160 KiB, and
+/// Samples beyond this many bytes are ignored. That is a hundred times a dictionary of 160 KiB, and
 /// training takes about 80 ms for each MiB.
 pub const SAMPLES_BYTES_MAX: usize = 16 << 20;
-/// Fewer samples say nothing of the next.
+/// The fewest samples: fewer say nothing of the next one.
 pub const SAMPLES_MIN: usize = 16;
-/// A dictionary is at most one of so many bytes of what it is trained from. zstd recommends a
-/// hundred; with less it is better to have a shorter one.
+/// A dictionary has at most one byte for this many that it is trained from. zstd recommends a
+/// hundred; with less, a shorter dictionary is better.
 const SAMPLES_PER_DICTIONARY: usize = 8;
-/// One sample of so many is kept for the judgement.
+/// One sample in this many is kept for the judgement.
 const JUDGED_SHARE: usize = 8;
-/// A dictionary helps if it saves one byte of this many.
+/// A dictionary helps if it saves one byte in this many.
 const HELP_SHARE: usize = 32;
 
 /// A dictionary, digested for a level of zstd.
@@ -41,7 +41,7 @@ pub struct Dictionary {
     pub(crate) decoding: DDict<'static>,
 }
 
-/// What only encoding needs.
+/// The parts that only encoding needs.
 struct Encoding {
     lz4: Digest,
     level: i32,
@@ -51,9 +51,9 @@ struct Encoding {
 }
 
 impl Dictionary {
-    /// A dictionary of at most `bytes_max` for inputs like these, each of which is as long as what
-    /// is going to be encoded. Nothing if there is too little to train from, or if the result would
-    /// not help.
+    /// Trains a dictionary of at most `bytes_max` for inputs like these samples, each of which is
+    /// as long as the inputs that will be encoded. `None` if there is too little to train from, or
+    /// if the result would not help.
     pub fn train<S: AsRef<[u8]>>(samples: &[S], bytes_max: usize, level: i32) -> Option<Self> {
         let Samples { trained, lengths, judged } = split(samples, SAMPLES_BYTES_MAX);
         let bytes = bytes_max.min(DICTIONARY_BYTES_MAX).min(trained.len() / SAMPLES_PER_DICTIONARY);
@@ -66,8 +66,8 @@ impl Dictionary {
         dictionary.helps(&judged, level).then_some(dictionary)
     }
 
-    /// The dictionary that [`Self::bytes`] were taken from, or one of any other bytes; damaged if
-    /// they only begin like one, or are too many.
+    /// Makes the dictionary that [`Self::bytes`] were taken from, or one of any other bytes;
+    /// `Damaged` if they only begin like one, or are too many.
     pub fn from_bytes(bytes: &[u8], level: i32) -> Result<Self, Damaged> {
         if bytes.len() > DICTIONARY_BYTES_MAX {
             return Err(Damaged);
@@ -79,8 +79,8 @@ impl Dictionary {
         Ok(Self { encoding, ..Self::for_decoding(bytes)? })
     }
 
-    /// The same, for encoders in a hurry, too ([`Encoder::hurry`]), if it is digested for a higher
-    /// level than theirs. Without memory for another digest it stays as it is.
+    /// Adds a digest for encoders in a hurry ([`Encoder::hurry`]), if the dictionary is digested
+    /// for a higher level than theirs. Without memory for another digest it stays as it is.
     pub fn with_hurried(mut self) -> Self {
         if let Some(encoding) = self.encoding.as_mut().filter(|it| it.level > LEVEL_HURRIED) {
             encoding.hurried = CDict::try_create(&self.bytes, LEVEL_HURRIED);
@@ -88,7 +88,8 @@ impl Dictionary {
         self
     }
 
-    /// As [`Self::from_bytes`], without what encoding needs: an encoder panics with it.
+    /// Makes one like [`Self::from_bytes`], without the parts for encoding: an encoder panics with
+    /// it.
     pub fn for_decoding(bytes: &[u8]) -> Result<Self, Damaged> {
         if bytes.len() > DICTIONARY_BYTES_MAX {
             return Err(Damaged);
@@ -97,17 +98,17 @@ impl Dictionary {
         Ok(Self { bytes: bytes.into(), encoding: None, decoding })
     }
 
-    /// Whether it was made to encode as well.
+    /// Whether it can encode as well.
     pub fn encodes(&self) -> bool {
         self.encoding.is_some()
     }
 
-    /// The bytes that make this dictionary again, at any level.
+    /// The bytes from which this dictionary can be made again, at any level.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// All memory that it takes.
+    /// Bytes of all memory that it takes.
     pub fn memory_bytes(&self) -> usize {
         let digests = |it: &Encoding| {
             let hurried = it.hurried.as_ref().map_or(0, |digest| digest.sizeof());
@@ -117,8 +118,8 @@ impl Dictionary {
         size_of::<Self>() + self.bytes.len() + encoding + self.decoding.sizeof()
     }
 
-    /// [`Self::memory_bytes`] of a dictionary of so many bytes, which encodes at a level and in a
-    /// hurry, or only decodes. Makes one to see it.
+    /// [`Self::memory_bytes`] of a dictionary of `bytes` bytes, which encodes at a level and in a
+    /// hurry, or only decodes. Makes one to measure it.
     pub fn memory_bytes_of(bytes: usize, level: Option<i32>) -> usize {
         let bytes = vec![0; bytes.min(DICTIONARY_BYTES_MAX)];
         let made = match level {
@@ -128,17 +129,17 @@ impl Dictionary {
         made.map_or(0, |dictionary| dictionary.memory_bytes())
     }
 
-    /// What LZ4 needs of it to encode.
+    /// The parts that LZ4 needs to encode.
     pub(crate) fn lz4(&self) -> (&[u8], &Digest) {
         (self.lz4_bytes(), &self.encoding().lz4)
     }
 
-    /// What LZ4 needs of it to decode.
+    /// The bytes that LZ4 needs to decode.
     pub(crate) fn lz4_bytes(&self) -> &[u8] {
         lz4::reachable(&self.bytes)
     }
 
-    /// What zstd needs of it to encode, in a hurry if there is something for that.
+    /// The digest that zstd needs to encode, the hurried one if asked for and present.
     pub(crate) fn zstd(&self, is_hurried: bool) -> &CDict<'static> {
         let encoding = self.encoding();
         encoding.hurried.as_ref().filter(|_| is_hurried).unwrap_or(&encoding.zstd)
@@ -161,9 +162,9 @@ impl Dictionary {
     }
 }
 
-/// Samples by what they are for.
+/// Samples by purpose.
 struct Samples<'a> {
-    /// Those to train from, one behind the other.
+    /// The samples to train from, one behind the other.
     trained: Vec<u8>,
     lengths: Vec<usize>,
     judged: Vec<&'a [u8]>,

@@ -1,4 +1,4 @@
-//! The side that compresses: the contexts of one thread, used again for every block.
+//! The side that compresses: the contexts of one thread, reused for every block.
 
 use zstd_safe::CCtx;
 
@@ -6,13 +6,13 @@ use crate::frame::{self, BARE_BYTES_MAX};
 use crate::lz4::Lz4;
 use crate::{Dictionary, Method, pays};
 
-/// The fastest level of zstd that may be asked for.
+/// The fastest level of zstd that may be requested.
 pub const LEVEL_MIN: i32 = -7;
-/// The highest level of zstd that may be asked for. From level 13 on, zstd may make several blocks
+/// The highest level of zstd that may be requested. From level 13 on, zstd may make several blocks
 /// of an input that is one here.
 pub const LEVEL_MAX: i32 = 12;
-/// The level for who has no time. With a dictionary it takes a quarter of the time of level 6, for
-/// one byte in sixteen more (`examples/codec_speed.rs`); lower levels are hardly faster.
+/// The level of an encoder in a hurry. With a dictionary it takes a quarter of the time of level 6,
+/// for one byte in sixteen more (`examples/codec_speed.rs`); lower levels are hardly faster.
 pub const LEVEL_HURRIED: i32 = 3;
 
 /// Compresses blocks, one after the other.
@@ -24,21 +24,21 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder that uses zstd at `level`, brought into its range, where there is no dictionary;
-    /// a dictionary has its own.
+    /// Makes an encoder that uses zstd at `level`, brought into its range, where there is no
+    /// dictionary; a dictionary has its own.
     pub fn new(level: i32) -> Self {
         let level = level.clamp(LEVEL_MIN, LEVEL_MAX);
         Self { level, is_hurried: false, lz4: Lz4::new(), zstd: CCtx::create() }
     }
 
-    /// Uses zstd at [`LEVEL_HURRIED`] from now on, or no more; with a dictionary only if that was
-    /// made for it ([`Dictionary::with_hurried`]). Never a higher level than the usual one.
+    /// Turns [`LEVEL_HURRIED`] on or off for zstd; with a dictionary only if that was made for it
+    /// ([`Dictionary::with_hurried`]). It is never a higher level than the usual one.
     pub fn hurry(&mut self, is_hurried: bool) {
         self.is_hurried = is_hurried;
     }
 
-    /// Replaces what is in `target` by the output for `input`. The method is `wanted` if that pays,
-    /// and raw otherwise.
+    /// Replaces the content of `target` by the output for `input`. The method is `wanted` if that
+    /// pays, and raw otherwise.
     pub fn encode(
         &mut self,
         wanted: Method,
@@ -63,7 +63,7 @@ impl Encoder {
         Method::Raw
     }
 
-    /// Bytes that the context and the table have grown to, outside of this struct.
+    /// Bytes of heap that the context and the table take.
     pub fn memory_bytes(&self) -> usize {
         self.zstd.sizeof() + self.lz4.memory_bytes()
     }
@@ -80,7 +80,7 @@ impl Encoder {
             Some(digest) => self.zstd.compress_using_cdict(target, input, digest),
             None => self.zstd.compress(target, input, level),
         };
-        // The target is long enough, so what fails has found no memory, and can go on without.
+        // The target is long enough, so a failure is want of memory, and raw output needs none.
         done.is_ok() && (input.len() > BARE_BYTES_MAX || frame::take_off(target))
     }
 }

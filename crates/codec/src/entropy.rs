@@ -1,10 +1,11 @@
-//! Which items are incompressible, guessed without compressing them.
+//! Guesses which items are incompressible, without compressing them.
 //!
 //! The guess looks at how often each byte value occurs in a sample of the item. The entropy of that
 //! distribution, divided by the highest that a sample of this length can have, is the *normalised
-//! entropy*, from 0 to 1: about 1 for what is compressed or encrypted already, 0.75 for base64, 0.5
-//! to 0.7 for text. It sees no repetition, so it may call compressible what is not, and the reverse
-//! for what is like a dictionary; hence the threshold adapts. A look takes 0.6 microseconds.
+//! entropy*, from 0 to 1: about 1 for compressed or encrypted data, 0.75 for base64, 0.5 to 0.7 for
+//! text. It sees no repetition, so it may call an incompressible item compressible, and the reverse
+//! for an item that is like a dictionary; hence the threshold adapts. A look takes 0.6
+//! microseconds.
 //!
 //! ```text
 //!                    threshold
@@ -14,11 +15,11 @@
 //!        STEP_DOWN            STEP_UP
 //! ```
 //!
-//! A try that comes out as guessed moves nothing. One that does not moves the threshold by a step:
-//! upwards no further than to the item that showed it wrong, and always within [`THRESHOLD_MIN`]
-//! and [`THRESHOLD_MAX`]. What does not pay although it lies below all thresholds, as short items
-//! may, teaches nothing. A probe stands for [`PROBE_SHARE`] items, so its step is that many times
-//! as long: the threshold comes to rest where as many items below it do not pay as items above it
+//! A try that comes out as guessed moves nothing. Any other moves the threshold by a step: upwards
+//! no further than to the item that proved it wrong, and always within [`THRESHOLD_MIN`] and
+//! [`THRESHOLD_MAX`]. An item that does not pay although it lies below all thresholds, as short
+//! ones may, teaches nothing. A probe stands for [`PROBE_SHARE`] items, so its step is that many
+//! times as long: the threshold settles where as many items below it do not pay as items above it
 //! would.
 //!
 //! This follows the compressibility recognition of SlimCache (Jia, Shao and Chen, ACM Transactions
@@ -26,22 +27,22 @@
 //! numbers, the balance of the two steps, learning from every try rather than from probes alone,
 //! and sampling are ours and may differ from the paper's.
 
-/// Where a threshold starts: below nothing but what is compressed or encrypted already.
+/// The initial threshold: above everything that is not compressed or encrypted already.
 pub const THRESHOLD_START: f32 = 0.9;
 /// The lowest threshold. Letters and digits at random are at 0.75, and they compress by a quarter.
 pub const THRESHOLD_MIN: f32 = 0.6;
 /// The highest threshold: nothing is taken as incompressible.
 pub const THRESHOLD_MAX: f32 = 1.0;
-/// One item of so many above the threshold is tried anyway.
+/// One item in this many above the threshold is tried anyway.
 pub const PROBE_SHARE: u32 = 16;
 /// How far a try that did not pay moves the threshold.
 const STEP_DOWN: f32 = 1.0 / 1024.0;
 /// How far a probe that paid moves it.
 const STEP_UP: f32 = STEP_DOWN * PROBE_SHARE as f32;
 
-/// Bytes that are counted at the most.
+/// The most bytes that are counted.
 const SAMPLE_BYTES_MAX: usize = 1024;
-/// Longer items are sampled in so many runs, spread evenly.
+/// Longer items are sampled in this many runs, spread evenly.
 const SAMPLE_RUNS: usize = 16;
 const RUN_BYTES: usize = SAMPLE_BYTES_MAX / SAMPLE_RUNS;
 
@@ -61,7 +62,7 @@ pub fn normalised(bytes: &[u8]) -> f32 {
         (0..SAMPLE_RUNS).for_each(|run| count(&bytes[run * stride..][..RUN_BYTES]));
     }
     let sample_bytes = bytes.len().min(SAMPLE_BYTES_MAX);
-    // No sample of so many bytes has more entropy, nor has any sample of bytes.
+    // No sample of this many bytes has more entropy, nor has any sample of bytes.
     let highest = WEIGHTS[sample_bytes].min(sample_bytes as u32 * (u8::BITS << PLACES));
     if highest == 0 {
         return 0.0;
@@ -83,7 +84,7 @@ const fn weights() -> [u32; SAMPLE_BYTES_MAX + 1] {
 /// Binary places that a logarithm is computed with.
 const LOG_PLACES: u32 = 24;
 
-/// The logarithm to base 2, a place at a time: squaring a number doubles its logarithm.
+/// The logarithm to base 2, one place at a time: squaring a number doubles its logarithm.
 const fn log2(number: u64) -> u64 {
     let whole = number.ilog2();
     // From 1 to 2, with 31 binary places.
@@ -100,7 +101,7 @@ const fn log2(number: u64) -> u64 {
     log
 }
 
-/// What is to be done with an item.
+/// The decision for an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guess {
     /// It probably compresses: try.
@@ -126,7 +127,7 @@ impl Default for Threshold {
 }
 
 impl Threshold {
-    /// Where it is now.
+    /// Its present value.
     pub fn entropy(&self) -> f32 {
         self.entropy
     }
@@ -144,7 +145,7 @@ impl Threshold {
         Guess::Probe
     }
 
-    /// Takes note of how a try came out, probe or not.
+    /// Learns from the result of a try, probe or not.
     pub fn learn(&mut self, entropy: f32, paid: bool) {
         let moved = match (entropy <= self.entropy, paid) {
             (true, false) if entropy > THRESHOLD_MIN => self.entropy - STEP_DOWN,
@@ -245,8 +246,8 @@ mod tests {
         assert_eq!(threshold.guess(1.0), Guess::Compressible);
     }
 
-    /// Items at random, of which those above 0.8 do not pay: the threshold finds that, and few
-    /// guesses are wrong from then on.
+    /// Random items, of which those above 0.8 do not pay: the threshold finds that, and few guesses
+    /// are wrong from then on.
     #[test]
     fn a_threshold_settles_between_what_pays_and_what_does_not() {
         for limit in [0.65, 0.8, 0.95] {

@@ -1,4 +1,4 @@
-//! A zstd frame without the frame: what is kept of it is one block's content.
+//! A zstd frame without the frame: only one block's content is kept.
 //!
 //! ```text
 //!   frame   magic  descriptor  window  dictionary id  content size  header  block
@@ -6,14 +6,14 @@
 //!                                                                           ^ all that is kept
 //! ```
 //!
-//! All of this can be told from the lengths, which the owner of the block knows. It is 10 bytes
-//! (14 with a dictionary), where a block of 2 KiB becomes 700. zstd's own format without magic
-//! number leaves 5 of them, and can only be had through calls that tie a dictionary to a context
-//! for longer than one call. The price is a copy on each side, of what lies in the CPU's cache.
+//! The rest follows from the lengths, which the owner of the block knows. It is 10 bytes (14 with a
+//! dictionary), where a block of 2 KiB becomes 700. zstd's own format without magic number leaves 5
+//! of them, and is available only through calls that tie a dictionary to a context for longer than
+//! one call. The price is a copy on each side, within the CPU's cache.
 //!
 //! That holds where there is one block, of the compressed type: for inputs up to [`BARE_BYTES_MAX`]
 //! at the levels that the encoder allows ([`LEVEL_MAX`](crate::LEVEL_MAX)). Longer inputs keep
-//! their frame. Which of the two it is follows from the input's length and not from the bytes.
+//! their frame. The input's length, not the bytes, decides which of the two it is.
 
 /// The longest input that zstd makes one block of.
 pub const BARE_BYTES_MAX: usize = 128 << 10;
@@ -31,7 +31,7 @@ const COMPRESSED: u32 = 2;
 const HEADER_TAG: u32 = LAST | COMPRESSED << 1;
 const HEADER_TAG_BITS: u32 = 3;
 
-/// Takes the frame off; says no if there is anything else in it than one compressed block.
+/// Takes the frame off; returns `false` if it holds anything but one compressed block.
 pub fn take_off(frame: &mut Vec<u8>) -> bool {
     let Some(start) = block_start(frame) else {
         return false;
@@ -55,7 +55,7 @@ fn block_start(frame: &[u8]) -> Option<usize> {
     (found == expected << HEADER_TAG_BITS | HEADER_TAG).then_some(start)
 }
 
-/// Puts a block into a frame again, in place of what `frame` holds.
+/// Puts a block into a frame again, which replaces the content of `frame`.
 pub fn put_on(block: &[u8], content_bytes: usize, frame: &mut Vec<u8>) {
     debug_assert!(content_bytes <= BARE_BYTES_MAX && block.len() <= BARE_BYTES_MAX);
     let header = (block.len() as u32) << HEADER_TAG_BITS | HEADER_TAG;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_of_one_compressed_block_stays() {
+    fn a_frame_of_more_than_one_compressed_block_stays() {
         let mut frame = Vec::new();
         put_on(&[7; 300], 1000, &mut frame);
         for bytes in 0..frame.len() {

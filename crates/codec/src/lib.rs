@@ -1,5 +1,5 @@
-//! Bytes to fewer bytes, and back: what the compressed zone and the flash tier do to a block of
-//! items. Nothing here knows a cache, an arena, a clock or threads.
+//! Compression and decompression of blocks of items, for the compressed zone and the flash tier.
+//! Nothing here knows a cache, an arena, a clock or threads.
 //!
 //! ```text
 //!   input --Encoder--> target, Method        Raw   a copy of the input
@@ -9,19 +9,19 @@
 //!   input --Decoder--> target of the right length, or Damaged
 //! ```
 //!
-//! Blocks are short, so the output holds nothing that its owner knows anyway: with each output it
-//! keeps the [`Method`], the length of the input and which [`Dictionary`] was used. Neither format
-//! has a checksum. Damage is found where it makes an output impossible, which is so for a fifth
-//! to two fifths of all single bits; otherwise decoding gives other bytes of the right length, and
-//! so does a wrong dictionary. An owner that reads from a medium that may fail keeps a [`checksum`]
-//! of the output beside it.
+//! Blocks are short, so the output holds nothing that its owner knows anyway: with each output the
+//! owner keeps the [`Method`], the length of the input and which [`Dictionary`] was used. Neither
+//! format has a checksum. Damage is found where it makes an output impossible, which is so for a
+//! fifth to two fifths of all single bits; otherwise decoding gives other bytes of the right
+//! length, and so does a wrong dictionary. An owner that reads from a medium that may fail keeps a
+//! [`checksum`] of the output beside it.
 //!
 //! Where compression does not pay ([`pays`]) a block is stored raw; [`entropy`] guesses that before
 //! trying.
 //!
-//! The rooms: `encode` and `decode`, with `lz4` and the zstd `frame` that a block is kept without;
-//! `dictionary`, trained from `samples`; [`mod@record`], an item as bytes; and [`image`], the
-//! format of a memory file.
+//! The modules: `encode` and `decode`, with `lz4` and `frame`, which takes zstd's frame off a
+//! block; `dictionary`, trained from `samples`; [`mod@record`], an item as bytes; and [`image`],
+//! the format of a memory file.
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +40,7 @@ pub use dictionary::{DICTIONARY_BYTES_MAX, Dictionary, SAMPLES_BYTES_MAX, SAMPLE
 pub use encode::{Encoder, LEVEL_HURRIED, LEVEL_MAX, LEVEL_MIN};
 pub use samples::Samples;
 
-/// How an output is to be read. The codes are part of what is written to flash: they never change.
+/// How an output is to be decoded. The codes are written to flash: they never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Method {
@@ -69,8 +69,8 @@ impl Method {
     }
 }
 
-/// Compression has to save one byte of this many. A raw block is read without decoding, so less is
-/// not worth the time of its readers.
+/// Compression has to save one byte of this many. A raw block is read without decoding, so a
+/// smaller saving is not worth the time of its readers.
 pub const SAVING_SHARE: usize = 16;
 
 /// Whether an output is so much shorter than its input that it is worth decoding.

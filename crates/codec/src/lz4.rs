@@ -7,20 +7,20 @@
 //!                and including the first below 255
 //! ```
 //!
-//! A block is a row of such sequences: literals, and then a match, which is as many bytes as came
-//! `offset` bytes before, in the input or in the dictionary in front of it. The last sequence has
-//! literals only, at least [`TAIL_BYTES`] of them, and no match begins in the last
+//! A block is a row of such sequences: literals, and then a match, which repeats the bytes that
+//! stood `offset` bytes before, in the input or in the dictionary in front of it. The last sequence
+//! has literals only, at least [`TAIL_BYTES`] of them, and no match begins in the last
 //! [`MATCH_MARGIN_BYTES`].
 //!
-//! The encoder is the greedy one of the reference: a table leads from a hash of four bytes to where
-//! they last stood, and what is found there is compared; after many failures it takes longer
-//! steps. A dictionary has such a table of its own, made once. `lz4_flex` enters the dictionary
-//! into a smaller table for each block: with 2 KiB of JSON records and a dictionary of 64 KiB that
-//! takes 19.6 microseconds for a ratio of 2.17, where this takes 8.6 for 2.31, and zstd's level 1
-//! takes 9.9 for 2.95 (the example `codec_speed`). So encoding is done here, and `lz4_flex`
-//! decodes, and encodes what is longer than the table can tell.
+//! The encoder is the greedy one of the reference: a table leads from a hash of four bytes to the
+//! place where they last stood, and the bytes there are compared; after many failures it takes
+//! longer steps. A dictionary has such a table of its own, made once. `lz4_flex` enters the
+//! dictionary into a smaller table for each block: with 2 KiB of JSON records and a dictionary of
+//! 64 KiB that takes 19.6 microseconds for a ratio of 2.17, where this takes 8.6 for 2.31, and
+//! zstd's level 1 takes 9.9 for 2.95 (the example `codec_speed`). So encoding is done here;
+//! `lz4_flex` decodes, and encodes inputs that are too long for the table.
 //!
-//! What differs from the reference: a match in the dictionary ends at its end.
+//! The difference from the reference: a match in the dictionary ends at its end.
 
 use lz4_flex::block;
 
@@ -28,12 +28,12 @@ use lz4_flex::block;
 const OFFSET_MAX: usize = u16::MAX as usize;
 /// Longer inputs, of which a dictionary is a small part, are encoded without it.
 const INPUT_BYTES_MAX: usize = OFFSET_MAX;
-/// The end of a block that is literals, whatever it holds.
+/// The number of last bytes of a block that are literals, whatever they are.
 const TAIL_BYTES: usize = 5;
-/// How far from the end a match may begin.
+/// The shortest distance from the end at which a match may begin.
 const MATCH_MARGIN_BYTES: usize = 12;
 const MATCH_BYTES_MIN: usize = 4;
-/// A token says less than this of its two lengths.
+/// Each of a token's two lengths is less than this; this value says that bytes follow.
 const NIBBLE: usize = 15;
 /// After this many failures (as a power of two) a step is longer by one.
 const PATIENCE_SHIFT: u32 = 5;
@@ -43,19 +43,19 @@ const TABLE_BITS: u32 = 12;
 /// Entries of a dictionary's table, as a power of two.
 const DICTIONARY_TABLE_BITS: u32 = 14;
 
-/// What a dictionary is for LZ4: the bytes that it can refer to, and where each four of them stand.
+/// A dictionary's digest for LZ4: where each four bytes of its reachable part stand.
 pub struct Digest {
     table: Box<[u16]>,
 }
 
-/// The bytes of a dictionary that LZ4 can refer to. What a trained dictionary has at its end is
-/// what it expects most.
+/// The bytes of a dictionary that LZ4 can refer to. A trained dictionary has its most expected
+/// content at the end.
 pub fn reachable(dictionary: &[u8]) -> &[u8] {
     &dictionary[dictionary.len().saturating_sub(OFFSET_MAX)..]
 }
 
 impl Digest {
-    /// The digest of what is reachable of a dictionary.
+    /// Makes the digest of the reachable part of a dictionary.
     pub fn new(reachable: &[u8]) -> Self {
         debug_assert!(reachable.len() <= OFFSET_MAX);
         let mut table = vec![0; 1 << DICTIONARY_TABLE_BITS].into_boxed_slice();
@@ -65,7 +65,7 @@ impl Digest {
         Self { table }
     }
 
-    /// Memory that it takes outside of the struct.
+    /// Bytes of memory that it takes outside of the struct.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.table)
     }
@@ -73,8 +73,8 @@ impl Digest {
 
 /// Encodes blocks, one after the other.
 pub struct Lz4 {
-    /// Where the four bytes of each slot last stood. What is found there is compared, so an entry
-    /// that was never made does no harm.
+    /// Where the four bytes of each slot last stood. The bytes there are compared, so an entry that
+    /// was never made does no harm.
     table: Box<[u16]>,
 }
 
@@ -88,18 +88,18 @@ struct Match<'a> {
 }
 
 impl Lz4 {
-    /// An encoder with an empty table.
+    /// Makes an encoder with an empty table.
     pub fn new() -> Self {
         Self { table: vec![0; 1 << TABLE_BITS].into_boxed_slice() }
     }
 
-    /// Memory that it takes outside of the struct.
+    /// Bytes of memory that it takes outside of the struct.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.table)
     }
 
-    /// Replaces what is in `target` by a block. The dictionary is what is reachable of it, with its
-    /// digest.
+    /// Replaces the content of `target` by a block. The dictionary is given by its reachable part
+    /// and its digest.
     pub fn encode(
         &mut self,
         dictionary: Option<(&[u8], &Digest)>,
@@ -141,7 +141,7 @@ impl Lz4 {
         put(&input[literals..], None, target);
     }
 
-    /// The four bytes at `at`, where they stood before.
+    /// Finds an earlier place of the four bytes at `at`.
     fn find<'a>(
         &mut self,
         dictionary: Option<(&'a [u8], &Digest)>,
@@ -168,12 +168,12 @@ fn four_of(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*four)
 }
 
-/// The slot of four bytes in a table of so many bits: Knuth's multiplicative hash.
+/// The slot of four bytes in a table of `BITS` bits: Knuth's multiplicative hash.
 fn slot<const BITS: u32>(four: u32) -> usize {
     (four.wrapping_mul(2_654_435_761) >> (u32::BITS - BITS)) as usize
 }
 
-/// How many bytes are the same from the start.
+/// The number of equal bytes from the start.
 fn common(one: &[u8], other: &[u8]) -> usize {
     let (ones, others) = (one.as_chunks::<8>().0, other.as_chunks::<8>().0);
     for (index, (one, other)) in ones.iter().zip(others).enumerate() {
@@ -187,7 +187,7 @@ fn common(one: &[u8], other: &[u8]) -> usize {
     start + rest.take_while(|(one, other)| one == other).count()
 }
 
-/// How many bytes are the same up to the end.
+/// The number of equal bytes up to the end.
 fn common_before(one: &[u8], other: &[u8]) -> usize {
     one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
 }
@@ -204,7 +204,7 @@ fn put(literals: &[u8], found: Option<(usize, usize)>, target: &mut Vec<u8>) {
     }
 }
 
-/// Appends what a token does not say of a length.
+/// Appends the part of a length that the token does not hold.
 fn put_rest(length: usize, target: &mut Vec<u8>) {
     let Some(mut rest) = length.checked_sub(NIBBLE) else {
         return;
@@ -216,8 +216,8 @@ fn put_rest(length: usize, target: &mut Vec<u8>) {
     target.push(rest as u8);
 }
 
-/// Fills `target` from a block and returns how much of it there was; nothing if the block is none,
-/// or too long.
+/// Fills `target` from a block and returns the decoded length; `None` if the block is not valid, or
+/// too long.
 pub fn decode(dictionary: Option<&[u8]>, input: &[u8], target: &mut [u8]) -> Option<usize> {
     match dictionary {
         Some(bytes) => block::decompress_into_with_dict(input, target, bytes).ok(),
@@ -229,7 +229,7 @@ pub fn decode(dictionary: Option<&[u8]>, input: &[u8], target: &mut [u8]) -> Opt
 mod tests {
     use super::*;
 
-    /// Takes a length from a block: what the token says, and what follows.
+    /// Takes a length from a block: from the token, and the bytes that follow.
     fn take_length(nibble: u8, rest: &mut &[u8]) -> usize {
         let mut length = usize::from(nibble);
         let mut is_longer = length == NIBBLE;

@@ -1,4 +1,4 @@
-//! What is packed: an item as a record, and how it lies among the rows of a block.
+//! The packed form: an item as a record, and its layout among the rows of a block.
 //!
 //! ```text
 //!   +-------+-------+--------------+-------+--------+--------+------+------+-------+-----+-------+
@@ -10,8 +10,8 @@
 //!   shape   0 flags   1 expiry   2 custom CAS   3 cost   4 mark   5 base64 key   6 long   7 early
 //! ```
 //!
-//! Three bytes for an item without fields, which compress to almost nothing because they repeat. A
-//! *long* row has its value in a block of its own, and nothing behind its key.
+//! An item without fields takes three bytes, which compress to almost nothing because they repeat.
+//! A *long* row has its value in a block of its own, and nothing behind its key.
 
 use crate::Damaged;
 use policy::cost::Cost;
@@ -19,7 +19,7 @@ use policy::cost::Cost;
 /// The longest key, in bytes.
 pub const RECORD_KEY_BYTES_MAX: usize = u8::MAX as usize;
 
-/// The most bytes that a row has beside key and value: sizes, shape and all fields.
+/// The most bytes of a row beside key and value: sizes, shape and all fields.
 pub const ROW_HEAD_BYTES_MAX: usize = 2 + VALUE_SIZE_BYTES_MAX + 4 + 4 + 8 + 2 + 1 + 2;
 const VALUE_SIZE_BYTES_MAX: usize = 5;
 
@@ -32,28 +32,28 @@ const SHAPE_BASE64: u8 = 1 << 5;
 const SHAPE_LONG: u8 = 1 << 6;
 const SHAPE_EARLY: u8 = 1 << 7;
 
-/// What is kept beside key and value.
+/// The fields kept beside key and value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fields {
     /// Client flags.
     pub flags: u32,
-    /// Unix seconds at which the item is over; 0 never.
+    /// Unix seconds at which the item expires; 0 never.
     pub expiry: u32,
-    /// The item is over so many milliseconds before, less than a second's.
+    /// Milliseconds, less than a second's, by which the item expires earlier.
     pub early_ms: u16,
     /// A CAS unique of the client's choice.
     pub custom_cas: Option<u64>,
     /// The client sent the key in base64.
     pub base64_key: bool,
-    /// What the item costs to make again.
+    /// The cost of making the item again.
     pub cost: Cost,
     /// The bits of the hot zone's mark that outlast the move: fetched, win token sent, stale.
     pub mark: u8,
 }
 
 impl Fields {
-    /// Whether the item is over at `now` (Unix seconds), whatever it is early by: that is for those
-    /// who read it to ask, and no reason to look for it before.
+    /// Whether the item has expired at `now` (Unix seconds), regardless of `early_ms`: readers of
+    /// the item check that, and it is no reason to look for the item earlier.
     #[inline]
     pub fn is_expired(&self, now: u32) -> bool {
         self.expiry != 0 && self.expiry <= now
@@ -148,7 +148,8 @@ fn write_size(size: usize, target: &mut Vec<u8>) {
     target.push(rest as u8);
 }
 
-/// The rows of a block, one after the other; what cannot be a row is damage, and ends them.
+/// The rows of a block, one after the other; anything that cannot be a row is damage, and ends
+/// them.
 #[derive(Debug, Clone)]
 pub struct Rows<'r> {
     rest: &'r [u8],
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(raw.len(), 3 + 1 + 5);
     }
 
-    /// No item has an empty key: whoever took one over from a device would end the program.
+    /// No item has an empty key: a process that took one over from a device would panic.
     #[test]
     fn a_row_without_a_key_is_damage() {
         let mut raw = Vec::new();
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_changed_is_damage_and_never_a_panic() {
+    fn a_truncated_or_changed_row_is_damage_and_never_a_panic() {
         let mut raw = Vec::new();
         write_row(&records()[1], false, &mut raw);
         for end in 0..raw.len() {

@@ -1,19 +1,19 @@
-//! Samples of what comes, from which the next dictionary is trained, and what says whether that is
-//! better than the current one.
+//! Samples of new rows, from which the next dictionary is trained, and the comparison of that
+//! dictionary with the current one.
 //!
-//! Rows are gathered into samples as long as what is going to be encoded. A part of the samples is
-//! not trained from, but judges the result.
+//! Rows are gathered into samples as long as the inputs that will be encoded. A part of the samples
+//! is not trained from, but judges the result.
 
 use crate::{Dictionary, Encoder, Method};
 
 /// Bytes of samples for each byte of dictionary.
 const BYTES_PER_BYTE: usize = 32;
-/// One sample of so many is not trained from, but judges the result.
+/// One sample in this many is not trained from, but judges the result.
 const JUDGED_SHARE: usize = 8;
-/// A new dictionary has to save one byte in this of what the current one leaves.
+/// A new dictionary has to save one byte in this many of the bytes that the current one leaves.
 const MARGIN_SHARE: usize = 20;
 
-/// Rows of what came, in samples.
+/// Rows, gathered into samples.
 #[derive(Debug, Default)]
 pub struct Samples {
     samples: Vec<Vec<u8>>,
@@ -22,15 +22,16 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Adds a row to the last sample, or to a new one if that would be longer than `sample_bytes`
-    /// then. `false`, and nothing is added, if a new one would be needed and there are enough for
-    /// a dictionary of `dictionary_bytes`.
+    /// Adds a row to the last sample, or to a new one if the last would become longer than
+    /// `sample_bytes`. Returns `false`, and adds nothing, if a new one would be needed and there
+    /// are enough for a dictionary of `dictionary_bytes`.
     pub fn add(&mut self, row: &[u8], sample_bytes: usize, dictionary_bytes: usize) -> bool {
         if self.samples.last().is_none_or(|last| last.len() + row.len() > sample_bytes) {
             if self.bytes >= Self::bytes_max(dictionary_bytes) {
                 return false;
             }
-            // Rows of more than half a sample lie in one each: what they leave of it is given back.
+            // Rows of more than half a sample lie in one each: the room that they leave in it is
+            // given back.
             if let Some(last) = self.samples.last_mut() {
                 last.shrink_to_fit();
             }
@@ -44,7 +45,7 @@ impl Samples {
         true
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn rows(&self) -> u32 {
         self.rows
     }
@@ -54,18 +55,18 @@ impl Samples {
         self.bytes
     }
 
-    /// All memory that they take.
+    /// Bytes of all memory that they take.
     pub fn memory_bytes(&self) -> usize {
         let unused = self.samples.last().map_or(0, |last| last.capacity() - last.len());
         self.bytes + unused + self.samples.capacity() * size_of::<Vec<u8>>()
     }
 
-    /// About what [`Samples::bytes`] grows to for a dictionary of so many bytes.
+    /// The approximate limit of [`Samples::bytes`] for a dictionary of this many bytes.
     pub fn bytes_max(dictionary_bytes: usize) -> usize {
         dictionary_bytes * BYTES_PER_BYTE
     }
 
-    /// A dictionary from these samples, if one helps. Takes about 80 ms for each MiB.
+    /// Trains a dictionary from these samples, if one helps. Takes about 80 ms for each MiB.
     pub fn train(&self, dictionary_bytes: usize, level: i32) -> Option<Dictionary> {
         let trained: Vec<_> = self.parts(false).collect();
         Dictionary::train(&trained, dictionary_bytes, level)
@@ -86,7 +87,7 @@ impl Samples {
         then + now / MARGIN_SHARE < now
     }
 
-    /// The samples that judge, or those that are trained from.
+    /// The samples that judge, or those to train from.
     fn parts(&self, judging: bool) -> impl Iterator<Item = &[u8]> {
         let of_part = move |index: usize| index.is_multiple_of(JUDGED_SHARE) == judging;
         let samples = self.samples.iter().enumerate();
@@ -127,7 +128,8 @@ mod tests {
         assert_eq!((long.samples.len(), long.bytes()), (2, 10_000));
     }
 
-    /// Rows of somewhat more than half a sample took a whole one each, and were counted as rows.
+    /// Regression: rows of somewhat more than half a sample took a whole one each, and were counted
+    /// as rows.
     #[test]
     fn samples_take_what_they_are_counted_for() {
         let mut samples = Samples::default();

@@ -1,4 +1,4 @@
-//! Damaged input, and anything else than what was encoded: an error or some bytes of the right
+//! Damaged input, and anything else that no encoder wrote: an error or some bytes of the right
 //! length, but never a panic, and an error wherever the format can tell.
 
 mod common;
@@ -16,7 +16,7 @@ fn encoded(method: Method, dictionary: Option<&Dictionary>, input: &[u8]) -> Vec
     output
 }
 
-/// By which method that was, since what does not become shorter stays as it is.
+/// The method of an output, since an input that does not become shorter stays raw.
 fn encoded_or_raw(
     method: Method,
     dictionary: Option<&Dictionary>,
@@ -76,9 +76,9 @@ fn a_truncated_input_is_damage() {
     }
 }
 
-/// Neither format has a checksum: in most places another byte gives another text. What is
-/// expected is that nothing panics, that the checksum of the output tells, and that the decoder is
-/// as good as before.
+/// Neither format has a checksum: in most places another byte gives another text. The test expects
+/// that nothing panics, that the checksum of the output tells, and that the decoder is as good as
+/// before.
 #[test]
 fn no_flipped_byte_does_harm() {
     let mut decoder = Decoder::new();
@@ -100,7 +100,7 @@ fn no_flipped_byte_does_harm() {
     }
 }
 
-/// With a frame of its own, a long block says more of itself: headers that lie are found.
+/// A long block has a frame of its own: headers that lie are found.
 #[test]
 fn a_long_block_with_another_header_is_damage() {
     let input = records(3, 150 << 10);
@@ -112,7 +112,7 @@ fn a_long_block_with_another_header_is_damage() {
         assert_eq!(result, Err(Damaged), "byte {at}");
         output[at] ^= 0x55;
     }
-    // Two frames that together have the right length are not what the encoder makes.
+    // Two frames that together have the right length were not made by the encoder.
     let half = encoded(Method::Zstd, None, &input[..140 << 10]);
     let result = Decoder::new().decode(Method::Zstd, None, &half, &mut target);
     assert_eq!(result, Err(Damaged));
@@ -132,7 +132,7 @@ fn a_wrong_dictionary_does_no_harm() {
             let result = decoder.decode(method, wrong, &output, &mut target);
             assert!(result == Err(Damaged) || target != input);
         }
-        // A block that refers further back than there are bytes can be told.
+        // A block that refers further back than there are bytes can be recognised.
         let mut target = vec![0; input.len()];
         assert_eq!(decoder.decode(method, None, &output, &mut target), Err(Damaged));
     }

@@ -1,4 +1,4 @@
-//! Training, and what a dictionary is from outside.
+//! Training, and a dictionary's properties from outside.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn samples(count: u64, bytes: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn too_little_trains_nothing() {
+fn training_from_too_little_makes_no_dictionary() {
     let train = |samples: &[Vec<u8>]| Dictionary::train(samples, 64 << 10, 3);
     assert!(train(&[]).is_none());
     assert!(train(&[vec![], vec![]]).is_none());
@@ -24,14 +24,14 @@ fn too_little_trains_nothing() {
 }
 
 #[test]
-fn no_room_trains_nothing() {
+fn training_without_room_makes_no_dictionary() {
     for bytes_max in [0, 1, 255, 1000] {
         assert!(Dictionary::train(&samples(100, 1000), bytes_max, 3).is_none(), "{bytes_max}");
     }
 }
 
 #[test]
-fn what_does_not_help_is_no_dictionary() {
+fn samples_of_noise_train_no_dictionary() {
     let noise: Vec<Vec<u8>> = (0..200).map(|seed| noise(seed, 2000)).collect();
     assert!(Dictionary::train(&noise, 64 << 10, 3).is_none());
 }
@@ -51,7 +51,7 @@ fn a_dictionary_is_within_its_limits() {
 }
 
 #[test]
-fn its_bytes_make_it_again() {
+fn a_dictionary_is_made_again_from_its_bytes() {
     let again = Dictionary::from_bytes(dictionary().bytes(), 3).expect("they were taken from one");
     let (mut one, mut other) = (Vec::new(), Vec::new());
     for method in [Method::Lz4, Method::Zstd] {
@@ -63,7 +63,7 @@ fn its_bytes_make_it_again() {
 }
 
 #[test]
-fn one_that_only_decodes_reads_what_the_other_wrote_and_takes_a_third_at_most() {
+fn a_decoding_dictionary_reads_all_output_in_a_third_of_the_memory() {
     let dictionary = dictionary();
     let only_decodes = Dictionary::for_decoding(dictionary.bytes()).expect("its own bytes");
     assert!(only_decodes.memory_bytes() * 3 < dictionary.memory_bytes());
@@ -79,7 +79,7 @@ fn one_that_only_decodes_reads_what_the_other_wrote_and_takes_a_third_at_most() 
 }
 
 #[test]
-fn in_a_hurry_a_lower_level_is_used_with_a_dictionary_that_was_made_for_it() {
+fn a_hurried_encoder_uses_a_lower_level_with_a_dictionary_made_for_it() {
     let at = |level| Dictionary::from_bytes(dictionary().bytes(), level).expect("its own bytes");
     let input = records(77, 8000);
     let encoded = |level, is_hurried, dictionary: Option<&Dictionary>| {
@@ -96,13 +96,13 @@ fn in_a_hurry_a_lower_level_is_used_with_a_dictionary_that_was_made_for_it() {
     assert_eq!(encoded(9, false, Some(&made_for_it)), usual);
     assert_eq!(encoded(9, true, Some(&at(9))), usual);
     assert_eq!(encoded(9, true, None), encoded(LEVEL_HURRIED, false, None));
-    // What is fast already stays so.
+    // A level that is fast already stays as it is.
     assert_eq!(at(1).with_hurried().memory_bytes(), at(1).memory_bytes());
     assert_eq!(encoded(1, true, None), encoded(1, false, None));
 }
 
 #[test]
-fn damaged_bytes_make_none() {
+fn damaged_bytes_make_no_dictionary() {
     let mut bytes = dictionary().bytes().to_vec();
     // Behind the magic number and the id are the entropy tables.
     bytes[8..40].fill(0xff);
@@ -110,7 +110,7 @@ fn damaged_bytes_make_none() {
 }
 
 #[test]
-fn its_memory_is_its_bytes_and_digests() {
+fn a_dictionarys_memory_is_its_bytes_and_digests() {
     for (bytes, level) in [(0, 1), (1000, 1), (16 << 10, 1), (110 << 10, 3), (110 << 10, 10)] {
         let dictionary = Dictionary::from_bytes(&noise(3, bytes), level).expect("it is short");
         let memory_bytes = dictionary.memory_bytes();

@@ -1,5 +1,5 @@
-//! Images: what is written is read again, in any order; and whatever the bytes are, nothing else
-//! comes out of them than what was written, and no panic.
+//! Images: the items written are read again, in any order; and whatever the bytes are, no other
+//! item comes out of them, and no panic.
 
 #[allow(dead_code, reason = "every test binary uses a part of this")]
 mod common;
@@ -69,7 +69,7 @@ fn write_with(items: &[Item], head: &Head, method: Method, dictionary: Option<&[
     bytes
 }
 
-/// All items that can be read, and whether it looks as if none were missing.
+/// All readable items, and whether the image looks complete.
 fn read(source: &Vec<u8>) -> Result<(HashMap<Vec<u8>, Item>, bool), OpenError> {
     let head = open(source)?;
     let table = Table::new(source, &head).map_err(OpenError::Io)?;
@@ -105,7 +105,7 @@ fn written(items: &[Item]) -> HashMap<Vec<u8>, Item> {
     items.iter().enumerate().map(|(number, item)| (key(number), item.clone())).collect()
 }
 
-/// What is done to an image: bits that are flipped, bytes that go or come, and where it is cut.
+/// Damage to an image: flipped bits, bytes removed or added, and the place where it is cut.
 #[derive(Debug, Clone)]
 enum Damage {
     Flip(usize, u8),
@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read_again(
+    fn written_items_are_read_again(
         items in proptest::collection::vec(item(), 0..300),
         method in prop_oneof![Just(Method::Raw), Just(Method::Lz4), Just(Method::Zstd)],
     ) {
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_damaged_is_left_out_and_never_another_value(
+    fn a_damaged_item_is_left_out_and_never_another_value(
         items in proptest::collection::vec(item(), 1..200),
         damages in proptest::collection::vec(damage(), 1..4),
     ) {
@@ -167,7 +167,7 @@ proptest! {
             prop_assert_eq!(Some(item), written.get(key));
         }
         prop_assert!(found.len() == items.len() || !is_whole);
-        // What comes behind the end is nobody's.
+        // Bytes behind the end belong to no item.
         prop_assert!(is_damaged || is_whole);
     }
 
@@ -193,7 +193,7 @@ fn some_items(count: u32) -> Vec<Item> {
     (0..count).map(item).collect()
 }
 
-/// The dictionary of an image, and whether it looks as if no item were missing.
+/// The dictionary of an image, and whether the image looks complete.
 fn dictionary(bytes: &Vec<u8>) -> (Option<Vec<u8>>, bool) {
     let table = Table::new(bytes, &open(bytes).expect("the head is right")).expect("in memory");
     (table.dictionary(bytes), table.is_whole())
@@ -204,7 +204,7 @@ fn a_dictionary_stands_behind_the_end() {
     let (items, known) = (some_items(300), noise(7, 50_000));
     let without = write(&items, &HEAD, Method::Zstd);
     let with = write_with(&items, &HEAD, Method::Zstd, Some(&known));
-    // Where one who knows no dictionaries stops reading.
+    // The place where a reader that knows no dictionaries stops.
     assert!(with.starts_with(&without) && with.len() > without.len());
     assert_eq!(dictionary(&without), (None, true));
     assert_eq!(dictionary(&with), (Some(known.clone()), true));
@@ -225,7 +225,7 @@ fn a_dictionary_stands_behind_the_end() {
 fn a_damaged_block_costs_its_own_items_only() {
     let items = some_items(2000);
     let whole = write(&items, &HEAD, Method::Zstd);
-    // Wherever the damage is, in a head or a payload, it is that of one block.
+    // Wherever the damage is, in a head or a payload, it costs one block.
     for at in (64..whole.len()).step_by(100_003) {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
@@ -242,19 +242,19 @@ fn a_damaged_block_costs_its_own_items_only() {
 
 #[test]
 fn a_value_that_looks_like_a_block_is_none() {
-    // Whoever can store values knows another image, but not this one's nonce.
+    // A client that can store values knows another image, but not this one's nonce.
     let other = write(&some_items(3), &Head { nonce: 8, ..HEAD }, Method::Raw);
     let value = other[64..].to_vec();
     let items = [Item { tier: Tier::Hot, note: 0, value, fields: Fields::default() }];
     let mut bytes = write(&items, &HEAD, Method::Raw);
-    // Without its own head the value's bytes are looked through.
+    // Without a valid head before them, the value's bytes are searched.
     bytes[64] ^= 1;
     let (found, is_whole) = read(&bytes).expect("the head is right");
     assert!(found.is_empty() && !is_whole);
 }
 
 #[test]
-fn what_is_no_image_of_this_version_is_told_apart() {
+fn foreign_damaged_and_other_versions_are_told_apart() {
     let image = write(&[], &HEAD, Method::Zstd);
     let opened = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = image.clone();
@@ -274,7 +274,7 @@ fn what_is_no_image_of_this_version_is_told_apart() {
     }
 }
 
-/// A server that is replaced by a newer one saves what that is to read.
+/// A server that is replaced by a newer one saves an image that the newer one has to read.
 #[test]
 fn an_image_of_the_version_before_is_read() {
     let head = Head { wall_at: None, ..HEAD };
@@ -286,13 +286,13 @@ fn an_image_of_the_version_before_is_read() {
 }
 
 #[test]
-fn what_an_image_says_of_its_items_is_no_more_than_an_estimate() {
+fn an_images_count_of_hot_items_is_no_more_than_an_estimate() {
     let head = Head { hot_items: 900_000, limit_bytes: 1 << 30, ..HEAD };
     assert_eq!(Head::parse(&head.to_bytes()).ok(), Some(head));
     for (limit_bytes, items) in [(1 << 30, 900_000), (1 << 34, 900_000), (1 << 28, 225_000)] {
         assert_eq!(head.expected_hot_items(limit_bytes), items);
     }
-    // As images were before that had this.
+    // As in images from before these fields.
     let before = Head { hot_items: 0, limit_bytes: 0, ..HEAD };
     assert_eq!(before.expected_hot_items(1 << 30), 0);
 }

@@ -1,4 +1,4 @@
-//! Whatever is encoded comes back: every method, with and without a dictionary, over inputs that
+//! Every input comes back as it was: every method, with and without a dictionary, over inputs that
 //! compress well, a little, and not at all, at lengths around every limit.
 
 mod common;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const METHODS: [Method; 3] = [Method::Raw, Method::Lz4, Method::Zstd];
 
-/// Encodes and decodes, and returns the method and the length of the output.
+/// Encodes and decodes; returns the method and the length of the output.
 fn there_and_back(
     encoder: &mut Encoder,
     wanted: Method,
@@ -42,7 +42,7 @@ fn by_every_way(input: &[u8]) {
     }
 }
 
-/// An input in pieces: noise, letters, records, repetition of what came before.
+/// An input in pieces: noise, letters, records, repetition of earlier ones.
 fn input() -> impl Strategy<Value = Vec<u8>> {
     let piece = (0..4_u8, 0..6000_usize, any::<u64>());
     prop::collection::vec(piece, 0..16).prop_map(|pieces| {
@@ -145,7 +145,7 @@ fn a_dictionary_makes_short_blocks_much_shorter() {
     }
 }
 
-/// What zstd itself puts around a block is not kept.
+/// The frame that zstd itself puts around a block is not kept.
 #[test]
 fn a_block_has_no_frame() {
     let input = records(5, 2000);
@@ -157,7 +157,7 @@ fn a_block_has_no_frame() {
 
 /// A dictionary is shared between threads, and contexts go from one to another.
 #[test]
-fn threads_may_have_them() {
+fn dictionaries_and_contexts_can_be_shared_and_sent() {
     fn is_send<T: Send>() {}
     fn is_shared<T: Send + Sync>() {}
     is_shared::<Dictionary>();

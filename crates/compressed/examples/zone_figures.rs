@@ -1,5 +1,5 @@
-//! What the zone makes of real values: how many fit, what they cost beside their bytes, and how
-//! long a store and a lookup take.
+//! The zone's figures for real values: how many fit, their cost beside their bytes, and how long a
+//! store and a lookup take.
 //!
 //! ```text
 //! cargo run --release -p larder-compressed --example zone_figures -- \
@@ -20,9 +20,9 @@ use stdx::units::{GIB, MIB};
 
 const KEY_BYTES: usize = 16;
 const NOW: u32 = 1_000_000_000;
-/// Every so many insertions the background has its turns ...
+/// The background has its turns after this many insertions ...
 const TURN: u64 = 256;
-/// ... of which each cleans a slab: together what a thread gets done beside so many insertions.
+/// ... each of which cleans a slab: together as much as a thread gets done beside them.
 const TURNS_MAX: usize = 4;
 const LOOKUPS: u64 = 300_000;
 
@@ -35,7 +35,8 @@ fn hash(key: &[u8]) -> u64 {
     (hash ^ hash >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// Nanoseconds that this thread has run: what other programs take of the processor is not in it.
+/// Nanoseconds that this thread has run, without the time that other programs take of the
+/// processor.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat");
     let text = text.expect("Linux says what a thread has run");

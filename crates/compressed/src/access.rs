@@ -7,7 +7,7 @@ use stdx::sync::atomic::{AtomicU32, Ordering};
 
 /// Rows in a word.
 pub(crate) const ROWS_PER_ACCESS_WORD: usize = 16;
-/// As far as accesses are counted.
+/// The highest count of accesses.
 pub(crate) const ACCESSES_MAX: u8 = 3;
 
 const BITS: usize = 2;
@@ -29,13 +29,13 @@ pub(crate) fn note(words: &[AtomicU32], rank: usize) -> bool {
     before != 0
 }
 
-/// Says how often a row was accessed.
+/// Sets how often a row was accessed.
 pub(crate) fn set(words: &[AtomicU32], rank: usize, count: u8) {
     let word = &words[rank / ROWS_PER_ACCESS_WORD];
     let before = word.load(Ordering::Relaxed);
     let others = before & !(u32::from(ACCESSES_MAX) << shift(rank));
     let after = others | u32::from(count) << shift(rank);
-    // Lost to another access that came between: then that one counts.
+    // Lost if another access came in between: then that one counts.
     let _ = word.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn age(words: &[AtomicU32]) {
     }
 }
 
-/// The word of so many rows.
+/// The word with these counts.
 pub(crate) fn word_of(counts: impl Iterator<Item = u8>) -> u32 {
     counts.enumerate().fold(0, |word, (rank, count)| word | u32::from(count) << shift(rank))
 }

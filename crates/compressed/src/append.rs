@@ -6,18 +6,18 @@
 //!         | copied      | copied       | rows 21 .. 28                            |   all join
 //! ```
 //!
-//! To join a frame means to decode it and to compress it again, and the frame that is filled would
-//! be compressed once for each of its rows. So a few rows wait behind it, each as a frame alone,
-//! and join it together. A row that waits takes a frame's head more, and some bytes because it is
-//! compressed by itself. When the frame is nearly full, rows wait until it is.
+//! Joining a frame means decoding it and compressing it again, and the frame that is being filled
+//! would be compressed once for each of its rows. So a few rows wait behind it, each in a frame of
+//! its own, and join it together. A waiting row costs one more frame head, and some bytes because
+//! it is compressed by itself. When the frame is nearly full, rows wait until they fill it.
 //!
 //! The old rows keep their ranks, so their bits, records of accesses and slots of long values are
 //! copied as they are, and the old block is replaced as by cleaning: sealed, late marks carried
 //! over, published, retired.
 //!
-//! Whatever else there is to do goes the long way, in [`mod@crate::rewrite`]: a leaf that has to
-//! be split, a block with another dictionary than the current one, dead rows to be dropped, an
-//! older row of the same key, and damage in what the short way looks at.
+//! Every other case goes the long way, in [`mod@crate::rewrite`]: a leaf that has to be split, a
+//! block with another dictionary than the current one, dead rows to be dropped, an older row of the
+//! same key, and damage in anything that the short way looks at.
 
 use codec::{Dictionary, Method};
 use memory::Guard;
@@ -34,18 +34,18 @@ use crate::summary::Summary;
 use crate::trie::Leaf;
 use crate::zone::Zone;
 
-/// A block is built anew when so much of it is dead: one row in so many.
+/// A block is built anew when one row in this many is dead.
 const DEAD_SHARE: usize = 4;
 
-/// So many rows wait at the most, unless the frame is nearly full...
+/// At most this many rows wait, unless the frame is nearly full...
 const WAITING_ROWS_MAX: usize = 3;
-/// ... and so many bytes of them: decision 0009 has the measurements.
+/// ... and at most this many bytes of them: decision 0009 has the measurements.
 const WAITING_BYTES_MAX: usize = FRAME_BYTES / 4;
 
 impl Zone {
-    /// Appends the row that is in the writer to the block of a leaf, born dead. Returns where it
-    /// is; nothing if it has to go the long way. There is no room for that either if the block has
-    /// no dead row, and few expired ones at most. Under the lock of the shard.
+    /// Appends the writer's row, born dead, to the block of a leaf. Returns where it is; `None` if
+    /// it has to go the long way, or if there is no room for it and rewriting would make none,
+    /// since the block has no dead row, and few expired ones at most. Under the lock of the shard.
     pub(crate) fn append_row<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -90,7 +90,7 @@ impl Zone {
         Ok(Some((copy, old.fingerprints().len())))
     }
 
-    /// Whether a block has room for the row, few dead ones, and none of the same key.
+    /// Whether a block has room for the row, few dead rows, and none of the same key.
     fn takes_row(
         &self,
         guard: &Guard<'_>,
@@ -109,7 +109,7 @@ impl Zone {
                 .is_ok_and(|found| found.is_none())
     }
 
-    /// The summary of a block with the newcomer.
+    /// The summary of a block with the newcomer in it.
     fn summary_with(
         &self,
         guard: &Guard<'_>,
@@ -129,9 +129,9 @@ impl Zone {
         Summary::with(before, record.fields.expiry, share, &mut writer.random)
     }
 
-    /// Compresses the frame that gets the row. Returns the place where the frames end that are
-    /// kept, and the new frame, whose bytes are in the writer; nothing if a frame that the row
-    /// joins is damaged, or those that are kept need another dictionary.
+    /// Compresses the frame that gets the row. Returns the place where the kept frames end, and the
+    /// new frame, whose bytes are in the writer; `None` if a frame that the row joins is damaged,
+    /// or the kept ones need another dictionary.
     fn encode_added(
         &self,
         guard: &Guard<'_>,
@@ -164,19 +164,20 @@ impl Zone {
     }
 }
 
-/// Whether so few rows of a block are dead that it need not be built anew for them.
+/// Whether so few rows of a block are dead that it need not be built anew because of them.
 pub(crate) fn has_few_dead(block: &Block<'_>) -> bool {
     let dead: u32 = block.dead().iter().map(|word| word.bits().count_ones()).sum();
     dead as usize * DEAD_SHARE < usize::from(block.head().rows)
 }
 
-/// Whether all rows of a block are alive, and no more of them expired than its summary leaves out.
+/// Whether all rows of a block are alive, and no more of them have expired than its summary leaves
+/// out.
 fn is_whole(block: &Block<'_>, now: u32) -> bool {
     let are_alive = block.dead().iter().all(|word| word.bits() == 0);
     are_alive && block.summary().is_none_or(|summary| summary.begins() > now)
 }
 
-/// The last frames of a block that a row joins; none of them if it is to wait in one of its own.
+/// The last frames of a block that a row joins; none if the row is to wait in a frame of its own.
 fn joined(frames: Frames<'_>, row_bytes: usize) -> Frames<'_> {
     let add = |(rows, bytes): (usize, usize), frame: Frame| {
         (rows + usize::from(frame.head.rows), bytes + usize::from(frame.head.raw_bytes))
@@ -190,7 +191,7 @@ fn joined(frames: Frames<'_>, row_bytes: usize) -> Frames<'_> {
             joined = here;
         }
     }
-    // Those of them that have room for the row together.
+    // Those of them that have room for the row when merged.
     let (mut rows, mut bytes) = joined.clone().fold((0, 0), add);
     while rows >= FRAME_ROWS_MAX || bytes + row_bytes > FRAME_BYTES {
         let Some(frame) = joined.next() else { break };
@@ -207,8 +208,8 @@ fn joined(frames: Frames<'_>, row_bytes: usize) -> Frames<'_> {
     if is_full || too_many && !is_full_soon { joined } else { rest }
 }
 
-/// The head of a block with one more row, whose frame takes the place of `kept`; its method is
-/// still that of the old one.
+/// The head of a block with one more row, whose frame follows the frames before `kept`; its method
+/// is still the old block's.
 fn grown(old: &Block<'_>, kept: Frame, frame: FrameHead, row_bytes: usize, long: u32) -> Head {
     let head = *old.head();
     Head {

@@ -41,8 +41,8 @@
 //! knows the bits of a row before it decodes anything: dead rows cost nothing, and accesses are
 //! counted, up to 3, in two bits a row where a second Bloom filter would err.
 //!
-//! A header may have been damaged like anything else: [`Head::read`] believes no length that
-//! does not fit where the block lies.
+//! A header may be damaged like anything else: [`Head::read`] trusts no length that does not fit
+//! where the block lies.
 
 use std::ops::Range;
 
@@ -58,11 +58,11 @@ pub(crate) const ROWS_HEAD_BYTES: usize = 24;
 pub(crate) const LONG_HEAD_BYTES: usize = 16;
 /// Where the two records of recent accesses stand.
 pub(crate) const RECENT_AT: usize = 16;
-/// How many recent accesses a block remembers.
+/// The number of recent accesses that a block remembers.
 pub(crate) const RECENTS: usize = 2;
-/// Rows that a block can hold: what its header can count.
+/// The most rows that a block can hold, since its header counts them in one byte.
 pub(crate) const ROWS_MAX: usize = u8::MAX as usize;
-/// Bytes to whose multiple blocks are rounded, and at which they begin.
+/// Blocks begin at, and are rounded up to, a multiple of this many bytes.
 pub(crate) const BLOCK_ALIGN: usize = 8;
 
 const WORD_BYTES: usize = size_of::<u32>();
@@ -101,7 +101,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Head {
-    /// Reads the fixed part; `None` if it is none, or says that the block is longer than
+    /// Reads the fixed part; `None` if it is not valid, or says that the block is longer than
     /// `bytes_max`.
     #[inline]
     pub(crate) fn read(bytes: &[u8; LONG_HEAD_BYTES], bytes_max: usize) -> Option<Self> {
@@ -129,7 +129,7 @@ impl Head {
         (head.block_bytes() <= bytes_max).then_some(head)
     }
 
-    /// Appends the fixed part to an image; records of recent accesses are none.
+    /// Appends the fixed part to an image, with empty records of recent accesses.
     pub(crate) fn write(&self, image: &mut Vec<u8>) {
         let checksum = if self.checksum { KIND_CHECKSUM } else { 0 };
         let summary = if self.summary { KIND_SUMMARY } else { 0 };
@@ -150,13 +150,13 @@ impl Head {
         }
     }
 
-    /// How many dead words there are.
+    /// The number of dead words.
     #[inline]
     pub(crate) fn dead_words(&self) -> usize {
         usize::from(self.rows).div_ceil(ROWS_PER_DEAD_WORD)
     }
 
-    /// How many words of counts of accesses there are.
+    /// The number of words of access counts.
     #[inline]
     pub(crate) fn access_words(&self) -> usize {
         usize::from(self.rows).div_ceil(ROWS_PER_ACCESS_WORD)
@@ -174,7 +174,7 @@ impl Head {
         self.accesses_at() + self.access_words() * WORD_BYTES
     }
 
-    /// How many checksums there are: one for each frame, or one for a long value.
+    /// The number of checksums: one for each frame, or one for a long value.
     #[inline]
     pub(crate) fn checksums(&self) -> usize {
         match (self.checksum, self.long) {
@@ -184,7 +184,7 @@ impl Head {
         }
     }
 
-    /// Where the words that change end, and the summary, if there is one.
+    /// The range of the summary, empty if there is none; it begins where the words that change end.
     #[inline]
     pub(crate) fn summary(&self) -> Range<usize> {
         let start = if self.long {
@@ -232,12 +232,12 @@ pub(crate) fn fingerprint(hash: u64) -> u8 {
     hash as u8
 }
 
-/// What a block says of its owner.
+/// The owner that a block's header records for a hash.
 pub(crate) fn owner_of(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// A hash that leads to the same leaf as those of an owner's rows.
+/// A hash that leads to the same leaf as the hashes of an owner's rows.
 pub(crate) fn hash_of_owner(owner: u32) -> u64 {
     u64::from(owner) << 32
 }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_twenty_rows_in_two_frames_has_66_bytes_beside_what_is_stored() {
+    fn a_block_of_twenty_rows_in_two_frames_has_66_bytes_of_metadata() {
         assert_eq!(head(20, 0).stored().start, 66);
         assert_eq!(Head { summary: true, ..head(20, 0) }.stored().start, 66 + SUMMARY_BYTES);
         assert_eq!((head(31, 0).dead_words(), head(32, 0).dead_words()), (1, 2));

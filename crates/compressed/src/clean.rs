@@ -1,12 +1,13 @@
-//! Cleaning: moves the live blocks out of a slab, so that the slab can be used again.
+//! Cleaning moves the live blocks out of a slab, so that the slab can be used again.
 //!
 //! The slab with the fewest live bytes is walked from its start. A block leads by its owner's hash
 //! to its leaf; if the leaf still refers to it, it is copied to the end of the log and replaced
-//! like any other block, seal and all; but nothing is decoded. A long block is found among those of
-//! the leaf's block, and only its slot changes. Blocks of a flushed generation are dropped.
+//! like any other block, with seal and late marks, but nothing is decoded. A long block is found
+//! among those of the leaf's block, and only its slot changes. Blocks of a flushed generation are
+//! dropped.
 //!
 //! The work comes in steps, so that an insertion pays a little each time; the background takes one
-//! behind the other until a slab is done.
+//! step after another until a slab is done.
 
 use memory::Guard;
 use stdx::sync::lock;
@@ -24,7 +25,7 @@ use crate::zone::Zone;
 /// Bytes of a slab that are walked in a step.
 pub(crate) const STEP_BYTES: usize = 16 << 10;
 
-/// Where a slab's cleaning goes on.
+/// The position at which a slab's cleaning goes on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor {
     victim: Victim,
@@ -32,14 +33,14 @@ pub(crate) struct Cursor {
 }
 
 impl Zone {
-    /// Walks a few blocks of the slab that is being cleaned, unless another thread is at it.
+    /// Walks a few blocks of the slab that is being cleaned, unless another thread does so.
     pub(crate) fn clean_a_little(&self, now: u32, writer: &mut Writer<'_>) {
         if let Ok(mut cleaner) = self.cleaner.try_lock() {
             self.walk_victim(&mut cleaner, STEP_BYTES, now, writer);
         }
     }
 
-    /// Walks a slab to its end, in parts between which nothing is pinned. `false` if there is none.
+    /// Walks a slab to its end, unpinned between the steps. `false` if there is no slab to clean.
     pub(crate) fn clean(&self, now: u32, writer: &mut Writer<'_>) -> bool {
         let mut cleaner = lock(&self.cleaner);
         let mut begun = None;
@@ -47,7 +48,7 @@ impl Zone {
             let Some(Cursor { victim: Victim { number, .. }, .. }) = *cleaner else {
                 return true;
             };
-            // Nothing was left of the first, and this is another.
+            // Nothing was left of the first slab, and this is another.
             if *begun.get_or_insert(number) != number {
                 return true;
             }
@@ -63,7 +64,8 @@ impl Zone {
         now: u32,
         writer: &mut Writer<'_>,
     ) -> bool {
-        // Pinned first: what is closed now cannot be filled anew before the guard is dropped.
+        // Pinned first: a slab that is closed now cannot be filled anew before the guard is
+        // dropped.
         let guard = self.epochs.pin();
         let resumed = cleaner.filter(|cursor| self.space.is_closed(cursor.victim.number));
         let fresh = || self.space.choose_victim().map(|victim| Cursor { victim, at: 0 });
@@ -92,10 +94,10 @@ impl Zone {
         }
         let is_over = cursor.at >= end;
         if is_over && self.space.has_live(slab) {
-            // A head that is damaged leads to none of its long blocks, or the walk to wrong places.
-            // Otherwise nothing is left: whoever has appended here and not published yet holds the
-            // lock of a shard that the walk has taken since, and nothing can come while the guard
-            // is pinned.
+            // A damaged head leads to none of its long blocks, or the walk to wrong places.
+            // Otherwise nothing is left: a thread that has appended here and not published yet
+            // holds the lock of a shard that the walk has taken since, and nothing can be added
+            // while the guard is pinned.
             Counters::count(&self.counters.damaged);
             self.space.give_up(number);
         }
@@ -116,7 +118,7 @@ impl Zone {
         let hash = hash_of_owner(block.head().owner);
         let _shard = lock(self.shard(hash));
         let leaf = self.trie.leaf(hash);
-        // Only a long block needs that of its leaf: most blocks of rows that are passed are dead.
+        // Only a long block needs the leaf's block: most blocks of rows that are passed are dead.
         let (rows, slot) = if block.head().long {
             let Some(rows) = leaf.block.and_then(|at| self.space.ground.block(guard, at)) else {
                 return Ok(());
@@ -158,8 +160,8 @@ impl Zone {
         Ok(())
     }
 
-    /// Seals a block of rows, carries late marks to its copy, and publishes that. The copy has all
-    /// its rows at their ranks, and may have more.
+    /// Seals a block of rows, carries late marks to its copy, and publishes the copy, which has all
+    /// rows at their ranks, and may have more.
     pub(crate) fn lead_to_copy<'g>(
         &self,
         guard: &'g Guard<'_>,

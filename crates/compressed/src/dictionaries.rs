@@ -1,8 +1,9 @@
 //! The dictionaries that blocks name, and the samples the next one is trained from.
 //!
 //! A block names its dictionary by a number from 1 to [`DICTIONARIES_MAX`]; 0 is none. One of them
-//! is the current one, which new blocks use. Blocks are rewritten all the time, so an old one loses
-//! its blocks by and by; when it has none, and no pinned reader can still see one, it is freed.
+//! is the current one, which new blocks use. Blocks are rewritten all the time, so an old
+//! dictionary gradually loses its blocks; when it has none, and no pinned reader can still see one,
+//! it is freed.
 //!
 //! ```text
 //!   newcomers --(every 8th)--> samples --full--> train --better by 5 %?--> current
@@ -10,16 +11,16 @@
 //!       +------ a pause, twice as long as before if it was not better
 //! ```
 //!
-//! Every newcomer is sampled once, as part of a sample as long as a frame, rather than whole blocks
-//! as they are written: a block is written again and again with the same rows, and a dictionary
-//! trained from that would have learnt them by heart.
+//! Samples are made of newcomers, each taken once, up to the length of a frame, rather than of
+//! whole blocks as they are written: a block is written again and again with the same rows, and a
+//! dictionary trained from that would have learnt them by heart.
 //!
-//! Limits: a dictionary has at most one byte for [`BUDGET_PER_BYTE`] of the zone's budget, and
-//! 64 KiB at the most; where that does not even make a short one none is trained, and no samples
-//! are kept. With its digests one of 64 KiB takes 650 KiB, and one of 16 KiB 500 already
-//! (`Dictionary::memory_bytes`). As a rule there are two, the current one and one that loses its
-//! blocks; at most there are [`DICTIONARIES_MAX`], where long values, which are not encoded anew,
-//! keep old ones.
+//! Limits: a dictionary has at most one byte for each [`BUDGET_PER_BYTE`] of the zone's budget, and
+//! 64 KiB at most; where that does not allow even a short one, none is trained, and no samples are
+//! kept. With its digests, one of 64 KiB takes 650 KiB, and one of 16 KiB already 500 KiB
+//! (`Dictionary::memory_bytes`). As a rule there are two, the current one and one that is losing
+//! its blocks; at most there are [`DICTIONARIES_MAX`], where long values, which are not encoded
+//! anew, keep old ones.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,25 +32,26 @@ use stdx::units::KIB;
 
 use crate::raw::{EpochBox, Unlinked};
 
-/// How many dictionaries there can be at a time.
+/// The most dictionaries at a time.
 pub const DICTIONARIES_MAX: usize = 8;
-/// The longest dictionary. 64 KiB save a third over none on real data; twice that saved 2 % more.
+/// The longest dictionary, in bytes. 64 KiB save a third over none on real data; twice that saved 2
+/// % more.
 const DICTIONARY_BYTES_MAX: usize = 64 * KIB;
-/// A shorter one is not worth its digests.
+/// The shortest dictionary, in bytes: a shorter one is not worth its digests.
 const DICTIONARY_BYTES_MIN: usize = 4 * KIB;
-/// So many bytes of the zone's budget are there for each byte of a dictionary.
+/// Bytes of the zone's budget for each byte of a dictionary.
 pub const BUDGET_PER_BYTE: usize = 512;
-/// One newcomer in so many is sampled after the first training; all of them before.
+/// One newcomer in this many is sampled after the first training; all of them before.
 const EVERY: u32 = 8;
-/// After a dictionary was published, the pause is so many times as long as sampling takes...
+/// After a dictionary was published, the pause is this many times as long as sampling takes...
 const PAUSE_FIRST: u32 = 1;
-/// ... and at the most it is so many times as long: samples take memory that items could have.
+/// ... and at most it is this many times as long: samples take memory that items could have.
 const PAUSE_MAX: u32 = 1 << 9;
 
 /// The dictionaries of a zone.
 pub(crate) struct Dictionaries {
     slots: [Slot; DICTIONARIES_MAX],
-    /// The number of the current one; 0: there is none.
+    /// The number of the current one; 0 if there is none.
     current: AtomicU8,
     /// Whether the samples are full.
     due: AtomicU8,
@@ -57,7 +59,7 @@ pub(crate) struct Dictionaries {
     countdown: AtomicU32,
     sampling: Mutex<Sampling>,
     training: Mutex<Training>,
-    /// How many were published.
+    /// The number of dictionaries published so far.
     trained: AtomicUsize,
     level: i32,
 }
@@ -73,13 +75,13 @@ struct Slot {
 #[derive(Default)]
 struct Sampling {
     samples: Samples,
-    /// One newcomer in so many is sampled.
+    /// One newcomer in this many is sampled.
     every: u32,
-    /// How many times as long as sampling took the next pause is.
+    /// The next pause, as a multiple of the time that sampling took.
     pause: u32,
 }
 
-/// What only the thread that trains looks at.
+/// State of the training thread only.
 #[derive(Default)]
 struct Training {
     /// Slots whose last block went away, by the epoch at which that was seen.
@@ -88,19 +90,19 @@ struct Training {
     unlinked: [Option<Unlinked<Dictionary>>; DICTIONARIES_MAX],
 }
 
-/// What there is at one moment.
+/// The dictionaries at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DictionaryStats {
     /// Dictionaries in use.
     pub dictionaries: usize,
-    /// Bytes of them, with their digests, and of the samples.
+    /// Bytes of the dictionaries, with their digests, and of the samples.
     pub memory_bytes: usize,
-    /// How many were trained and published so far.
+    /// The number that were trained and published so far.
     pub trained: usize,
 }
 
 impl Dictionaries {
-    /// None yet; zstd's level for blocks that use one.
+    /// Makes a set without dictionaries; `level` is zstd's, for blocks that use one.
     pub(crate) fn new(level: i32) -> Self {
         Self {
             slots: std::array::from_fn(|_| Slot::default()),
@@ -126,12 +128,12 @@ impl Dictionaries {
         slot.dictionary.get(guard).map(Some).ok_or(Damaged)
     }
 
-    /// The current dictionary and its number, for one block that is about to be written: to be
-    /// released when that block is retired, or not written.
+    /// The current dictionary and its number, for one block that is about to be written. The caller
+    /// releases it when that block is retired, or not written.
     pub(crate) fn borrow<'g>(&self, guard: &'g Guard<'_>) -> (u8, Option<&'g Dictionary>) {
         loop {
             // Sequentially consistent, like the count below. Partners: `publish` and `retire_old`,
-            // which change the current one first and count its users then. One of both sides sees
+            // which change the current one first and count its users then. At least one side sees
             // the other.
             let number = self.current.load(Ordering::SeqCst);
             let Some(index) = usize::from(number).checked_sub(1) else { return (0, None) };
@@ -146,7 +148,7 @@ impl Dictionaries {
         }
     }
 
-    /// A block that names this dictionary is gone.
+    /// Notes that a block that names this dictionary is gone.
     pub(crate) fn release(&self, number: u8) {
         if let Some(slot) = usize::from(number).checked_sub(1).and_then(|i| self.slots.get(i)) {
             // Release: partner is the load in `retire_old`; the block was unlinked before.
@@ -154,7 +156,7 @@ impl Dictionaries {
         }
     }
 
-    /// One more block names this dictionary, which another block that still does names too.
+    /// Counts one more block that names this dictionary, while another still does.
     pub(crate) fn share(&self, number: u8) {
         if let Some(slot) = usize::from(number).checked_sub(1).and_then(|i| self.slots.get(i)) {
             slot.users.fetch_add(1, Ordering::Relaxed);
@@ -163,7 +165,8 @@ impl Dictionaries {
 
     /// Offers a newcomer's row as part of a sample.
     pub(crate) fn sample(&self, row: &[u8], block_bytes: usize, budget_bytes: usize) {
-        // A count that loses a step to another thread only samples a little more or less.
+        // A count that loses a step to another thread only makes sampling a little more or less
+        // frequent.
         let left = self.countdown.load(Ordering::Relaxed).saturating_sub(1);
         self.countdown.store(left, Ordering::Relaxed);
         if left != 0 || self.due.load(Ordering::Relaxed) != 0 {
@@ -177,15 +180,15 @@ impl Dictionaries {
         }
     }
 
-    /// Trains a dictionary if the samples suffice, publishes it if it is better than the current
-    /// one, and frees those that nobody needs. Training takes a few hundred milliseconds, during
-    /// which no lock is held that a store waits for, and nothing is pinned that it waits to have
-    /// free. Returns whether anything was done.
+    /// Trains a dictionary if there are enough samples, publishes it if it is better than the
+    /// current one, and frees dictionaries that are no longer needed. Training takes a few hundred
+    /// milliseconds, during which it holds no lock that a store waits for, and pins nothing that a
+    /// store waits to have freed. Returns whether anything was done.
     pub(crate) fn maintain(&self, epochs: &Arc<Epochs>, budget_bytes: usize) -> bool {
         let Ok(mut training) = self.training.try_lock() else { return false };
         self.retire_old(&mut training, epochs);
         if dictionary_bytes(budget_bytes).is_none() {
-            // They would be of no use, and never be full.
+            // Samples would be of no use, and never be full.
             lock(&self.sampling).samples = Samples::default();
         }
         if self.due.load(Ordering::Relaxed) == 0 {
@@ -216,8 +219,8 @@ impl Dictionaries {
     }
 
     /// Begins with a dictionary that was trained before, unless there is one by now or it is longer
-    /// than one for a zone with this budget. No samples are taken of the next `newcomers`, which it
-    /// was trained from.
+    /// than one for a zone with this budget. The next `newcomers`, from which it was trained, are
+    /// not sampled.
     pub(crate) fn adopt(&self, bytes: &[u8], newcomers: u64, budget_bytes: usize) -> bool {
         let _training = lock(&self.training);
         let fits = dictionary_bytes(budget_bytes).is_some_and(|max| bytes.len() <= max);
@@ -234,7 +237,7 @@ impl Dictionaries {
         true
     }
 
-    /// Makes a dictionary the current one. The lock of training is held.
+    /// Makes a dictionary the current one. The caller holds the lock of training.
     fn publish(&self, fresh: Dictionary) -> bool {
         let is_free = |slot: &Slot| slot.memory_bytes.load(Ordering::Relaxed) == 0;
         let Some(index) = self.slots.iter().position(is_free) else { return false };
@@ -246,8 +249,8 @@ impl Dictionaries {
         true
     }
 
-    /// Frees dictionaries that no block names. A pinned reader may still look at a block that has
-    /// been retired, so a slot counts as taken until none of them is left.
+    /// Frees dictionaries that no block names. A pinned reader may still look at a retired block,
+    /// so a slot counts as taken until no such reader is left.
     fn retire_old(&self, training: &mut Training, epochs: &Arc<Epochs>) {
         let current = self.current.load(Ordering::Relaxed);
         for (index, slot) in self.slots.iter().enumerate() {
@@ -273,7 +276,7 @@ impl Dictionaries {
         }
     }
 
-    /// Dictionaries and bytes at this moment.
+    /// The dictionaries and bytes at this moment.
     pub(crate) fn stats(&self) -> DictionaryStats {
         let memory = || self.slots.iter().map(|slot| slot.memory_bytes.load(Ordering::Relaxed));
         let samples_bytes = lock(&self.sampling).samples.memory_bytes();
@@ -297,7 +300,7 @@ impl Dictionaries {
     }
 }
 
-/// How long a dictionary may be under a budget, if any is worth it.
+/// The longest dictionary under a budget, if one is worth having.
 fn dictionary_bytes(budget_bytes: usize) -> Option<usize> {
     let bytes = budget_bytes / BUDGET_PER_BYTE;
     (bytes >= DICTIONARY_BYTES_MIN).then(|| bytes.min(DICTIONARY_BYTES_MAX))
@@ -311,7 +314,8 @@ mod tests {
         Dictionary::from_bytes(&[text; 4 << 10], 3).expect("any text is one")
     }
 
-    /// Regression: they counted no more, and their slots were free, when they were unlinked.
+    /// Regression: dictionaries no longer counted, and their slots were free, as soon as they were
+    /// unlinked.
     #[test]
     fn dictionaries_count_and_keep_their_slots_until_they_are_freed() {
         let epochs = Arc::new(Epochs::new());

@@ -1,5 +1,5 @@
-//! The sweep for what is expired: it goes round the leaves as the one that makes room does, but
-//! looks at summaries, and decodes only what is worth a rewrite.
+//! The sweep for expired items: it goes round the leaves as the sweep that makes room does, but
+//! looks at summaries, and decodes only blocks that are worth a rewrite.
 //!
 //! ```text
 //!   hashes   | region 0 | region 1 | region 2 | ...     by their top bits
@@ -7,13 +7,14 @@
 //!   leaves                         | |  |  |  |         each with the summary of its block
 //! ```
 //!
-//! A region is passed by while nothing in it is due, and so is a leaf. A leaf that is due is built
-//! anew of what is alive in it, and joins its sibling if little is left. One in which all is over
-//! goes as a whole, undecoded. What was built anew is due later than now, so that nothing is
-//! decoded twice for what was found the first time.
+//! A region is skipped while nothing in it is due, and so is a leaf. A leaf that is due is built
+//! anew from its live rows, and joins its sibling if little is left. A leaf in which everything has
+//! expired is dropped as a whole, undecoded. A rebuilt leaf is due later than now, so that no block
+//! is decoded twice for the same rows.
 //!
-//! Whoever replaces a block notes when the new one is due; a look at a region forgets what was
-//! noted there, and notes anew what it comes by. All of that happens under the lock of the shard.
+//! A thread that replaces a block notes when the new one is due; a look at a region forgets the
+//! notes for it, and notes anew the leaves that it passes. All of that happens under the lock of
+//! the shard.
 
 use std::sync::Mutex;
 
@@ -29,44 +30,44 @@ use crate::sweep::Choice;
 use crate::trie::{Leaf, Node, SHARD_BITS};
 use crate::zone::Zone;
 
-/// How many top bits of the hash choose the region. In a zone of 10 GiB one has about a thousand
-/// leaves, and to look at all of them takes about as long as to rewrite one or two.
+/// The number of top bits of the hash that choose the region. In a zone of 10 GiB a region has
+/// about a thousand leaves, and looking at all of them takes about as long as rewriting one or two.
 const REGION_BITS: u32 = 12;
 const REGIONS: usize = 1 << REGION_BITS;
 const _: () = assert!(REGION_BITS >= SHARD_BITS, "a region lies in one shard");
 
-/// The sweep goes ahead of the stores: it goes on while no more than so many slabs of room are
+/// The sweep goes ahead of the stores: it goes on while no more than this many slabs of room are
 /// left.
 const AHEAD_SLABS: usize = 4;
-/// Room for so many blocks is made before a leaf is rewritten.
+/// Room for this many blocks is made before a leaf is rewritten.
 const ROOM_BLOCKS: usize = 2;
-/// Times are in seconds: a round comes no sooner behind the one before, nor does another attempt
-/// to rewrite a leaf for which there was no room.
+/// Seconds between two rounds, and between two attempts to rewrite a leaf for which there was no
+/// room; times are in seconds.
 const PAUSE_SECONDS: u32 = 1;
 
-/// When something is due in each region, and how far the sweep has come.
+/// When something is due in each region, and the position of the sweep.
 pub(crate) struct Expiries {
     /// Unix seconds; `u32::MAX` never.
     due: Box<[AtomicU32]>,
     pass: Mutex<Pass>,
 }
 
-/// How far the sweep has come.
+/// The position of the sweep.
 #[derive(Debug, Default)]
 struct Pass {
     region: usize,
-    /// Where in the region it goes on; nothing before it has begun with it.
+    /// Where in the region it goes on; `None` if it has not begun with the region.
     next_hash: Option<u64>,
     /// When the round began.
     began: u32,
-    /// It does not go on sooner.
+    /// Unix seconds before which it does not go on.
     not_before: u32,
 }
 
-/// What came of a step of the sweep.
+/// The result of a step of the sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It took what was expired in a leaf.
+    /// It removed the expired items of a leaf.
     Something,
     /// It has only looked.
     NothingYet,
@@ -87,15 +88,15 @@ impl Expiries {
 }
 
 impl Zone {
-    /// Whether the zone is as good as full, so that what is expired is in the way of what comes.
+    /// Whether the zone is as good as full, so that expired items take room that new ones need.
     pub fn wants_expired(&self) -> bool {
         let room = AHEAD_SLABS * self.space.slab_bytes();
         self.has_its_budget() && self.space.live_bytes() + room > self.live_bytes_max()
     }
 
-    /// Takes what is expired from the next leaf that is worth it, if that is among the next
+    /// Removes the expired items of the next leaf that is worth it, if that is among the next
     /// `leaves_max`. Returns whether there is more to look at. The caller holds no lock of the
-    /// index and is not pinned: a slab is cleaned if there is no room to write down what stays.
+    /// index and is not pinned: a slab is cleaned if there is no room to rewrite the leaf.
     pub fn sweep_expired(&self, leaves_max: usize, now: u32, writer: &mut Writer<'_>) -> bool {
         if self.space.room() < ROOM_BLOCKS * self.settings.block_bytes {
             self.clean(now, writer);
@@ -107,14 +108,14 @@ impl Zone {
         found.is_ok_and(|found| found != Found::Nothing)
     }
 
-    /// A step of the sweep. Without room for what stays of a leaf it goes on with that later.
+    /// Makes a step of the sweep. Without room to rewrite a leaf, it goes on with that leaf later.
     pub(crate) fn take_expired(
         &self,
         leaves_max: usize,
         now: u32,
         writer: &mut Writer<'_>,
     ) -> Result<Found, NoRoom> {
-        // Another thread that is at it will do.
+        // If another thread is sweeping, that is enough.
         let Ok(mut pass) = self.expiries.pass.try_lock() else { return Ok(Found::Nothing) };
         if now < pass.not_before {
             return Ok(Found::Nothing);
@@ -139,8 +140,8 @@ impl Zone {
         Ok(Found::Nothing)
     }
 
-    /// Goes on with a region until something was taken from a leaf, or none is left. Returns
-    /// whether something was.
+    /// Goes on with a region until items were removed from a leaf, or no leaf is left. Returns
+    /// whether any were.
     fn sweep_region(
         &self,
         pass: &mut Pass,
@@ -173,7 +174,7 @@ impl Zone {
         Ok(false)
     }
 
-    /// Takes what is expired from a leaf, if that is worth it; otherwise notes when it will be.
+    /// Removes the expired items of a leaf, if that is worth it; otherwise notes when it will be.
     fn sweep_leaf(
         &self,
         guard: &Guard<'_>,

@@ -1,5 +1,5 @@
-//! Lookups and removals: no lock, and nothing decoded but the frames of live rows whose fingerprint
-//! matches.
+//! Lookups and removals: no lock, and nothing is decoded but the frames of live rows whose
+//! fingerprint matches.
 //!
 //! A lookup is right at the moment at which it finds a row's dead bit clear: the row itself never
 //! changes. A removal that meets a seal waits for the new block and looks there.
@@ -24,8 +24,8 @@ use crate::trie::Leaf;
 use crate::zone::Zone;
 use codec::record::{Fields, Rows};
 
-/// The time of a recent access has so many bits of ticks, whatever the caller takes for one; beyond
-/// that many ticks an old access may look recent.
+/// The time of a recent access has this many bits of ticks, whatever a tick is to the caller;
+/// beyond that many ticks an old access may look recent.
 const RECENT_TIME_BITS: u32 = 24;
 const RECENT_TIME: u32 = (1 << RECENT_TIME_BITS) - 1;
 
@@ -34,7 +34,7 @@ const RECENT_TIME: u32 = (1 << RECENT_TIME_BITS) - 1;
 pub struct Hit<'g> {
     pub(crate) block: Block<'g>,
     pub(crate) rank: usize,
-    /// What is kept beside key and value.
+    /// The fields kept beside key and value.
     pub fields: Fields,
     /// Ticks since the last access that is on record, if one is.
     pub reuse_ticks: Option<u32>,
@@ -43,7 +43,7 @@ pub struct Hit<'g> {
 }
 
 impl Zone {
-    /// Asks for the first cache lines of the block that a hash leads to.
+    /// Prefetches the first cache lines of the block that a hash leads to.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(reference) = self.trie.leaf(hash).block {
@@ -51,8 +51,8 @@ impl Zone {
         }
     }
 
-    /// The item of a key, if it is there and not over at `now` (Unix seconds). Notes the access,
-    /// and that it was at `tick`: the caller's time, by which it measures how soon an item is
+    /// Looks up the item of a key, if it is there and not expired at `now` (Unix seconds). Notes
+    /// the access and its `tick`: the caller's time, by which it measures how soon an item is
     /// wanted again.
     pub fn find<'g>(
         &self,
@@ -69,7 +69,7 @@ impl Zone {
         Some(hit)
     }
 
-    /// The same without a trace.
+    /// Looks up like [`Zone::find`], but notes nothing.
     pub fn peek<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -86,7 +86,8 @@ impl Zone {
                 let code = block.longs().get(slot).map_or(0, |slot| slot.load());
                 if self.read_long(guard, code, value_bytes, reader).is_err() {
                     reader.counts.damaged += 1;
-                    // Nobody else can read it either, and it is not to be taken for an item.
+                    // No other reader can read it either, and the row must not be taken for an
+                    // item.
                     self.give_up(&block, rank);
                     return None;
                 }
@@ -96,7 +97,7 @@ impl Zone {
         Some(Hit { block, rank, fields: found.fields, reuse_ticks: None, was_accessed: false })
     }
 
-    /// What a key's item has beside its value, if it is there and not over at `now`: a value that
+    /// Returns the fields of a key's item, if it is there and not expired at `now`; a value that
     /// lies in a block of its own is not read for it.
     pub fn fields_of(
         &self,
@@ -109,7 +110,7 @@ impl Zone {
         Some(self.locate(guard, hash, key, now, reader)?.1.fields)
     }
 
-    /// The live row of a key that is not over, and its block.
+    /// Finds the live row of a key that has not expired, and its block.
     #[inline]
     fn locate<'g>(
         &self,
@@ -127,9 +128,9 @@ impl Zone {
         (!found.fields.is_expired(now)).then_some((block, found))
     }
 
-    /// Makes a key's item gone, if there is one, and returns what it had beside its value. An item
-    /// that cannot be read any more may have been the key's: it goes, and nothing is returned. The
-    /// caller holds the key's lock, so that no newcomer of the key is revealed meanwhile.
+    /// Removes a key's item, if there is one, and returns its fields. An item that cannot be read
+    /// any more may have been the key's: it is removed, and nothing is returned. The caller holds
+    /// the key's lock, so that no newcomer of the key is revealed meanwhile.
     pub fn remove(
         &self,
         guard: &Guard<'_>,
@@ -160,14 +161,15 @@ impl Zone {
         }
     }
 
-    /// Makes exactly the item of a hit gone. `false` if it was gone already, or if its block was
-    /// replaced: then the item may well be there still. The caller holds the key's lock.
+    /// Removes exactly the item of a hit. `false` if it was gone already, or if its block was
+    /// replaced: then the item may still be there. The caller holds the key's lock.
     pub fn remove_hit(&self, hit: &Hit<'_>) -> bool {
         let flushed = self.generation() != Some(hit.block.head().generation);
         !flushed && self.give_up(&hit.block, hit.rank)
     }
 
-    /// Marks exactly one row dead. `false` if it was already, or if its block is being replaced.
+    /// Marks exactly one row dead. `false` if it was dead already, or if its block is being
+    /// replaced.
     fn give_up(&self, block: &Block<'_>, rank: usize) -> bool {
         let killed = mark(block, rank) == Mark::Killed;
         if killed {
@@ -184,8 +186,8 @@ impl Zone {
         (block.head().generation == generation).then_some(block)
     }
 
-    /// The live row of a key in a block; its frame stays in the reader. A damaged frame is counted,
-    /// and is an error unless the key is in another one.
+    /// Searches a block for the live row of a key; its frame stays in the reader. A damaged frame
+    /// is counted, and is an error unless the key is in another one.
     #[inline]
     pub(crate) fn search(
         &self,
@@ -254,8 +256,8 @@ impl Zone {
         if rows.is_empty() { Ok(None) } else { Err(Damaged) }
     }
 
-    /// A frame cannot be decoded, so the key may be any in it that its fingerprint matches: all of
-    /// them go, in case that another reader is luckier.
+    /// Marks dead the rows in unreadable frames whose fingerprint matches: each may be the key's,
+    /// and another reader may be luckier.
     fn mark_unreadable(
         &self,
         guard: &Guard<'_>,
@@ -294,9 +296,9 @@ impl Zone {
         frame.ranks().all(|_| rows.next_row().is_ok()) && rows.is_empty()
     }
 
-    /// Waits until a block that is sealed is no longer where the hash leads to. Whoever has sealed
-    /// it holds the lock of its shard until then. If nobody does, the seal is damage, and the
-    /// block, which nobody would ever replace, is given up.
+    /// Waits until a sealed block is no longer where the hash leads. The thread that sealed it
+    /// holds the lock of its shard until then. If no thread does, the seal is damage, and the
+    /// block, which nothing would ever replace, is given up.
     fn wait_for_successor(
         &self,
         guard: &Guard<'_>,
@@ -307,7 +309,7 @@ impl Zone {
         let leads_there = |leaf: &Leaf| leaf.block == Some(sealed.reference());
         while leads_there(&self.trie.leaf(hash)) {
             backoff.wait();
-            // Tried only: the caller holds a key's lock, which comes after a shard's.
+            // Only tried: the caller holds a key's lock, which comes after a shard's.
             let Ok(_shard) = self.shard(hash).try_lock() else { continue };
             let leaf = self.trie.leaf(hash);
             if leads_there(&leaf) {
@@ -336,7 +338,7 @@ pub(crate) fn mark(block: &Block<'_>, rank: usize) -> Mark {
     block.dead()[rank / ROWS_PER_DEAD_WORD].mark(rank % ROWS_PER_DEAD_WORD)
 }
 
-/// Notes the tick of an access; the ticks since the last one on record.
+/// Notes the tick of an access; returns the ticks since the last one on record.
 fn note_time(block: &Block<'_>, rank: usize, now: u32) -> Option<u32> {
     let records = block.recent();
     let values: [u32; RECENTS] = std::array::from_fn(|i| records[i].load(Ordering::Relaxed));
@@ -365,7 +367,7 @@ pub(crate) fn recent_moved(record: u32, rank: usize) -> u32 {
     (rank as u32) << RECENT_TIME_BITS | record & RECENT_TIME
 }
 
-/// Whether the first record is older than the second; none is older than any.
+/// Whether the first record is older than the second; an empty record is older than any.
 fn is_older(first: u32, second: u32, now: u32) -> bool {
     let age =
         |record: u32| if record == 0 { u32::MAX } else { now.wrapping_sub(record) & RECENT_TIME };

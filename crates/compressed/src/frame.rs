@@ -15,13 +15,13 @@
 //! is linear in it. So a lookup decodes one frame, and an insertion encodes one.
 //!
 //! A frame has as many rows as fit into [`FRAME_BYTES`] and its head can count, and one at least;
-//! behind the last one, a few newcomers may wait to join it, each as a frame alone
+//! behind the last one, a few newcomers may wait to join it, each in a frame of its own
 //! ([`mod@crate::append`]). If compressing a frame does not pay it is stored as it is: then its
 //! stored bytes are as many as its raw ones. `longs` says how many of its rows are long, so that
 //! the slots of a frame's rows are known without decoding those before it.
 //!
-//! Heads may have been damaged: [`Frames::read`] believes none of them unless all of them together
-//! come to what the block's head says.
+//! Heads may be damaged: [`Frames::read`] trusts none of them unless their sums agree with the
+//! block's head.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ use crate::zone::BLOCK_BYTES_RANGE;
 
 /// Raw bytes of a frame, unless a single row has more.
 pub(crate) const FRAME_BYTES: usize = 1 << 10;
-/// Rows of a frame: what its head can count.
+/// The most rows of a frame, which its head can count.
 pub(crate) const FRAME_ROWS_MAX: usize = (1 << COUNT_BITS) - 1;
 /// Bytes of a frame's head.
 pub(crate) const FRAME_HEAD_BYTES: usize = 5;
@@ -43,7 +43,7 @@ const COUNT_BITS: u32 = 6;
 const LENGTH_BITS: u32 = 14;
 
 const _: () = assert!(2 * (COUNT_BITS + LENGTH_BITS) == 8 * FRAME_HEAD_BYTES as u32);
-// A frame that is longer than others has one row, and what takes more than half a block is no row.
+// A frame that is longer than others has one row, and anything over half a block is no row.
 const _: () = assert!(FRAME_BYTES < 1 << LENGTH_BITS);
 const _: () = assert!(*BLOCK_BYTES_RANGE.end() / 2 < 1 << LENGTH_BITS);
 
@@ -101,7 +101,7 @@ impl Frame {
         self.first_rank..self.first_rank + usize::from(self.head.rows)
     }
 
-    /// Which of the block's slots of long values are its rows'.
+    /// The range of its rows' slots among the block's slots of long values.
     pub(crate) fn longs(&self) -> Range<usize> {
         self.first_long..self.first_long + usize::from(self.head.longs)
     }
@@ -123,7 +123,7 @@ impl Frame {
     }
 }
 
-/// The frames of a block, one after the other.
+/// Iterates over the frames of a block.
 #[derive(Debug, Clone)]
 pub(crate) struct Frames<'b> {
     heads: &'b [u8],
@@ -146,7 +146,7 @@ impl<'b> Frames<'b> {
         if agree { Ok(Self { heads, next: Frame::default() }) } else { Err(Damaged) }
     }
 
-    /// The place of the next one, or behind the last.
+    /// The place of the next frame, or behind the last one.
     pub(crate) fn place(&self) -> Frame {
         self.next
     }

@@ -1,4 +1,4 @@
-//! The images of blocks, as they are appended to the log: `block` says how they lie.
+//! The images of blocks, as they are appended to the log: `block` says how they are laid out.
 
 use stdx::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use crate::rewrite::Kept;
 use crate::seal::ROWS_PER_DEAD_WORD;
 use crate::summary::Summary;
 
-/// What is drawn behind the words that change.
+/// The parts of a block that are drawn behind the words that change.
 pub(crate) struct Content<'c> {
     pub(crate) summary: Option<Summary>,
     pub(crate) frames: &'c [FrameHead],
@@ -21,11 +21,11 @@ pub(crate) struct Content<'c> {
 /// A row that is appended to a copy of a block, and the frame that holds it.
 pub(crate) struct Addition<'a> {
     pub(crate) fingerprint: u8,
-    /// That of the block with it.
+    /// The summary of the block with the row in it.
     pub(crate) summary: Option<Summary>,
-    /// What stands in the slot of its long block; 0 if it is not long.
+    /// The code in the slot of its long block; 0 if it is not long.
     pub(crate) long: u32,
-    /// How many frames of the block are kept; the new one stands behind them.
+    /// The number of the block's frames that are kept; the new frame stands behind them.
     pub(crate) frames_kept: usize,
     /// Stored bytes of those.
     pub(crate) stored_kept: usize,
@@ -99,7 +99,7 @@ pub(crate) fn draw_moved(block: &Block<'_>, image: &mut Vec<u8>) {
 }
 
 /// Draws a block of rows as it is at this moment, with one more row, which is born dead. `head` is
-/// that of the copy.
+/// the copy's head.
 pub(crate) fn draw_appended(
     block: &Block<'_>,
     head: &Head,

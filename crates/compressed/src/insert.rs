@@ -1,10 +1,9 @@
-//! Newcomers: an item enters the block its hash leads to.
+//! Newcomers: an item enters the block that its hash leads to.
 //!
 //! The newcomer is published born dead. Then `confirm` runs, still under the lock of the shard, so
-//! that the block stays where it is: it takes the key's lock, looks whether the item is still what
-//! the key stands for, reveals the newcomer, and takes the item out of where it was. A reader finds
-//! the key in the one place or the other, and a removal that comes between waits for the key's
-//! lock.
+//! that the block stays where it is: it takes the key's lock, checks that the item is still the
+//! key's, reveals the newcomer, and removes the item from its former place. A reader finds the key
+//! in one place or the other, and a removal that comes in between waits for the key's lock.
 
 use codec::Method;
 use memory::Guard;
@@ -26,17 +25,17 @@ use codec::record::{RECORD_KEY_BYTES_MAX, ROW_HEAD_BYTES_MAX, Record, write_row}
 /// How often an insertion makes room before it gives up.
 const ROOM_ATTEMPTS: usize = 3;
 
-/// A row with its value is long if it is more than one part in this of a block.
+/// A row is long if, with its value, it is more than one part in this many of a block.
 const LONG_SHARE: usize = 2;
 
-/// Why an item is not taken.
+/// Why an item is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// Its value is too long, before or after compression.
     TooLarge,
     /// The budget, the arena or the table space leaves no room.
     NoRoom,
-    /// There would be room if no reader, perhaps the caller himself, were pinned.
+    /// There would be room if no reader, perhaps the calling thread itself, were pinned.
     Pinned,
     /// A flush is emptying the zone leaf by leaf.
     Flushing,
@@ -49,7 +48,7 @@ pub(crate) struct Arrival<'r> {
     pub(crate) generation: u16,
 }
 
-/// An item that is in the zone, where nobody finds it yet.
+/// An item that is in the zone, where no lookup finds it yet.
 pub struct Newcomer<'z, 'g> {
     zone: &'z Zone,
     block: Block<'g>,
@@ -63,8 +62,8 @@ impl Newcomer<'_, '_> {
         self.block.dead()[self.rank / ROWS_PER_DEAD_WORD].reveal(self.rank % ROWS_PER_DEAD_WORD);
     }
 
-    /// Says that it was wanted before: the sweep spares it as often as one with so many accesses,
-    /// 3 at the most.
+    /// Records that the item was wanted before: the sweep spares it as often as one with this many
+    /// accesses, 3 at the most.
     pub fn was_accessed(&self, accesses: u8) {
         access::set(self.block.accesses(), self.rank, accesses.min(ACCESSES_MAX));
     }
@@ -74,7 +73,7 @@ impl Zone {
     /// Puts an item into the zone, and calls `confirm` with it, pinned and under the lock of its
     /// shard. The caller holds no lock of the index and is not pinned: slabs that are cleaned to
     /// make room could not become free. If `confirm` drops the newcomer instead of revealing it,
-    /// the item is not there.
+    /// the item does not get in.
     pub fn insert(
         &self,
         hash: u64,
@@ -122,7 +121,7 @@ impl Zone {
         Err(if waits { Refused::Pinned } else { Refused::NoRoom })
     }
 
-    /// One attempt, under the lock of the shard. Returns where the newcomer is.
+    /// Makes one attempt, under the lock of the shard. Returns where the newcomer is.
     fn try_insert<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -151,7 +150,7 @@ impl Zone {
         Ok(place)
     }
 
-    /// The long way: the leaf is decoded and built anew.
+    /// Inserts the long way: decodes the leaf and builds it anew.
     fn rewrite_with(
         &self,
         guard: &Guard<'_>,
@@ -184,7 +183,7 @@ impl Zone {
         Ok(())
     }
 
-    /// Appends a long value's block; returns what is to stand in its slot, 0 if it is not long.
+    /// Appends a long value's block; returns the code for its slot, 0 if the value is not long.
     fn append_long(
         &self,
         guard: &Guard<'_>,
@@ -234,7 +233,7 @@ impl Zone {
     }
 }
 
-/// Evicts half of the rows that are not new: the cheaper half, or a random one.
+/// Evicts half of the old rows: the cheaper half, or a random one.
 fn crowd_out(writer: &mut Writer<'_>) {
     let Writer { batch, random, .. } = writer;
     let old = batch.kept.iter().enumerate().filter(|(_, kept)| kept.origin.is_some());
@@ -242,7 +241,7 @@ fn crowd_out(writer: &mut Writer<'_>) {
         old.map(|(index, kept)| (kept.fields.cost.us(), random.draw(), index)).collect();
     candidates.sort_unstable();
     candidates.truncate(candidates.len().div_ceil(2));
-    // From the back, so that those before keep their places.
+    // From the back, so that the indices of those before stay valid.
     candidates.sort_unstable_by_key(|candidate| std::cmp::Reverse(candidate.2));
     for (_, _, index) in candidates {
         batch.gone.push(Gone { row: batch.kept.remove(index), why: Why::Evicted });

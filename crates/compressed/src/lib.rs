@@ -7,21 +7,21 @@
 //!   slabs: | block | block | block ...   a log; blocks are only ever appended and moved
 //! ```
 //!
-//! **Reading** ([`Zone::find`]) takes no lock. The trie leads to a block by a few probes; the
-//! fingerprints say which rows may be the key's; only if one of them is alive is its frame decoded,
-//! a piece of about 1 KiB, and the full key compared.
+//! **Reading** ([`Zone::find`]) takes no lock. The trie leads to a block in a few probes; the
+//! fingerprints say which rows may be the key's. Only if one of those is alive is its frame, a
+//! piece of about 1 KiB, decoded and the full key compared.
 //!
-//! **Writing** happens under the lock of one of 64 shards: a new block takes the old one's place,
-//! or two, or one for two. Most newcomers are appended: one frame is compressed anew, and the
-//! others are copied as they are stored. Otherwise the block is decoded, rows come and go, and dead
-//! ones are dropped on that occasion. A removal ([`Zone::remove`]) only sets a bit,
-//! without a lock; how that fits together with a replacement is the subject of [`mod@seal`].
+//! **Writing** happens under the lock of one of 64 shards: one new block, or two, replaces an old
+//! one, or one replaces two. Most newcomers are appended: one frame is compressed anew, and the
+//! others are copied as they are stored. Otherwise the block is decoded, rows are added and
+//! removed, and dead rows are dropped on that occasion. A removal ([`Zone::remove`]) only sets a
+//! bit, without a lock; [`mod@seal`] explains how that fits together with a replacement.
 //!
 //! This is zExpander's Z-zone with these changes: fingerprints instead of Bloom filters, zstd with
-//! dictionaries instead of LZ4, a log of slabs instead of an allocator's chunks, dead rows that
-//! are dead at once, and no ghost nodes.
+//! dictionaries instead of LZ4, a log of slabs instead of an allocator's chunks, removals that take
+//! effect at once, and no ghost nodes.
 //!
-//! The rooms, in reading order:
+//! The modules, in reading order:
 //!
 //! ```text
 //!   a block      block                      how it lies in memory
@@ -37,19 +37,19 @@
 //!   beside it    stats                      what happened, and what is there
 //! ```
 //!
-//! What a caller must keep:
+//! The caller's obligations:
 //!
-//! * Per key, a lock of its own orders [`Zone::remove`], [`Zone::remove_hit`] and
-//!   [`Newcomer::reveal`]. It is taken inside `confirm`, so after the shard's lock; no other call
+//! * A lock per key, the caller's own, orders [`Zone::remove`], [`Zone::remove_hit`] and
+//!   [`Newcomer::reveal`]. It is taken inside `confirm`, thus after the shard's lock; no other call
 //!   that takes a shard's lock ([`Zone::insert`], [`Zone::evict`], [`Zone::maintain`],
 //!   [`Zone::sweep_expired`], [`Zone::offer_all`], [`Zone::bury_where`], [`Zone::flush`],
-//!   [`Zone::begin_anew`]) is made while it is held.
+//!   [`Zone::begin_anew`]) may be made while it is held.
 //! * A key's newcomer is revealed only while no item of that key is alive in the zone: a store
 //!   removes first.
-//! * Guards are short. Memory that was replaced while a thread is pinned cannot be used again, and
-//!   an insertion is refused as [`Refused::Pinned`] when no other is left.
-//! * [`Zone::maintain`] is called now and then, which brings the zone within its budget, and
-//!   [`Zone::train`], which alone trains dictionaries.
+//! * Guards are short-lived. Memory that was replaced while a thread is pinned cannot be reused,
+//!   and an insertion is refused with [`Refused::Pinned`] when no other memory is left.
+//! * [`Zone::maintain`], which brings the zone within its budget, and [`Zone::train`], which alone
+//!   trains dictionaries, are called now and then.
 
 #![deny(unsafe_code)]
 

@@ -16,11 +16,11 @@ use crate::seal::Mark;
 use crate::zone::Zone;
 use codec::record::{Record, Rows};
 
-/// Leaves that one turn sweeps at the most. A rewrite takes some 25 us, and 80 with the cleaning
-/// that it causes, so that this takes a few milliseconds, about as long as cleaning a slab.
+/// The most leaves that one turn sweeps. A rewrite takes some 25 us, and 80 with the cleaning that
+/// it causes, so that this takes a few milliseconds, about as long as cleaning a slab.
 pub(crate) const TURN_LEAVES: usize = 64;
 
-/// How far a walk over the items has come.
+/// The position of a walk over the items.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cursor {
     hash: u64,
@@ -40,8 +40,8 @@ impl Cursor {
 
 impl Zone {
     /// Trains a dictionary if that is due, and frees those that are not used any more. Returns
-    /// whether it has trained one, used or not: that takes many times its bytes of the heap, for a
-    /// moment.
+    /// whether it has trained one, used or not: for a moment, training takes many times the
+    /// dictionary's bytes of heap.
     pub fn train(&self) -> bool {
         self.dictionaries.maintain(&self.epochs, self.budget_bytes())
     }
@@ -51,14 +51,15 @@ impl Zone {
         self.dictionaries.current_bytes(&self.epochs)
     }
 
-    /// Begins with a dictionary that an earlier zone had ([`Self::dictionary`]), before so many
-    /// newcomers that it had as well. Not if it is none, or longer than one for the whole arena.
+    /// Begins with a dictionary of an earlier zone ([`Self::dictionary`]), and does not sample the
+    /// next `newcomers`, which that zone had as well. Refuses bytes that are no dictionary, or
+    /// longer than one for the whole arena.
     pub fn adopt_dictionary(&self, bytes: &[u8], newcomers: u64) -> bool {
         let arena = self.space.ground.arena();
         self.dictionaries.adopt(bytes, newcomers, arena.limit_slabs() * arena.slab_bytes())
     }
 
-    /// One turn of the background: brings the zone within its budget and cleans ahead of the
+    /// Runs one turn of the background: brings the zone within its budget and cleans ahead of the
     /// stores, a few leaves and a slab at a time. Returns whether there is more to do. The caller
     /// is not pinned, or no slab can become free.
     pub fn maintain(&self, now: u32, writer: &mut Writer<'_>) -> bool {
@@ -75,9 +76,9 @@ impl Zone {
         true
     }
 
-    /// Visits the items of the next `leaves_max` leaves, each with how often it was accessed, as
-    /// far as that is counted. Returns `false` at the end. Items that are stored or moved while a
-    /// walk goes on may be missed or come twice.
+    /// Visits the items of the next `leaves_max` leaves, each with its count of accesses. Returns
+    /// `false` at the end. Items that are stored or moved during a walk may be missed or come
+    /// twice.
     pub fn walk(
         &self,
         guard: &Guard<'_>,
@@ -106,9 +107,10 @@ impl Zone {
         true
     }
 
-    /// Offers the items of the next leaf to `take`, as a sweep does those that it evicts: under the
-    /// lock of their shard, which keeps the leaf from being replaced. Whoever takes one buries it;
-    /// the others stay. If `take` breaks off, the same leaf comes next. Returns `false` at the end.
+    /// Offers the items of the next leaf to `take`, as a sweep offers the items that it evicts:
+    /// under the lock of their shard, which keeps the leaf from being replaced. `take` buries an
+    /// item that it takes; the others stay. If `take` breaks off, the same leaf comes next. Returns
+    /// `false` at the end.
     pub fn offer_all(
         &self,
         guard: &Guard<'_>,
@@ -133,10 +135,10 @@ impl Zone {
         cursor.hash != 0
     }
 
-    /// Makes the items of the next `leaves_max` leaves gone whose keys `takes` takes, and those
-    /// that cannot be read, under the lock of each leaf's shard, which keeps it from being
-    /// replaced. Returns `false` at the end. An item that was there when a walk began, and is there
-    /// at its end, was not to be taken.
+    /// Removes the items of the next `leaves_max` leaves whose keys `takes` selects, and those that
+    /// cannot be read, under the lock of each leaf's shard, which keeps it from being replaced.
+    /// Returns `false` at the end. An item that was there when a walk began, and is still there at
+    /// its end, was not selected.
     pub fn bury_where(
         &self,
         guard: &Guard<'_>,
@@ -194,7 +196,7 @@ impl Zone {
         }
     }
 
-    /// Visits the live rows of a block with their ranks, but for those of damaged frames.
+    /// Visits the live rows of a block with their ranks, except those of damaged frames.
     fn walk_block(
         &self,
         guard: &Guard<'_>,
@@ -208,7 +210,7 @@ impl Zone {
             if unpack_frame(&self.dictionaries, guard, block, &frame, decoder, raw).is_err() {
                 continue;
             }
-            // Taken out, since a long value is read beside them.
+            // Taken out, since a long value is read into the reader as well.
             let raw = std::mem::take(&mut reader.rows);
             let walked = self.walk_frame(guard, block, (&frame, &raw), now, reader, &mut visit);
             reader.rows = raw;
@@ -238,7 +240,7 @@ impl Zone {
             let mut value = row.value;
             if row.long {
                 let code = slot.map_or(0, |slot| slot.load());
-                // It may have died while it was decoded.
+                // The row may have died while it was decoded.
                 if self.read_long(guard, code, row.value_bytes, reader).is_err()
                     || is_dead(block, rank)
                 {

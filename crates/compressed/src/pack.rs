@@ -1,8 +1,8 @@
-//! How rows become a block of their own: in frames, compressed, appended to the log.
+//! Packing rows into a block: in frames, compressed, appended to the log.
 //!
-//! The frames of a block share its method and dictionary. Where compressing does not pay a frame is
-//! raw, and if that is so for all of them the block needs neither. A frame whose rows come together
-//! from an old one is copied as it is stored there.
+//! The frames of a block share its method and dictionary. A frame for which compressing does not
+//! pay is raw, and if all of them are, the block needs neither. A frame whose rows come together
+//! from an old block is copied as it is stored there.
 
 use std::ops::Range;
 
@@ -66,14 +66,14 @@ impl Zone {
         Summary::of(rows.iter().map(|row| (row.fields.expiry, bytes(row))))
     }
 
-    /// Bytes of a long value, by what stands in its slot; 0 if there is none.
+    /// Bytes of a long value, given the code in its slot; 0 if there is none.
     pub(crate) fn long_bytes(&self, guard: &Guard<'_>, code: u32) -> usize {
         let block = Reference::from_code(code).and_then(|at| self.space.ground.block(guard, at));
         block.map_or(0, |block| block.head().raw_bytes as usize)
     }
 
-    /// Compresses rows in frames; returns how many bytes they have. The writer's `stored` and
-    /// `frames` get what comes of it.
+    /// Compresses rows in frames; returns how many bytes they have. The result goes to the writer's
+    /// `stored` and `frames`.
     fn encode_frames(
         &self,
         guard: &Guard<'_>,
@@ -112,8 +112,8 @@ impl Zone {
         raw_bytes
     }
 
-    /// The frame of a source that has exactly these rows, as it is stored there: so it is above all
-    /// with rows that are frames alone, which splits and sweeps leave whole.
+    /// The frame of a source that has exactly these rows, as it is stored there. That holds above
+    /// all for rows that are frames alone, which splits and sweeps leave whole.
     fn stored_already<'g>(
         &self,
         guard: &'g Guard<'_>,
@@ -140,7 +140,7 @@ impl Zone {
     }
 }
 
-/// How many of these rows the first frame gets.
+/// The number of these rows that go into the first frame.
 fn frame_rows(rows: &[Kept]) -> usize {
     let mut bytes = 0;
     let fits = |row: &&Kept| {

@@ -1,17 +1,18 @@
 //! Where references become memory: the only file of this crate with `unsafe` in it.
 //!
-//! What everything here rests on:
+//! The code here rests on these invariants:
 //!
 //! * A [`Reference`] is made only by [`Ground::write`], for a range of a slab that the space has
-//!   just reserved, and is kept only in slots of the trie, among the long blocks of a block, and
-//!   in the hands of whoever holds the lock of the shard.
-//! * The range is written once, before the reference is published, and by nobody after that but
-//!   through the atomic words of [`Block`].
+//!   just reserved. It is kept only in slots of the trie, among the long blocks of a block, and by
+//!   threads that hold the lock of the shard.
+//! * The range is written once, before the reference is published; after that, only the atomic
+//!   words of [`Block`] change.
 //! * A slab becomes idle only when all its blocks have been replaced and no guard is pinned that
 //!   was pinned when they were ([`Lease::idle`] asks the epochs itself); only an idle slab is
-//!   written anew or goes back. So who loads a reference under a guard may read the block until
-//!   the guard is dropped.
-//! * All guards are of the epochs that the zone asks: [`Ground::block`], without which nothing
+//!   written anew or goes back. So a thread that loads a reference under a guard may read the block
+//!   until the guard is dropped.
+//! * All guards are of the epochs that the zone asks: [`Ground::block`] sees to that, and there is
+//!   no other way to a block, or from there to a dictionary.
 //!   comes to a block or from there to a dictionary, sees to that.
 
 #![allow(unsafe_code)]
@@ -36,16 +37,16 @@ use crate::summary::Summary;
 /// Slots of a segment of the trie.
 pub(crate) const SEGMENT_SLOTS: usize = TABLE_UNIT_BYTES / size_of::<Slot>();
 
-/// Which block: its place in units of 8 bytes, or more in an arena beyond 32 GiB, plus 2. In a
-/// slot, 0 stands for no leaf and 1 for a leaf without a block.
+/// The identity of a block: its place in units of 8 bytes, or larger ones in an arena beyond 32
+/// GiB, plus 2. In a slot, 0 stands for no leaf and 1 for a leaf without a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Reference(u32);
 
-/// How much a reference is more than the place it stands for.
+/// The difference between a reference and the place that it stands for.
 const REFERENCE_OFFSET: u64 = 2;
 
 impl Reference {
-    /// What stands in a slot.
+    /// The code that stands in a slot.
     pub(crate) fn code(self) -> u32 {
         self.0
     }
@@ -59,11 +60,11 @@ impl Reference {
 /// The arena, as references see it.
 pub(crate) struct Ground {
     arena: Arc<Arena>,
-    /// Those that say when a slab is idle.
+    /// The epochs that say when a slab is idle.
     epochs: Arc<Epochs>,
     /// Bytes of addresses of the arena.
     bytes: u64,
-    /// A reference counts in units of so many bytes, as a power of two.
+    /// The unit that a reference counts in, in bytes, as a power of two.
     unit_shift: u32,
 }
 
@@ -83,7 +84,7 @@ impl Ground {
         &self.arena
     }
 
-    /// Bytes to whose multiples blocks are placed.
+    /// Blocks are placed at multiples of this many bytes.
     pub(crate) fn unit_bytes(&self) -> usize {
         1 << self.unit_shift
     }
@@ -101,8 +102,8 @@ impl Ground {
         self.arena.locate(self.place(reference).expect("a block lies there"))
     }
 
-    /// Where a block is; `None` if the arena ends before, as it may for a reference that was
-    /// damaged where it stood.
+    /// The place of a block; `None` if it is beyond the arena's end, as it may be for a reference
+    /// that was damaged where it stood.
     #[inline]
     fn place(&self, reference: Reference) -> Option<Place> {
         let offset = (u64::from(reference.0) - REFERENCE_OFFSET) << self.unit_shift;
@@ -114,7 +115,7 @@ impl Ground {
         assert!(at + image.len() <= self.arena.slab_bytes());
         let start = self.arena.slab_start(lease.0);
         // SAFETY: the range lies in the slab. The space leases a slab once and hands out each of
-        // its bytes once (`Space::append`, under its lock), so nobody knows a reference to it yet.
+        // its bytes once (`Space::append`, under its lock), so none knows a reference to it yet.
         unsafe {
             start.add(at).copy_from_nonoverlapping(NonNull::from(image).cast(), image.len());
         }
@@ -122,7 +123,7 @@ impl Ground {
     }
 
     /// The block that a reference leads to; `None` if its header is damaged, or the reference.
-    /// Anything that was reachable when `guard` was pinned may be read until it is dropped.
+    /// Everything that was reachable when `guard` was pinned may be read until it is dropped.
     #[inline]
     pub(crate) fn block<'g>(
         &self,
@@ -134,15 +135,15 @@ impl Ground {
         let (_, at) = self.arena.locate(place);
         let start = self.arena.pointer(place);
         let room = self.arena.slab_bytes().checked_sub(at + LONG_HEAD_BYTES)? + LONG_HEAD_BYTES;
-        // SAFETY: `place` says that there is a slab, and `room` that so many bytes are left in it.
-        // The first 16 of a block are written before it is published and never after; see the top
-        // for why they may be read.
+        // SAFETY: `place` says that there is a slab, and `room` that this many bytes are left in
+        // it. The first 16 of a block are written before it is published and never after; the
+        // module's comment says why they may be read.
         let fixed = unsafe { start.cast::<[u8; LONG_HEAD_BYTES]>().as_ref() };
         let head = Head::read(fixed, room)?;
         Some(Block { start, reference, head, guard: PhantomData })
     }
 
-    /// Asks for the first lines of a block.
+    /// Prefetches the first lines of a block.
     #[inline]
     pub(crate) fn prefetch(&self, reference: Reference) {
         let Some(place) = self.place(reference) else { return };
@@ -158,7 +159,7 @@ impl Ground {
 
     /// Gives a slab back to the arena.
     pub(crate) fn give(&self, idle: Idle) {
-        // SAFETY: an idle slab is the zone's, exists once, and nobody reads or writes it: it came
+        // SAFETY: an idle slab is the zone's, exists once, and is not read or written: it came
         // from the arena like this, or `Lease::idle` has asked the epochs.
         unsafe { self.arena.give(idle.0) };
     }
@@ -168,7 +169,7 @@ impl Ground {
 #[derive(Debug)]
 pub(crate) struct Lease(SlabId);
 
-/// A slab of the zone that nobody reads or writes.
+/// A slab of the zone that no thread reads or writes.
 #[derive(Debug)]
 pub(crate) struct Idle(SlabId);
 
@@ -178,8 +179,8 @@ impl Lease {
         self.0
     }
 
-    /// The slab as an idle one, if nobody can see any more what was unlinked by `tag`. The caller
-    /// says that by then nothing referred to a block in it.
+    /// The slab as an idle one, if no thread can still see anything that was unlinked by `tag`. The
+    /// caller guarantees that by then nothing referred to a block in it.
     pub(crate) fn idle(self, epochs: &Epochs, tag: Tag) -> Result<Idle, Self> {
         if epochs.try_reach(tag) { Ok(Idle(self.0)) } else { Err(self) }
     }
@@ -202,7 +203,7 @@ pub(crate) struct Block<'g> {
 }
 
 impl<'g> Block<'g> {
-    /// What it is found by.
+    /// The reference that it is found by.
     pub(crate) fn reference(&self) -> Reference {
         self.reference
     }
@@ -307,7 +308,7 @@ impl<'g> Block<'g> {
     #[inline]
     fn bytes(&self, range: Range<usize>) -> &'g [u8] {
         assert!(range.start >= self.head.summary().start && range.end <= self.head.block_bytes());
-        // SAFETY: the range lies within the block and behind its atomic words: nobody writes there
+        // SAFETY: the range lies within the block and behind its atomic words: no one writes there
         // after the block was published.
         unsafe { std::slice::from_raw_parts(self.start.add(range.start).as_ptr(), range.len()) }
     }
@@ -322,7 +323,7 @@ impl<'g> Block<'g> {
         unsafe { *self.start.add(range.start + at).as_ptr() ^= flip };
     }
 
-    /// The same of the part that tells how long everything is.
+    /// Damages a byte of the part that tells how long everything is.
     #[cfg(test)]
     pub(crate) fn damage_head(&self, at: usize, flip: u8) {
         assert!(at < LONG_HEAD_BYTES);
@@ -350,7 +351,7 @@ impl Segment {
     }
 }
 
-/// Where a segment is published.
+/// The place where a segment is published.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentSlot(AtomicPtr<Slot>);
 
@@ -365,7 +366,7 @@ impl SegmentSlot {
         Some(unsafe { start.cast().as_ref() })
     }
 
-    /// Publishes a segment, unless another thread was first: then it comes back.
+    /// Publishes a segment; gives it back if another thread was first.
     pub(crate) fn publish(&self, segment: Segment) -> Result<(), Segment> {
         // Release: partner is the acquire in `slots`.
         let order = (Ordering::Release, Ordering::Relaxed);
@@ -379,10 +380,10 @@ impl SegmentSlot {
     }
 }
 
-/// Gives back a segment that is not published, or not any more.
+/// Releases a segment that is not published, or not any more.
 pub(crate) fn release_segment(tables: &dyn TableSpace, segment: Segment) {
     // SAFETY: segments come from `Segment::allocate`, with one unit; `publish` and `remove` hand
-    // them out when nobody else can have a borrow.
+    // them out when no other code can have a borrow.
     unsafe { tables.release(segment.0.cast(), 1) };
 }
 
@@ -397,7 +398,7 @@ impl<T> Default for EpochBox<T> {
 }
 
 impl<T> EpochBox<T> {
-    /// What is published.
+    /// The published value.
     #[inline]
     pub(crate) fn get<'g>(&self, _guard: &'g Guard<'_>) -> Option<&'g T> {
         // Acquire: partner is the release in `publish`; behind the pointer is the value.
@@ -427,7 +428,7 @@ impl<T> Drop for EpochBox<T> {
     fn drop(&mut self) {
         let value = *self.0.get_mut();
         if !value.is_null() {
-            // SAFETY: `publish` made it of a box, and nobody else can follow this slot any more.
+            // SAFETY: `publish` made it of a box, and no thread can follow this slot any more.
             drop(unsafe { Box::from_raw(value) });
         }
     }
@@ -441,11 +442,11 @@ pub(crate) struct Unlinked<T> {
     epochs: Arc<Epochs>,
 }
 
-// SAFETY: it is only freed, by whichever thread.
+// SAFETY: the value is only freed, by whichever thread.
 unsafe impl<T: Send> Send for Unlinked<T> {}
 
 impl<T> Unlinked<T> {
-    /// Frees the value if nobody can see it; otherwise gives itself back.
+    /// Frees the value if no thread can see it; otherwise gives itself back.
     pub(crate) fn free(self) -> Result<(), Self> {
         // Dropping it frees the value.
         if self.epochs.try_reach(self.tag) { Ok(()) } else { Err(self) }
@@ -453,10 +454,10 @@ impl<T> Unlinked<T> {
 }
 
 impl<T> Drop for Unlinked<T> {
-    /// Where a guard stays pinned that may see the value it is never freed.
+    /// Frees the value, unless a pinned guard may still see it: then it is never freed.
     fn drop(&mut self) {
         if self.epochs.try_reach(self.tag) {
-            // SAFETY: it came out of a slot once, as a box, and by the epochs nobody reads it.
+            // SAFETY: it came out of a slot once, as a box, and by the epochs no thread reads it.
             drop(unsafe { Box::from_raw(self.value.as_ptr()) });
         }
     }
@@ -466,9 +467,9 @@ impl<T> Drop for Unlinked<T> {
 mod tests {
     use super::*;
 
-    /// Regression: a zone that was dropped before a dictionary of its could be freed leaked it.
+    /// Regression: a zone that was dropped before one of its dictionaries could be freed leaked it.
     #[test]
-    fn what_was_unlinked_is_freed_when_its_owner_goes_unless_a_guard_may_see_it() {
+    fn an_unlinked_value_is_freed_with_its_owner_unless_a_guard_may_see_it() {
         let epochs = Arc::new(Epochs::new());
         for is_pinned in [false, true] {
             let (place, value) = (EpochBox::default(), Arc::new(()));

@@ -1,4 +1,4 @@
-//! What a thread needs to look into blocks: a decoder and buffers.
+//! A thread's means to look into blocks: a decoder and buffers.
 
 use codec::{Damaged, Decoder, Method};
 use memory::Guard;
@@ -9,7 +9,7 @@ use crate::frame::Frame;
 use crate::raw::{Block, Reference};
 use crate::zone::Zone;
 
-/// Bytes of each buffer that a reader keeps at the most between the sessions that borrow it.
+/// The most bytes of each buffer that a reader keeps between the sessions that borrow it.
 const KEPT_BYTES_MAX: usize = 256 * KIB;
 
 /// A thread's decoder and buffers for lookups. The value of the last hit lies in it.
@@ -36,7 +36,7 @@ pub(crate) enum Value {
     Long,
 }
 
-/// What a reader's lookups came to.
+/// Counts of a reader's lookups and their results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReaderCounts {
     /// Lookups, those of [`crate::Zone::remove`] included.
@@ -45,14 +45,14 @@ pub struct ReaderCounts {
     pub decoded: u64,
     /// Of those, for keys that were not there.
     pub decoded_in_vain: u64,
-    /// Looks into blocks that needed no decoding to know that the key is not there.
+    /// Blocks that a lookup needed not decode to know that the key is not there.
     pub filtered: u64,
     /// Frames and long values that were damaged.
     pub damaged: u64,
 }
 
 impl Reader {
-    /// No buffers yet.
+    /// Makes a reader without buffers.
     pub fn new() -> Self {
         Self::default()
     }
@@ -66,23 +66,24 @@ impl Reader {
         }
     }
 
-    /// Whether the last lookup found nothing but a dead row that may have been the key's: one that
-    /// perhaps has died at this moment, because the item comes to another place.
+    /// Whether the last lookup found nothing but a dead row that may have been the key's, and that
+    /// perhaps died just now because the item is moving to another place.
     pub fn met_dead(&self) -> bool {
         self.met_dead
     }
 
-    /// What happened so far.
+    /// The counts so far.
     pub fn counts(&self) -> ReaderCounts {
         self.counts
     }
 
-    /// The same, to begin anew.
+    /// Takes the counts, which begin anew.
     pub fn take_counts(&mut self) -> ReaderCounts {
         std::mem::take(&mut self.counts)
     }
 
-    /// Lets go of what a long value has taken, of the last hit too: for whoever keeps the reader.
+    /// Frees the buffers that a long value has enlarged, and forgets the last hit: for a caller
+    /// that keeps the reader.
     pub fn shrink_buffers(&mut self) {
         self.value = Value::Nowhere;
         if self.long.capacity() > KEPT_BYTES_MAX {
@@ -97,7 +98,7 @@ impl Reader {
     }
 }
 
-/// Decodes a frame into a buffer, which gets its raw length.
+/// Decodes a frame into a buffer, which is resized to the frame's raw length.
 #[inline]
 pub(crate) fn unpack_frame(
     dictionaries: &Dictionaries,
@@ -119,9 +120,9 @@ pub(crate) fn unpack_frame(
 }
 
 impl Zone {
-    /// Decodes the long value that stands for this in a row's slot, and is so long as the row says,
-    /// into the reader. What the block's head says of its length is believed only if it agrees: a
-    /// damaged one might say 4 GiB.
+    /// Decodes the long value with this code in a row's slot into the reader; it has the length
+    /// that the row says. The length in the block's head is trusted only if it agrees: a damaged
+    /// one might say 4 GiB.
     pub(crate) fn read_long(
         &self,
         guard: &Guard<'_>,

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   gather   decode the old blocks, sort out dead and expired rows
-//!   build    divide what stays among leaves, pack each: may fail, and then nothing happened
+//!   build    divide the kept rows among leaves, pack each: may fail, and then nothing happened
 //!   commit   seal the old blocks, carry late marks over, lead the slots to the new ones, retire
 //! ```
 //!
-//! All under the lock of the shard, in the buffers of one [`Writer`]. Sweeps, merges and stores
-//! that cannot just append (see [`mod@crate::append`]) differ only in what they do to the rows
-//! between gathering and building.
+//! All steps happen under the lock of the shard, in the buffers of one [`Writer`]. Sweeps, merges
+//! and stores that cannot just append (see [`mod@crate::append`]) differ only in what they do to
+//! the rows between gathering and building.
 
 use std::ops::Range;
 
@@ -35,9 +35,9 @@ use codec::record::{Fields, Record, Rows};
 /// Dead words of a block that is full.
 const DEAD_WORDS_MAX: usize = ROWS_MAX.div_ceil(ROWS_PER_DEAD_WORD);
 
-/// What becomes of the records that leave the zone to make room. Called under the lock of a shard,
-/// while the item can still be found: until [`Leaving::bury`], or a moment after the call. It must
-/// not call the zone.
+/// Receives the records that leave the zone to make room. Called under the lock of a shard, while
+/// the item can still be found: until [`Leaving::bury`], or a moment after the call. It must not
+/// call the zone.
 pub type Sink<'s> = &'s mut (dyn FnMut(&Guard<'_>, &Record<'_>, &Leaving<'_, '_>) + Send);
 
 /// Called between the pieces of long work, without the lock of a shard: the thread may yield the
@@ -53,13 +53,13 @@ pub struct Leaving<'z, 'g> {
 
 impl Leaving<'_, '_> {
     /// Whether it is still alive, and not flushed. Asked under the key's lock, the answer holds as
-    /// long as that.
+    /// long as that lock is held.
     pub fn is_alive(&self) -> bool {
         let flushed = self.zone.generation() != Some(self.block.head().generation);
         !flushed && !is_dead(&self.block, self.rank)
     }
 
-    /// Makes it gone now, because it is found elsewhere.
+    /// Removes it now, because it is found elsewhere.
     pub fn bury(&self) {
         if mark(&self.block, self.rank) == Mark::Killed {
             self.zone.counters.items.go(self.block.head().generation, 1);
@@ -70,7 +70,7 @@ impl Leaving<'_, '_> {
 /// A thread's encoder, decoder and buffers for changing the zone.
 pub struct Writer<'s> {
     pub(crate) encoder: Encoder,
-    /// What writers decode.
+    /// Decodes for writers.
     pub(crate) reader: Reader,
     /// The newcomer's row.
     pub(crate) row: Vec<u8>,
@@ -86,7 +86,7 @@ pub struct Writer<'s> {
     pub(crate) sink: Option<Sink<'s>>,
     pause: Option<Yield<'s>>,
     pub(crate) random: Xorshift,
-    /// What the rows typically cost that nobody accessed.
+    /// The typical cost of rows that were not accessed.
     pub(crate) typical: Typical,
 }
 
@@ -98,18 +98,18 @@ pub(crate) struct Batch {
     pub(crate) kept: Vec<Kept>,
     pub(crate) gone: Vec<Gone>,
     pub(crate) sources: Vec<Leaf>,
-    /// Whether something of a source could not be read, or was flushed.
+    /// Whether a part of a source could not be read, or was flushed.
     lost: bool,
-    /// Whether frames were passed by in which nothing is alive.
+    /// Whether frames in which nothing is alive were skipped.
     passed_dead: bool,
     /// Sources, and ranks of rows that could not be read: their items still count.
     damaged: Vec<(usize, Range<usize>)>,
-    /// Long blocks of rows that could or need not be read.
+    /// Long blocks of rows that could not or need not be read.
     lost_longs: Vec<u32>,
     built: Vec<Built>,
-    /// A leaf whose block stays as it is, and goes to the one leaf that is built.
+    /// A leaf whose block stays as it is, and moves to the one leaf that is built.
     moved_up: Option<Leaf>,
-    /// Of what is to be evicted some has to wait for another time.
+    /// Whether some of the rows to be evicted have to wait for another time.
     pub(crate) has_more: bool,
 }
 
@@ -120,19 +120,19 @@ pub(crate) struct Kept {
     pub(crate) key: Range<usize>,
     pub(crate) fields: Fields,
     pub(crate) fingerprint: u8,
-    /// Only where leaves are divided.
+    /// Set only where leaves are split.
     pub(crate) hash: u64,
-    /// Which source, and which row of it; none for a newcomer, which is born dead.
+    /// The source and the row's rank in it; `None` for a newcomer, which is born dead.
     pub(crate) origin: Option<(usize, usize)>,
-    /// How often it was accessed, as far as that is counted.
+    /// How often it was accessed, as far as accesses are counted.
     pub(crate) accesses: u8,
     /// Its record of a recent access, or 0.
     pub(crate) recent: u32,
-    /// What stands in the slot of its long block; 0 if it is not long.
+    /// The code in the slot of its long block; 0 if it is not long.
     pub(crate) long: u32,
 }
 
-/// Why a row goes.
+/// Why a row is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
     Dead,
@@ -141,14 +141,14 @@ pub(crate) enum Why {
     Evicted,
 }
 
-/// A row that goes.
+/// A row that is removed.
 #[derive(Debug, Clone)]
 pub(crate) struct Gone {
     pub(crate) row: Kept,
     pub(crate) why: Why,
 }
 
-/// A new leaf, and which of the kept rows it has.
+/// A new leaf, and the range of kept rows that it gets.
 struct Built {
     leaf: Leaf,
     rows: Range<usize>,
@@ -170,7 +170,7 @@ impl From<NoRoom> for Unbuilt {
 }
 
 impl Writer<'static> {
-    /// Buffers for a zone with these settings. What leaves to make room goes nowhere.
+    /// Makes buffers for a zone with these settings. Items that leave to make room go nowhere.
     pub fn new(zone: &Zone) -> Self {
         Self {
             encoder: Encoder::new(zone.settings.level),
@@ -189,19 +189,19 @@ impl Writer<'static> {
         }
     }
 
-    /// The same buffers, and what leaves to make room goes to `sink`.
+    /// Sets the sink that gets the items that leave to make room; keeps the buffers.
     pub fn with_sink<'s>(self, sink: Sink<'s>) -> Writer<'s> {
         Writer { sink: Some(sink), pause: None, ..self }
     }
 }
 
 impl<'s> Writer<'s> {
-    /// The same buffers; `pause` is called between the pieces of long work.
+    /// Sets `pause`, called between the pieces of long work; keeps the buffers.
     pub fn with_yield(self, pause: Yield<'s>) -> Self {
         Self { pause: Some(pause), ..self }
     }
 
-    /// The same buffers without the sink, and without rests.
+    /// Removes the sink and the pause; keeps the buffers.
     pub fn without_sink(self) -> Writer<'static> {
         Writer { sink: None, pause: None, ..self }
     }
@@ -212,7 +212,7 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// Bytes of codecs and buffers: at most a few blocks and the longest value twice, and what the
+    /// Bytes of codecs and buffers: at most a few blocks and twice the longest value, and what the
     /// codecs need for them.
     pub fn memory_bytes(&self) -> usize {
         let buffers = [&self.row, &self.raw, &self.encoded, &self.stored, &self.image];
@@ -239,12 +239,12 @@ impl Batch {
         self.has_more = false;
     }
 
-    /// Whether a source has rows that are neither kept nor among those that are known to be gone.
+    /// Whether a source has rows that are neither kept nor known to be removed.
     pub(crate) fn has_unread(&self) -> bool {
         self.lost || self.passed_dead
     }
 
-    /// Whether some of those are not just dead.
+    /// Whether some of those unread rows are not just dead.
     #[cfg(test)]
     pub(crate) fn has_lost(&self) -> bool {
         self.lost
@@ -260,7 +260,7 @@ impl Batch {
         self.lost_longs.extend(block.longs()[slots].iter().map(|slot| slot.load()));
     }
 
-    /// Bytes of the rows that stay.
+    /// Bytes of the rows that are kept.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.kept.iter().map(|kept| kept.bytes.len()).sum()
     }
@@ -288,7 +288,7 @@ impl Zone {
             return;
         };
         for frame in frames {
-            // A dead row stays dead: what is born dead is revealed under the lock that is held.
+            // A dead row stays dead: a newcomer is revealed under the lock that is held.
             if frame.ranks().all(|rank| is_dead(&block, rank)) {
                 writer.batch.passed_dead = true;
                 writer.batch.lose_longs(&block, frame.longs());
@@ -346,7 +346,7 @@ impl Zone {
         if rows.is_empty() { Ok(()) } else { Err(Damaged) }
     }
 
-    /// Builds new leaves for the kept rows below `node`. On failure nothing is left of them.
+    /// Builds new leaves for the kept rows below `node`. A failure leaves nothing behind.
     pub(crate) fn build(
         &self,
         guard: &Guard<'_>,
@@ -361,7 +361,7 @@ impl Zone {
         result
     }
 
-    /// Instead of building: a leaf whose sibling keeps nothing is to take the place of both, with
+    /// Used instead of building: a leaf whose sibling keeps nothing takes the place of both, with
     /// its block as it is.
     pub(crate) fn move_up(&self, writer: &mut Writer<'_>, leaf: Leaf) -> Result<(), Unbuilt> {
         debug_assert!(writer.batch.kept.is_empty(), "nobody writes down what is kept");
@@ -382,8 +382,8 @@ impl Zone {
         generation: u16,
     ) -> Result<(), Unbuilt> {
         let batch = &mut writer.batch;
-        // Asked for once: leaves elsewhere are divided meanwhile. If what was held to fit here were
-        // held not to fit below, rows would be divided whose hashes are not known.
+        // Asked for once, since leaves elsewhere are split meanwhile. If rows were held to fit
+        // here, and then not to fit below, rows whose hashes are not known would be divided.
         let level_max = self.trie.level_wanted_max();
         if !self.fits(&batch.kept, node, level_max) {
             for kept in &mut batch.kept {
@@ -405,7 +405,8 @@ impl Zone {
         Ok(())
     }
 
-    /// Whether rows are for one leaf, if those of this level and below are rather over-full.
+    /// Whether rows fit one leaf, given that leaves of this level and deeper become over-full
+    /// rather than split.
     fn fits(&self, rows: &[Kept], node: Node, level_max: u32) -> bool {
         let bytes: usize = rows.iter().map(|kept| kept.bytes.len()).sum();
         let deep = node.level() >= level_max;
@@ -413,8 +414,8 @@ impl Zone {
         bytes <= bytes_max && rows.len() <= ROWS_MAX
     }
 
-    /// Divides rows, whose hashes are known if they do not fit one leaf, among the leaves below a
-    /// node. Those of one leaf stay in their order, so that frames can be copied as they are.
+    /// Divides rows among the leaves below a node; their hashes are known if they do not fit one
+    /// leaf. The rows of one leaf keep their order, so that frames can be copied as they are.
     fn divide(
         &self,
         batch: &mut Batch,
@@ -438,7 +439,7 @@ impl Zone {
         self.divide(batch, right, middle..rows.end, level_max)
     }
 
-    /// Retires what was built in vain.
+    /// Retires leaves that were built in vain.
     fn abandon(&self, guard: &Guard<'_>, writer: &mut Writer<'_>) {
         for built in writer.batch.built.drain(..) {
             let block = built.leaf.block.and_then(|block| self.space.ground.block(guard, block));
@@ -449,7 +450,7 @@ impl Zone {
     }
 
     /// Puts the built leaves in the place of the sources. Afterwards `gone` has only the rows that
-    /// were alive to the end; those that went because they are expired are counted in `expired`.
+    /// were alive to the end; those removed because they expired are counted in `expired`.
     pub(crate) fn commit(&self, guard: &Guard<'_>, writer: &mut Writer<'_>, expired: &AtomicU64) {
         let batch = &mut writer.batch;
         let ground = &self.space.ground;
@@ -458,7 +459,7 @@ impl Zone {
         let leaves: Vec<Leaf> = batch.built.iter().map(|built| built.leaf).collect();
         let replaced: Vec<Leaf> = batch.sources.iter().copied().chain(batch.moved_up).collect();
         let mut finals = vec![[0; DEAD_WORDS_MAX]; blocks.len()];
-        // From the first seal until all is published markers wait: nothing is allocated.
+        // From the first seal until everything is published, markers wait: so nothing is allocated.
         for (block, finals) in blocks.iter().zip(&mut finals) {
             let words = block.iter().flat_map(|block| block.dead());
             words.zip(finals).for_each(|(word, bits)| *bits = word.seal());

@@ -1,8 +1,9 @@
 //! The heart of "never stale": how rows die while their block is being replaced.
 //!
-//! A block never changes, but for the bits that say which of its rows are dead. Whoever removes a
-//! row sets its bit without a lock; whoever replaces the block holds the lock of its shard, and has
-//! copied the rows that were alive when it began. The top bit of each dead word is the *seal*:
+//! A block never changes, but for the bits that say which of its rows are dead. A thread that
+//! removes a row sets its bit without a lock; a thread that replaces the block holds the lock of
+//! its shard, and has copied the rows that were alive when it began. The top bit of each dead word
+//! is the *seal*:
 //!
 //! ```text
 //!   writer                                     marker
@@ -15,24 +16,24 @@
 //!   publishes the new block in the slot
 //! ```
 //!
-//! Marking and sealing are read-modify-writes of one word, so each mark is ordered before the seal,
-//! and the writer has it, or the marker sees the seal and leaves no mark. It must not leave one: a
-//! second marker would find it in the old block, believe that the row is dead, and say so, while
-//! the row is alive in the new block (the model `a_removed_row_stays_removed` found that). Between
-//! sealing and publishing the writer allocates nothing and takes no lock but the short one that
-//! guards the counts of the trie's levels, so a marker does not wait long.
+//! Marking and sealing are read-modify-writes of one word. So either the mark is ordered before the
+//! seal, and the writer has it, or the marker sees the seal and leaves no mark. It must not leave
+//! one: a second marker would find it in the old block, believe that the row is dead, and say so,
+//! while the row is alive in the new block (the model `a_removed_row_stays_removed` found that).
+//! Between sealing and publishing, the writer allocates nothing and takes no lock but the short one
+//! that guards the counts of the trie's levels, so a marker does not wait long.
 //!
-//! A row of a newcomer is *born dead*: it is published with its bit set, and *revealed* when its
-//! owner, who holds the key's lock, has made sure that it is still what the key stands for. A row
-//! goes from born dead to alive to dead and never back: nobody else clears a bit.
+//! A newcomer's row is *born dead*: it is published with its bit set, and *revealed* when its
+//! owner, holding the key's lock, has made sure that it is still the key's item. A row goes from
+//! born dead to alive to dead and never back: nothing else clears a bit.
 //!
-//! Why the words need no ordering of their own: a reader comes to a word by the slot, whose
-//! release and acquire carry the bits that the new block was born with; and a mark is seen by
-//! whoever knows that it was made, because all see the changes of one word in one order.
+//! The words need no ordering of their own: a reader comes to a word by the slot, whose release and
+//! acquire carry the bits that the new block was born with; and a thread that knows of a mark sees
+//! it, because all threads see the changes of one word in one order.
 
 use stdx::sync::atomic::{AtomicU32, Ordering};
 
-/// How many rows a dead word stands for: the top bit is the seal.
+/// The number of rows that a dead word covers: the top bit is the seal.
 pub(crate) const ROWS_PER_DEAD_WORD: usize = 31;
 
 const SEALED: u32 = 1 << ROWS_PER_DEAD_WORD;
@@ -42,7 +43,7 @@ const SEALED: u32 = 1 << ROWS_PER_DEAD_WORD;
 #[repr(transparent)]
 pub(crate) struct DeadWord(AtomicU32);
 
-/// What became of the attempt to mark a row dead.
+/// The result of an attempt to mark a row dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// It was alive, and is dead now.
@@ -79,19 +80,20 @@ impl DeadWord {
         }
     }
 
-    /// Makes a newcomer alive. Only under the lock of the shard, so that the word is not sealed.
+    /// Makes a newcomer alive. Called only under the lock of the shard, so that the word is not
+    /// sealed.
     pub(crate) fn reveal(&self, bit: usize) {
         let before = self.0.fetch_and(!(1 << bit), Ordering::Relaxed);
         debug_assert!(before & SEALED == 0 && before & 1 << bit != 0);
     }
 
-    /// From now on no mark counts. Returns the final bits.
+    /// Seals the word, after which no mark counts. Returns the final bits.
     pub(crate) fn seal(&self) -> u32 {
         debug_assert!(self.0.load(Ordering::Relaxed) & SEALED == 0, "a block is replaced once");
         self.close()
     }
 
-    /// The same of a word that may be sealed because it is damaged.
+    /// Seals a word that may already have the seal because it is damaged.
     pub(crate) fn close(&self) -> u32 {
         self.0.fetch_or(SEALED, Ordering::Relaxed) & !SEALED
     }
@@ -102,13 +104,13 @@ impl DeadWord {
     }
 }
 
-/// Where a reference to a block stands: readers follow it without a lock.
+/// The place of a reference to a block: readers follow it without a lock.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Slot(AtomicU32);
 
 impl Slot {
-    /// What it refers to.
+    /// The reference in the slot.
     #[inline]
     pub(crate) fn load(&self) -> u32 {
         // Acquire: partner is the release in `publish`; behind a reference is the block's content.
@@ -124,7 +126,7 @@ impl Slot {
 
 #[cfg(loom)]
 impl DeadWord {
-    /// A word with these bits.
+    /// Makes a word with these bits.
     pub(crate) fn new(bits: u32) -> Self {
         Self(AtomicU32::new(bits))
     }
@@ -132,7 +134,7 @@ impl DeadWord {
 
 #[cfg(loom)]
 impl Slot {
-    /// A slot that refers to something.
+    /// Makes a slot with this reference.
     pub(crate) fn new(reference: u32) -> Self {
         Self(AtomicU32::new(reference))
     }
@@ -143,7 +145,7 @@ mod models {
     //! `RUSTFLAGS="--cfg loom" cargo test -p larder-compressed --release --lib models`
     //!
     //! Two blocks of one row, the slot of a leaf that leads from the first to the second, and that
-    //! of its parent, to which the first may go. The models have teeth. Each of these makes one
+    //! of its parent, to which the first may move. The models have teeth. Each of these makes one
     //! fail: a mark that is left on a sealed word, or that counts there; final bits that are not
     //! carried over; a relaxed slot.
 
@@ -168,7 +170,7 @@ mod models {
             Arc::new(Self { blocks, parent: Slot::new(NO_LEAF), child: Slot::new(0) })
         }
 
-        /// Which block the leaf has, as `Trie::leaf` looks for it.
+        /// The leaf's block, looked up as `Trie::leaf` does it.
         fn leaf(&self) -> u32 {
             let mut backoff = Backoff::default();
             loop {
@@ -227,7 +229,8 @@ mod models {
     }
 
     /// A promotion marks the row that it found, once; a removal of the key that follows tries until
-    /// it knows. One of them succeeds, and nobody finds the row afterwards, wherever he is led to.
+    /// it knows. One of them succeeds, and no reader finds the row afterwards, by whichever slot it
+    /// comes.
     #[test]
     fn a_removed_row_stays_removed() {
         loom::model(|| {
@@ -245,9 +248,9 @@ mod models {
         });
     }
 
-    /// A reader that begins after he has heard of the removal does not find the row.
+    /// A reader that begins after it has heard of the removal does not find the row.
     #[test]
-    fn who_hears_of_a_removal_does_not_find_the_row() {
+    fn a_reader_that_knows_of_a_removal_does_not_find_the_row() {
         loom::model(|| {
             let world = World::new(0);
             let removed = Arc::new(AtomicU32::new(0));
@@ -272,7 +275,7 @@ mod models {
         });
     }
 
-    /// A block goes from a leaf to its parent as it is, and is replaced there: a mark counts once,
+    /// A block moves from a leaf to its parent as it is, and is replaced there: a mark counts once,
     /// and for good, by whichever slot its maker came.
     #[test]
     fn a_row_is_removed_once_though_its_block_moves_up_and_is_replaced_there() {
@@ -294,9 +297,10 @@ mod models {
         });
     }
 
-    /// The same for a reader that has heard of the removal from another thread.
+    /// A reader that has heard of the removal from another thread does not find the row in the
+    /// parent either.
     #[test]
-    fn who_hears_of_a_removal_does_not_find_the_row_in_a_block_that_moves_up() {
+    fn a_reader_that_knows_of_a_removal_finds_no_row_in_a_block_that_moved_up() {
         loom::model(|| {
             let world = World::new(0);
             let removed = Arc::new(AtomicU32::new(0));
@@ -324,8 +328,8 @@ mod models {
         });
     }
 
-    /// A newcomer is seen only when it was revealed, and a removal that holds the key's lock after
-    /// that ends it, though its block is replaced meanwhile.
+    /// A newcomer is seen only once it is revealed, and a later removal that holds the key's lock
+    /// ends it, though its block is replaced meanwhile.
     #[test]
     fn a_revealed_row_can_be_removed_while_its_block_is_replaced() {
         loom::model(|| {

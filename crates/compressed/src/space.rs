@@ -1,22 +1,22 @@
 //! The memory of blocks: slabs of the arena, filled as a log.
 //!
 //! ```text
-//!   closed   | block | block | ...                     | tail |   live bytes: what slots refer to
+//!   closed   | block | block | ...                     | tail |   live bytes: of referenced blocks
 //!   open     | block | block | free ...                       |   blocks are appended here
 //!   limbo    | nothing live; pinned readers may still look    |
 //!   free     | ready to be opened                             |
 //! ```
 //!
 //! Blocks are of any length, rounded to a unit (`raw::Ground`). A block that is replaced only
-//! lowers the live bytes of its slab. Cleaning ([`crate::clean`]) moves the live blocks out of the
-//! slab that gains by it and has the fewest, and the slab waits in limbo until nobody pinned can
-//! see it.
+//! lowers the live bytes of its slab. Of the slabs whose cleaning gains something, cleaning
+//! ([`crate::clean`]) moves the live blocks out of the one with the fewest live bytes, and the slab
+//! waits in limbo until no pinned thread can see it.
 //!
-//! Limits: the zone never owns more slabs than its budget, open, limbo and free ones counted. The
-//! last free slab is a reserve that only cleaning may open; without it a full zone could not be
-//! cleaned any more.
+//! Limits: the zone never owns more slabs than its budget; open, limbo and free ones count. The
+//! last free slab is a reserve that only cleaning may open; without it a full zone could no longer
+//! be cleaned.
 //!
-//! `docs/decisions/0009-the-compressed-zone-is-a-log.md` has the numbers against size classes.
+//! `docs/decisions/0009-the-compressed-zone-is-a-log.md` compares it with size classes, in numbers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -30,12 +30,12 @@ use crate::raw::{Ground, Idle, Lease, Reference};
 
 /// Free slabs that only cleaning may open.
 const RESERVE_SLABS: usize = 1;
-/// Cleaning moves a slab only if that frees one part of it in so many, at least.
+/// Cleaning moves a slab only if that frees at least one part in this many of it.
 const DEAD_SHARE_MIN: usize = 64;
 /// Slabs left in the arena for others, as the hot zone's classes leave one for the index.
 const SPARE_SLABS: usize = 1;
 
-/// What a block is appended for.
+/// The purpose of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A store or a sweep.
@@ -44,7 +44,7 @@ pub(crate) enum Purpose {
     Move,
 }
 
-/// Why there is no room.
+/// The error of an append that finds no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
@@ -52,17 +52,18 @@ pub(crate) struct NoRoom;
 pub(crate) struct Space {
     pub(crate) ground: Ground,
     epochs: Arc<Epochs>,
-    /// For each slab of the arena: bytes of its blocks that are not replaced.
+    /// Bytes of the blocks in each slab of the arena that are not replaced.
     live: Box<[AtomicU32]>,
     live_bytes: AtomicUsize,
     budget_slabs: AtomicUsize,
-    /// As under the lock, to be read without it.
+    /// The number of slabs in `state`, to be read without its lock.
     owned_slabs: AtomicUsize,
-    /// Of those, such as a damaged header keeps from being emptied: as under the lock, too.
+    /// Of those, slabs that a damaged header keeps from being emptied; likewise read without the
+    /// lock.
     damaged_slabs: AtomicUsize,
     appended_bytes: AtomicUsize,
     moved_bytes: AtomicUsize,
-    /// Whether a closed slab may have become one without live bytes since the last `reclaim`.
+    /// Whether a closed slab may have lost its last live bytes since the last `reclaim`.
     emptied: AtomicBool,
     state: Mutex<State>,
 }
@@ -70,13 +71,13 @@ pub(crate) struct Space {
 #[derive(Default)]
 struct State {
     open: Option<Log>,
-    /// In the order of their numbers.
+    /// Sorted by number.
     closed: Vec<Log>,
     limbo: VecDeque<(Lease, Tag)>,
     free: Vec<Idle>,
-    /// How many slabs were opened.
+    /// The number of slabs opened so far.
     opened: u64,
-    /// What is being cleaned.
+    /// The slab that is being cleaned.
     victim: Option<SlabId>,
 }
 
@@ -90,9 +91,9 @@ impl State {
 struct Log {
     lease: Lease,
     end: usize,
-    /// Tells it from what the slab held before.
+    /// Distinguishes this use of the slab from earlier ones.
     number: u64,
-    /// A damaged header keeps it from being walked, or from being emptied by that.
+    /// A damaged header keeps it from being walked, or the walk from emptying it.
     damaged: bool,
 }
 
@@ -109,7 +110,7 @@ pub(crate) struct Victim {
 pub struct SpaceStats {
     /// Slabs that the zone owns.
     pub slabs: usize,
-    /// Of those, with nothing in them: free, or in limbo.
+    /// Of those, slabs with nothing in them: free, or in limbo.
     pub idle_slabs: usize,
     /// Bytes of a slab.
     pub slab_bytes: usize,
@@ -124,7 +125,7 @@ pub struct SpaceStats {
 }
 
 impl Space {
-    /// A space without slabs.
+    /// Makes a space without slabs.
     pub(crate) fn new(ground: Ground, epochs: Arc<Epochs>, budget_slabs: usize) -> Self {
         let live = (0..ground.arena().reserved_slabs()).map(|_| AtomicU32::new(0)).collect();
         Self {
@@ -162,13 +163,13 @@ impl Space {
         self.live_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that a block takes up.
+    /// The bytes that a block takes up.
     pub(crate) fn placed_bytes(&self, block_bytes: usize) -> usize {
         block_bytes.next_multiple_of(self.ground.unit_bytes())
     }
 
     /// Appends a block's image. The caller holds the lock of its shard, and publishes the reference
-    /// or retires it before he lets go.
+    /// or retires it before releasing the lock.
     pub(crate) fn append(&self, purpose: Purpose, image: &[u8]) -> Result<Reference, NoRoom> {
         let bytes = self.placed_bytes(image.len());
         let mut state = lock(&self.state);
@@ -197,7 +198,7 @@ impl Space {
         Ok(reference)
     }
 
-    /// Takes note that nothing refers to a block any more.
+    /// Notes that nothing refers to a block any more.
     pub(crate) fn retire(&self, reference: Reference, head: &Head) {
         let bytes = self.placed_bytes(head.block_bytes());
         let (slab, _) = self.ground.locate(reference);
@@ -246,8 +247,8 @@ impl Space {
         self.emptied.swap(true, Ordering::Relaxed);
     }
 
-    /// Moves slabs on whose time has come: from closed to limbo when nothing in them is live, from
-    /// limbo to free when nobody can see them, and from free to the arena when they are too many.
+    /// Moves slabs on that are ready: from closed to limbo when nothing in them is live, from limbo
+    /// to free when no thread can see them, and from free to the arena when there are too many.
     fn reclaim(&self, state: &mut State) {
         // Acquire: partner is the release in `retire`. A zone may have thousands of slabs, and this
         // is done for each insertion.
@@ -276,8 +277,8 @@ impl Space {
         self.owned_slabs.store(state.owned_slabs(), Ordering::Relaxed);
     }
 
-    /// Does what can be done without moving a block: see `reclaim`. Returns how many bytes stores
-    /// can still append, as far as the arena has the slabs.
+    /// Does everything that needs no block to be moved: see `reclaim`. Returns the number of bytes
+    /// that stores can still append, as far as the arena has the slabs.
     pub(crate) fn tidy(&self) -> usize {
         let mut state = lock(&self.state);
         if self.budget_slabs() == 0 {
@@ -287,13 +288,13 @@ impl Space {
         self.room_in(&state)
     }
 
-    /// How many bytes stores can still append, as far as the arena has the slabs.
+    /// The number of bytes that stores can still append, as far as the arena has the slabs.
     pub(crate) fn room(&self) -> usize {
         self.room_in(&lock(&self.state))
     }
 
-    /// How many slabs the zone has or can still get, but for those that are lost to damage: what
-    /// lies in the others has to fit there.
+    /// The number of slabs that the zone has or can still get, without those that are lost to
+    /// damage: the live blocks in the others have to fit there.
     pub(crate) fn slabs_attainable(&self) -> usize {
         let more = self.ground.arena().free_slabs().saturating_sub(SPARE_SLABS);
         let slabs = self.budget_slabs().min(self.owned_slabs() + more);
@@ -308,9 +309,9 @@ impl Space {
         slabs * self.slab_bytes() + open_bytes
     }
 
-    /// How many bytes of the open slab are not for stores: as long as there is no reserve, and none
-    /// comes back by itself, what cleaning still has to move. So it can always go on, and then
-    /// there is a reserve again.
+    /// Bytes of the open slab that are not for stores: as long as there is no reserve, and none
+    /// comes back by itself, the bytes that cleaning still has to move. So cleaning can always go
+    /// on, and then there is a reserve again.
     fn owed_bytes(&self, state: &State) -> usize {
         let can_lease = state.owned_slabs() < self.budget_slabs()
             && self.ground.arena().free_slabs() > SPARE_SLABS;
@@ -324,8 +325,8 @@ impl Space {
         state.open.as_ref().map_or(0, |log| self.slab_bytes() - log.end)
     }
 
-    /// Chooses the slab to be cleaned next: of the closed ones that gain something by it the one
-    /// with the fewest live bytes, if there is room for them.
+    /// Chooses the slab to be cleaned next, if there is room for its live bytes: of the closed
+    /// slabs whose cleaning gains something, the one with the fewest.
     pub(crate) fn choose_victim(&self) -> Option<Victim> {
         let mut state = lock(&self.state);
         self.reclaim(&mut state);
@@ -334,8 +335,8 @@ impl Space {
         Some(victim)
     }
 
-    /// Whether nothing but dropping blocks makes room: there is nothing worth cleaning, or no room
-    /// to clean, and no slab that only waits for readers.
+    /// Whether only dropping blocks makes room: there is nothing worth cleaning, or no room to
+    /// clean, and no slab that only waits for readers.
     pub(crate) fn is_stuck(&self) -> bool {
         let state = lock(&self.state);
         state.limbo.is_empty() && state.victim.is_none() && self.movable_victim(&state).is_none()
@@ -344,7 +345,7 @@ impl Space {
     fn movable_victim(&self, state: &State) -> Option<Victim> {
         let live_of = |log: &Log| self.live_of(log.lease.slab()) as usize;
         let dead_min = self.slab_bytes() / DEAD_SHARE_MIN;
-        // One that was closed early has few live bytes and may have none that are dead.
+        // A slab that was closed early has few live bytes and may have no dead ones.
         let gains = |log: &&Log| !log.damaged && log.end.saturating_sub(live_of(log)) >= dead_min;
         let log = state.closed.iter().filter(gains).min_by_key(|log| live_of(log))?;
         let room = state.free.len() * self.slab_bytes() + self.open_bytes(state);
@@ -352,13 +353,13 @@ impl Space {
         (live_of(log) <= room).then_some(victim)
     }
 
-    /// Whether a slab is still to be cleaned: it may have emptied by itself, and even have been
+    /// Whether a slab is still to be cleaned: it may have emptied meanwhile, and even have been
     /// filled anew.
     pub(crate) fn is_closed(&self, number: u64) -> bool {
         lock(&self.state).closed.binary_search_by_key(&number, |log| log.number).is_ok()
     }
 
-    /// Takes note that a slab cannot be walked to its end, or that something in it cannot be moved.
+    /// Notes that a slab cannot be walked to its end, or that something in it cannot be moved.
     pub(crate) fn give_up(&self, number: u64) {
         let mut state = lock(&self.state);
         let log = state.closed.iter_mut().find(|log| log.number == number);
@@ -388,7 +389,7 @@ impl Space {
         }
     }
 
-    /// Live bytes of each slab, for a check against what the trie refers to.
+    /// Live bytes of each slab, to check them against the trie's references.
     #[cfg(test)]
     pub(crate) fn live_by_slab(&self) -> Vec<usize> {
         self.live.iter().map(|live| live.load(Ordering::Relaxed) as usize).collect()
@@ -397,8 +398,8 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // The zone goes, and with it everything that could lead to a block: no guard is left that
-        // borrows from it.
+        // The zone is dropped, and with it everything that could lead to a block: no guard is left
+        // that borrows from it.
         let mut state = std::mem::take(&mut *lock(&self.state));
         let logs = state.open.take().into_iter().chain(state.closed.drain(..));
         let leases: Vec<_> = logs.map(|log| log.lease).collect();

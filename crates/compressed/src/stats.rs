@@ -1,7 +1,7 @@
-//! What happened in the zone, and what is in it.
+//! Counters of the zone's events, and figures of its content.
 //!
-//! Lookups count in their [`crate::Reader`], which belongs to one thread; here are the rest, which
-//! are rare beside the work that they count.
+//! Lookups are counted in their [`crate::Reader`], which belongs to one thread. The other events,
+//! counted here, are rare beside the work that they count.
 
 use stdx::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -23,8 +23,8 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) evicted: AtomicU64,
     pub(crate) evicted_untold: AtomicU64,
-    /// Apart from those of the sweep for them, so that what others took is no difference of two
-    /// numbers that are counted one after the other.
+    /// Without those of the sweep for expired items, so that the number found by others is not the
+    /// difference of two numbers that are counted one after the other.
     pub(crate) expired_met: AtomicU64,
     pub(crate) expired_swept: AtomicU64,
     pub(crate) expiry_looks: AtomicU64,
@@ -33,13 +33,14 @@ pub(crate) struct Counters {
     pub(crate) dropped_leaves: AtomicU64,
     pub(crate) splits: AtomicU64,
     pub(crate) merges: AtomicU64,
-    /// Of those, such as have left the block of one of the two as it was.
+    /// Of those, merges that left the block of one of the two as it was.
     pub(crate) moved_up: AtomicU64,
     pub(crate) damaged: AtomicU64,
 }
 
-/// How many items of the present generation there are. What comes or goes in a block of another one
-/// counts for nothing, so that 0 is 0 after a flush, whoever was at work meanwhile.
+/// The number of items of the present generation. An item added to or removed from a block of
+/// another generation counts for nothing, so that 0 is 0 after a flush, whichever threads were at
+/// work meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct ItemCount {
     /// The generation above, the count below.
@@ -69,7 +70,7 @@ impl ItemCount {
         });
     }
 
-    /// Begins at 0 for the generation after `before`, unless another thread has.
+    /// Begins at 0 for the generation after `before`, unless another thread has done so.
     pub(crate) fn begin(&self, before: u16, next: u16) {
         self.swap(before, |_| u64::from(next) << COUNT_BITS);
     }
@@ -83,13 +84,13 @@ impl ItemCount {
     fn swap(&self, generation: u16, change: impl Fn(u64) -> u64) {
         let is_of = |packed: u64| packed >> COUNT_BITS == u64::from(generation);
         let changed = |packed| is_of(packed).then(|| change(packed));
-        // Where the generation is another one there is nothing to count.
+        // If the generation is another one there is nothing to count.
         let _ = self.packed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
     }
 }
 
 impl Counters {
-    /// For a zone that begins with this generation.
+    /// Makes the counters of a zone that begins with this generation.
     pub(crate) fn new(generation: u16) -> Self {
         Self { items: ItemCount::new(generation), ..Self::default() }
     }
@@ -127,19 +128,19 @@ pub struct ZoneStats {
     pub inserted_short: u64,
     /// Newcomers that were refused.
     pub refused: u64,
-    /// Items that left to make room.
+    /// Items that were evicted to make room.
     pub evicted: u64,
-    /// Of those, which no sink was told of: there was none, or they could not be read.
+    /// Of those, items that no sink was told of: there was none, or they could not be read.
     pub evicted_untold: u64,
     /// Items found expired by a sweep or rewrite.
     pub expired: u64,
-    /// Of those, taken by the sweep for what is expired.
+    /// Of those, items removed by the sweep for expired items.
     pub expired_swept: u64,
-    /// Leaves that it looked at, without decoding anything.
+    /// Leaves that that sweep looked at, without decoding anything.
     pub expiry_looks: u64,
     /// Of those, leaves that it rewrote.
     pub expiry_rewrites: u64,
-    /// And leaves that it emptied undecoded.
+    /// Leaves that it emptied undecoded.
     pub expiry_drops: u64,
     /// Leaves that were emptied because there was no room to rewrite or move them.
     pub dropped_leaves: u64,
@@ -152,7 +153,7 @@ pub struct ZoneStats {
 }
 
 impl ZoneStats {
-    /// Bytes of items, before compression, in a byte of the zone's slabs; nothing if there are too
+    /// Bytes of items, before compression, per byte of the zone's slabs; `None` if there are too
     /// few to tell.
     pub fn density(&self) -> Option<f64> {
         let live = self.items as f64 / self.rows.max(1) as f64;
@@ -163,7 +164,7 @@ impl ZoneStats {
 }
 
 impl Zone {
-    /// What is in the zone and what happened.
+    /// The zone's content and counters.
     pub fn stats(&self) -> ZoneStats {
         let counters = &self.counters;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -196,8 +197,8 @@ impl Zone {
         }
     }
 
-    /// Bytes on the heap that neither slabs nor tables count: dictionaries, samples, lists. To be
-    /// counted against the memory limit, with those of every [`crate::Reader`] and
+    /// Bytes on the heap that neither slabs nor tables count: dictionaries, samples, lists. They
+    /// are to be counted against the memory limit, with those of every [`crate::Reader`] and
     /// [`crate::Writer`].
     pub fn heap_bytes(&self) -> usize {
         self.dictionaries.stats().memory_bytes + self.trie.memory_bytes().1 + Expiries::MEMORY_BYTES

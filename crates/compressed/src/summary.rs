@@ -1,5 +1,5 @@
-//! When the rows of a block expire, as far as it can be said in 16 bytes: enough to know without
-//! decoding whether a rewrite would gain anything. A block in which nothing expires has none.
+//! When the rows of a block expire, as far as 16 bytes can say: enough to know without decoding
+//! whether a rewrite would gain anything. A block in which nothing expires has no summary.
 //!
 //! ```text
 //!   0       4      6                               16
@@ -9,17 +9,17 @@
 //!   +-------+------+-----+-----+-----+-----+-----+
 //!
 //!   base    Unix seconds, no later than any of the others
-//!   last    when all rows are over, in seconds behind the base
-//!   point   when a row is over that stands for a fifth of the bytes
+//!   last    when all rows have expired, in seconds behind the base
+//!   point   when a row expires that stands for a fifth of the bytes
 //! ```
 //!
 //! Seconds behind the base are exact up to 8191, and beyond that rounded up to 13 significant bits.
 //!
-//! Where a block is built, the points are the expiries at 10, 30, 50, 70 and 90 percent of its
-//! bytes. A row that is appended takes the place of each point with the chance of its share of the
-//! bytes, so that the points stay a sample of all rows, of which none has to be decoded for that.
-//! So a point may err about the others. `last` never says that all is over while something is not:
-//! it is on the word of that alone that a block is dropped unread.
+//! When a block is built, the points are the expiries at 10, 30, 50, 70 and 90 percent of its
+//! bytes. An appended row replaces each point with a probability that is its share of the bytes, so
+//! that the points stay a sample of all rows, and none has to be decoded for that. So the points
+//! may be wrong about other rows. `last` never says that everything has expired while something has
+//! not: it alone decides that a block is dropped unread.
 
 use stdx::random::Xorshift;
 
@@ -27,13 +27,13 @@ use stdx::random::Xorshift;
 pub(crate) const SUMMARY_BYTES: usize = 16;
 
 const POINTS: usize = 5;
-/// A block is worth a rewrite when so many of its points are over: for one that was just built that
-/// is 30 percent of its bytes. Then two to three rows are encoded for each that goes, about as much
-/// as when a row of 200 bytes is appended, which encodes half a frame. If that pays for each row
-/// that comes, it does for the room that it takes.
+/// A block is worth a rewrite when this many of its points have expired: for one that was just
+/// built that is 30 percent of its bytes. Then two to three rows are encoded for each that is
+/// removed, about as much as when a row of 200 bytes is appended, which encodes half a frame. If
+/// that pays for each row that is added, it does for the room that the row takes.
 const WORTH_POINTS: usize = 2;
 
-/// What expires never, as seconds behind a base.
+/// The code for never, in place of seconds behind a base.
 const NEVER: u16 = u16::MAX;
 /// Significant bits of seconds behind a base.
 const SIGNIFICANT_BITS: u32 = 13;
@@ -50,7 +50,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// The summary of rows with these expiries (0 never) and bytes; none if none of them expires.
+    /// The summary of rows with these expiries (0 never) and bytes; `None` if no row expires.
     pub(crate) fn of(rows: impl Iterator<Item = (u32, usize)>) -> Option<Self> {
         let mut rows: Vec<(u32, usize)> =
             rows.map(|(expiry, bytes)| (expiry.wrapping_sub(1), bytes)).collect();
@@ -73,7 +73,7 @@ impl Summary {
         Some(Self { base, last: code(last), points })
     }
 
-    /// The summary of a block after another row was appended, which has this share of its bytes.
+    /// The summary of a block after another row, with this share of its bytes, was appended.
     pub(crate) fn with(
         before: Option<Self>,
         expiry: u32,
@@ -98,7 +98,7 @@ impl Summary {
         Some(summary)
     }
 
-    /// When a tenth of the block is over, or a row that was appended; `u32::MAX` never.
+    /// When a tenth of the block, or an appended row, has expired; `u32::MAX` never.
     pub(crate) fn begins(&self) -> u32 {
         self.points.iter().min().map_or(u32::MAX, |&point| self.time_of(point))
     }
@@ -110,12 +110,12 @@ impl Summary {
         self.time_of(points[WORTH_POINTS - 1])
     }
 
-    /// From when on nothing in the block is alive; `u32::MAX` if that will never be.
+    /// When everything in the block has expired; `u32::MAX` never.
     pub(crate) fn over(&self) -> u32 {
         self.time_of(self.last)
     }
 
-    /// As it stands in a block.
+    /// The summary as it stands in a block.
     pub(crate) fn bytes(&self) -> [u8; SUMMARY_BYTES] {
         let mut bytes = [0; SUMMARY_BYTES];
         let (base, codes) = bytes.split_at_mut(size_of::<u32>());
@@ -127,7 +127,7 @@ impl Summary {
         bytes
     }
 
-    /// What stands in a block.
+    /// Reads the summary of a block.
     pub(crate) fn read(bytes: &[u8; SUMMARY_BYTES]) -> Self {
         let &[b0, b1, b2, b3, ref codes @ ..] = bytes;
         let mut codes = codes.as_chunks().0.iter().map(|code| u16::from_ne_bytes(*code));
@@ -136,7 +136,7 @@ impl Summary {
         Self { base, last, points: std::array::from_fn(|_| next()) }
     }
 
-    /// The same with an earlier base.
+    /// The same summary with an earlier base.
     fn based_on(&self, base: u32) -> Self {
         let moved = |code| code_of(base, if code == NEVER { 0 } else { self.time_of(code) });
         Self { base, last: moved(self.last), points: self.points.map(moved) }
@@ -153,7 +153,7 @@ impl Summary {
     }
 }
 
-/// The code of an expiry (0 never) that is not before the base. What is too far behind it counts
+/// The code of an expiry (0 never) that is not before the base. An expiry too far behind it counts
 /// as never.
 fn code_of(base: u32, expiry: u32) -> u16 {
     if expiry == 0 {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_due_when_three_rows_in_ten_are_over_and_over_when_all_are() {
+    fn a_block_is_due_with_three_expired_rows_in_ten_and_over_with_all() {
         let summary = Summary::of((1..=10).rev().map(row)).expect("they expire");
         assert_eq!((summary.due(), summary.over()), (NOW + 3, NOW + 10));
         let summary = Summary::of([row(0), row(0), row(9), row(7)].into_iter());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_appended_become_known_and_what_is_alive_is_never_over() {
+    fn appended_rows_become_known_and_a_block_with_a_live_row_is_never_over() {
         let mut random = Xorshift::default();
         let mut known = 0;
         for _ in 0..1000 {
@@ -230,7 +230,7 @@ mod tests {
             assert_eq!(summary.over(), u32::MAX);
             known += u32::from(summary.due() < NOW + 1000);
         }
-        // Two of five points of which each is one of the half.
+        // At least two of five points, each of which is in the expiring half by one chance in two.
         assert!((750..875).contains(&known), "{known}");
         let mut summary = Summary::of([row(100), row(300)].into_iter());
         summary = Summary::with(summary, NOW + 20_000, 0.0, &mut random);

@@ -1,20 +1,19 @@
 //! Making room: the sweep goes round the leaves, as zExpander's does.
 //!
-//! In each leaf it drops what is dead or expired, and every row that has no access left; from the
-//! others it takes one access. What is left of a leaf joins its sibling if one block holds both
-//! with some room to spare; if nothing is left, the sibling's block stays as it is, and only the
-//! slot that leads to it changes. Where the sibling is the leaf that comes next, both are swept
-//! next, and what was spared a moment ago loses a second access, or goes; to wait for the second of
-//! a pair before they are joined finds less (decision 0010).
+//! In each leaf it drops dead and expired rows, and every row that has no access left; from the
+//! others it takes one access. The rest of a leaf joins its sibling if one block holds both with
+//! some room to spare; if nothing is left, the sibling's block stays as it is, and only the slot
+//! that leads to it changes. If the sibling is the leaf that comes next, the merged leaf is swept
+//! next, and rows that were spared a moment ago lose a second access, or are evicted; waiting for
+//! the second of a pair before they are joined finds less (decision 0010).
 //!
-//! So a row that nobody wants stays for a round at most, and for half of one on average: what is
+//! So an unwanted row stays for a round at most, and for half of one on average: a row that is
 //! wanted at all has been accessed by then, or comes in as accessed because it was wanted before.
-//! Where costs are known, a row that costs so many times more than is typical stays so many times
-//! longer.
+//! Where costs are known, a row that costs n times the typical cost stays n times longer.
 //!
-//! What differs from zExpander: it drops from each block what was not accessed of late until a
-//! share of it is gone. Half of what was not accessed, at random or oldest first, missed more on
-//! every trace (decision 0010).
+//! The difference from zExpander: it drops from each block rows that were not accessed of late,
+//! until a share of the block is gone. Dropping half of the rows that were not accessed, at random
+//! or oldest first, missed more on every trace (decision 0010).
 
 use memory::Guard;
 use stdx::sync::atomic::Ordering;
@@ -32,59 +31,61 @@ use crate::trie::{Leaf, SHARD_BITS};
 use crate::zone::Zone;
 use codec::record::{Record, Rows};
 
-/// Live bytes of a zone that is at its budget, of a thousand: the rest is dead, and lets cleaning
-/// find slabs that are worth moving. Less is wasted memory, more is moved more often (decision
-/// 0009 has the measurements).
+/// Live bytes of a zone that is at its budget, per thousand: the rest is dead, and lets cleaning
+/// find slabs that are worth moving. A lower value wastes memory, a higher one moves blocks more
+/// often (decision 0009 has the measurements).
 pub const LIVE_PER_MILLE: usize = 955;
 
-/// That much of a slab at least is not live, in quarters: what counts for zones of few slabs.
+/// At least this much of a slab is not live, in quarters: it matters for zones of few slabs.
 const SLACK_QUARTERS: usize = 3;
 
-/// A merged block may be as full as that, of four parts: so that it does not split at once.
+/// How full a merged block may be, in quarters, so that it does not split at once.
 const MERGED_QUARTERS: usize = 3;
 
-/// Leaves that one insertion sweeps at the most, when it is not desperate.
+/// The most leaves that one insertion sweeps, when it is not desperate.
 const SWEEP_LEAVES: usize = 4;
 
-/// Leaves that one attempt of an insertion sweeps when it is desperate, of which a rewrite takes
-/// 25 to 80 us each: as a rule a few, since it sweeps for no more than ...
+/// The most leaves that one attempt of an insertion sweeps when it is desperate; a rewrite takes 25
+/// to 80 us. As a rule it is a few, since the attempt sweeps for no more than ...
 const SWEEP_LEAVES_MAX: usize = 1 << 10;
-/// ... so many times what it wants. Where a budget has shrunk by more, that is for the background.
+/// ... this many times the bytes that it wants. A budget that has shrunk by more is left to the
+/// background.
 const SWEEP_WANTED: usize = 4;
 
-/// How often the sweep goes round, at the most, before it says that there is nothing more.
+/// The most rounds that the sweep makes before it says that there is nothing more.
 const ROUNDS_MAX: usize = 8;
 
-/// After so many rounds it goes by costs no more, only by accesses, which are used up by then.
+/// After this many rounds the sweep ignores costs, and goes only by accesses, which are used up by
+/// then.
 const ROUNDS_BY_COST: usize = 4;
 
-/// Bytes of long values that are evicted from a leaf at once, unless it is one value: half of the
-/// smallest segment of flash, in which they may have to find room while others wait.
+/// The most bytes of long values that are evicted from a leaf at once, unless it is one value: half
+/// of the smallest segment of flash, in which they may have to find room while other threads wait.
 const LONG_BYTES_MAX: usize = 64 << 10;
 
-/// Before anything that is alive goes, so many leaves are looked at for what is expired: that takes
+/// Before any live item is evicted, this many leaves are searched for expired ones: that takes
 /// about a tenth of the time of a rewrite.
 const EXPIRY_LEAVES: usize = 64;
 
 const _: () = assert!(ROUNDS_MAX > ROUNDS_BY_COST && ROUNDS_BY_COST > ACCESSES_MAX as usize);
 
-/// Who goes from a leaf that is swept, beside what is dead.
+/// Which rows are removed from a swept leaf, beside the dead ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// What is expired, in a leaf that the sweep for that has come to.
+    /// Expired rows, in a leaf that the sweep for them has come to.
     Due,
-    /// The same in a leaf that is swept for something else.
+    /// Expired rows, in a leaf that is swept for something else.
     Expired,
-    /// And what was not accessed.
+    /// Expired rows, and those that were not accessed.
     Unused {
-        /// Unless it costs much.
+        /// Spare rows that cost much.
         by_cost: bool,
     },
 }
 
 impl Zone {
-    /// Makes room of at least `wanted_bytes`, as far as there is anything; returns how many live
-    /// bytes went. The caller holds no lock of the index.
+    /// Makes room of at least `wanted_bytes`, as far as there is anything to evict; returns how
+    /// many live bytes were evicted. The caller holds no lock of the index.
     pub fn evict(&self, wanted_bytes: usize, now: u32, writer: &mut Writer<'_>) -> usize {
         self.sweep_for(wanted_bytes, self.trie.leaves() * ROUNDS_MAX, now, writer)
     }
@@ -109,8 +110,8 @@ impl Zone {
     }
 
     /// Sweeps a few leaves while more is live than the budget wants. Returns whether there is more
-    /// to sweep: not if there is no room to write down what stays, or if the last rounds have made
-    /// none.
+    /// to sweep: not if there is no room to rewrite a leaf, or if the last rounds have made no
+    /// room.
     pub(crate) fn sweep_a_turn(
         &self,
         leaves_max: usize,
@@ -136,9 +137,9 @@ impl Zone {
         has_excess() && self.fruitless.load(Ordering::Relaxed) < self.trie.leaves() * ROUNDS_MAX
     }
 
-    /// Sees to it that stores can append: sweeps while more is live than the budget wants, and
+    /// Makes sure that stores can append: sweeps while more is live than the budget wants, and
     /// cleans. A first attempt does a little whenever less than a slab is left, so that the work
-    /// keeps step with the stores; a further one does what it takes.
+    /// keeps pace with the stores; a further attempt does as much as is needed.
     pub(crate) fn make_room(
         &self,
         wanted_bytes: usize,
@@ -167,8 +168,8 @@ impl Zone {
             let bytes = excess.min(SWEEP_WANTED * wanted_bytes);
             self.sweep_for(bytes, SWEEP_LEAVES_MAX, now, writer);
         }
-        // What is alive goes only for want of room: not for slabs that another thread has emptied
-        // or is about to, nor for those that pinned readers still see.
+        // Live items are evicted only for want of room: not for slabs that another thread has
+        // emptied or is about to empty, nor for those that pinned readers still see.
         if self.clean_for(wanted_bytes, now, writer) || self.space.waits_for_readers() {
             return;
         }
@@ -176,7 +177,7 @@ impl Zone {
         self.clean_for(wanted_bytes, now, writer);
     }
 
-    /// Cleans until stores can append so much. Returns whether they can.
+    /// Cleans until stores can append `wanted_bytes`. Returns whether they can.
     fn clean_for(&self, wanted_bytes: usize, now: u32, writer: &mut Writer<'_>) -> bool {
         for _ in 0..=self.space.owned_slabs() {
             if self.space.tidy() >= wanted_bytes {
@@ -189,27 +190,29 @@ impl Zone {
         self.space.tidy() >= wanted_bytes
     }
 
-    /// Whether the zone has the slabs of its budget, but for one that may be on its way.
+    /// Whether the zone has the slabs of its budget, except perhaps one that is on its way.
     pub fn has_its_budget(&self) -> bool {
         self.space.owned_slabs() + 1 >= self.space.budget_slabs()
     }
 
-    /// Whether the zone has its budget and next to no room left in it, so that for what comes in
-    /// something else goes.
+    /// Whether the zone has its budget and next to no room left in it, so that a new item displaces
+    /// another.
     pub fn is_full(&self) -> bool {
         self.has_its_budget()
             && self.space.live_bytes() + self.space.slab_bytes() > self.live_bytes_max()
     }
 
-    /// How many live bytes the budget, or what the arena still gives, leaves room for.
+    /// The number of live bytes for which the budget, or the slabs that the arena can still give,
+    /// leave room.
     pub(crate) fn live_bytes_max(&self) -> usize {
         let usable = self.usable_bytes();
         let slack = self.space.slab_bytes() / 4 * SLACK_QUARTERS;
         (usable / 1000 * LIVE_PER_MILLE).min(usable.saturating_sub(slack))
     }
 
-    /// How many bytes stores should find free: a slab, or in a zone of few slabs half of what is
-    /// not live. To gather all of that in one place would move everything for every store.
+    /// The number of free bytes that stores should find: a slab, or in a zone of few slabs half of
+    /// the bytes that are not live. Gathering all of those in one place would move everything for
+    /// every store.
     pub(crate) fn room_goal(&self) -> usize {
         let unused = self.usable_bytes().saturating_sub(self.space.live_bytes());
         self.space.slab_bytes().min(unused / 2)
@@ -220,7 +223,7 @@ impl Zone {
         self.space.slabs_attainable().saturating_sub(1) * self.space.slab_bytes()
     }
 
-    /// Sweeps the next leaf. Without room to write down what stays it is left for later.
+    /// Sweeps the next leaf. Without room to rewrite the leaf, it is left for later.
     pub(crate) fn sweep_next(&self, now: u32, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         self.sweep_one(now, true, writer)
     }
@@ -238,7 +241,7 @@ impl Zone {
         let leaf = self.trie.leaf(hash);
         // Another sweep may have been as quick; then this leaf is swept twice.
         self.hand.store(leaf.node.next_hash(), Ordering::Relaxed);
-        // While some of it is over, that will do.
+        // While some of the leaf has expired, removing that is enough.
         let block = leaf.block.and_then(|at| self.space.ground.block(&guard, at));
         let summary = block.and_then(|block| block.summary());
         let choice = match summary {
@@ -268,7 +271,7 @@ impl Zone {
         if let Choice::Unused { by_cost } = choice {
             self.drop_unused(guard, by_cost, writer);
         }
-        // The sweep would come to what it has just passed.
+        // The sweep would come to the leaf that it has just passed.
         let sibling = if writer.batch.has_more {
             None
         } else {
@@ -328,7 +331,7 @@ impl Zone {
         self.offer(guard, writer);
         Counters::count(&self.counters.dropped_leaves);
         self.drop_leaf(guard, leaf);
-        // No mark counts any more: who is not dead by now went because it is expired.
+        // No mark counts any more: a row that is not dead by now was removed because it expired.
         let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
         let is_alive = |gone: &&Gone| {
             let rank = gone.row.origin.map(|(_, rank)| rank);
@@ -339,13 +342,13 @@ impl Zone {
         self.counters.expired_met.fetch_add(expired as u64, Ordering::Relaxed);
     }
 
-    /// Whether the zone shall have next to nothing, or neither cleaning nor readers that leave
-    /// would make room: then what cannot be written down goes.
+    /// Whether the zone is to have next to nothing, or neither cleaning nor leaving readers would
+    /// make room: then rows that cannot be rewritten are dropped.
     fn is_closing(&self) -> bool {
         self.space.budget_slabs() < 2 || self.space.is_stuck()
     }
 
-    /// The sibling that fits into one block with what is kept of a leaf.
+    /// The sibling that fits into one block with the kept rows of a leaf.
     fn mergeable(
         &self,
         guard: &Guard<'_>,
@@ -369,8 +372,8 @@ impl Zone {
         (bytes <= bytes_max && rows <= ROWS_MAX).then_some(sibling)
     }
 
-    /// Whether a leaf has a block that building it anew would hardly change: it is of this
-    /// generation, and few of its rows are dead or over.
+    /// Whether building a leaf's block anew would hardly change it: it is of this generation, and
+    /// few of its rows are dead or expired.
     fn stays_whole(&self, guard: &Guard<'_>, leaf: Leaf, generation: u16, now: u32) -> bool {
         let block = leaf.block.and_then(|at| self.space.ground.block(guard, at));
         block.is_some_and(|block| {
@@ -379,13 +382,13 @@ impl Zone {
         })
     }
 
-    /// Chooses who goes: every row that was not accessed since the sweep last came by, but for
-    /// those that cost much, if it goes by costs.
+    /// Chooses the rows to evict: every row that was not accessed since the sweep last came by,
+    /// except those that cost much, if it goes by costs.
     ///
-    /// Of long values no more go at once than the sink can take without having to wait for a
-    /// device. If there are more, the others go when the sweep comes again, which is next. Nobody
-    /// has lost an access before, and who was spared for what it costs has one until then, so that
-    /// it is drawn for once a round.
+    /// No more long values are evicted at once than the sink can take without having to wait for a
+    /// device. If there are more, the others are evicted when the sweep comes again, which is next.
+    /// No row has lost an access before, and a row that was spared for its cost has one until then,
+    /// so that it is drawn for once a round.
     fn drop_unused(&self, guard: &Guard<'_>, by_cost: bool, writer: &mut Writer<'_>) {
         let Writer { batch, random, typical, .. } = writer;
         let unused = batch.kept.iter().filter(|kept| kept.accesses == 0);

@@ -13,22 +13,23 @@
 //! leaf's level follows from where it was found.
 //!
 //! Invariant: exactly one leaf is on the path of each hash, except for the moment in which its
-//! shard restructures: then there is none. So a lookup that comes by all levels without a leaf has
-//! been overtaken by a split or merge, and looks again; it never takes "no leaf" for "not found".
+//! shard restructures: then there is none. So a lookup that passes all levels without meeting a
+//! leaf has been overtaken by a split or merge, and looks again; it never takes "no leaf" for "not
+//! found".
 //!
-//! Why old leaves go before new ones come, though a lookup has to wait for that moment: with both
-//! in sight, a marker that looked at the parent's slot before a merge, and at the child's slot
-//! after the split that followed, would mark a row in the child while later readers still find the
-//! parent, where the row is alive. This way, whoever knows that something happened in a leaf also
-//! knows that whatever covered its hashes before is out of sight.
+//! Old leaves are removed before new ones are put in, though a lookup has to wait for that moment:
+//! with both in sight, a marker that looked at the parent's slot before a merge, and at the child's
+//! slot after the split that followed, would mark a row in the child while later readers still find
+//! the parent, where the row is alive. This way, a thread that knows that something happened in a
+//! leaf also knows that any leaf that covered its hashes before is out of sight.
 //!
-//! A block that stays as it is while its leaf takes its parent's place, because the sibling has
-//! nothing left, is led to by one slot at a time, too. It is not sealed for that: a mark by whoever
-//! came through the child's slot is in the block that the parent's leads to. Blocks only go up, so
-//! that no slot ever leads to one again that it led to before.
+//! A block may stay as it is while its leaf takes its parent's place, because the sibling has
+//! nothing left. Such a block, too, is led to by one slot at a time. It is not sealed for that: a
+//! mark by a thread that came through the child's slot is in the block that the parent's slot leads
+//! to. Blocks only move up, so that no slot ever leads again to a block that it led to before.
 //!
-//! A leaf lies little deeper than others do ([`Trie::level_wanted_max`]): a few that are deeper
-//! would each touch a segment of their own, which for one leaf is 2 KiB.
+//! No leaf lies much deeper than the others ([`Trie::level_wanted_max`]): each of a few deeper ones
+//! would touch a segment of its own, which for one leaf is 2 KiB.
 //!
 //! A segment comes from the table space, so that it counts against the memory limit, and stays
 //! until the zone goes.
@@ -44,16 +45,17 @@ use crate::seal::Slot;
 
 /// How many top bits of the hash choose the shard: the lowest level of leaves.
 pub const SHARD_BITS: u32 = 6;
-/// Shards, each with a writer's lock.
+/// The number of shards, each with a writer's lock.
 pub const SHARDS: usize = 1 << SHARD_BITS;
-/// The highest level of leaves: more blocks than an arena of 128 GiB has.
+/// The deepest level of leaves: it allows for more blocks than an arena of 128 GiB has.
 pub const LEVEL_MAX: u32 = 28;
 
-/// How many levels leaves may lie deeper than if all lay at one. Measured with values of 600 bytes,
-/// when a segment was eight times as large: without this bound the trie took 47 bytes an item.
+/// The number of levels that leaves may lie deeper than if all lay at one. Measured with values of
+/// 600 bytes, when a segment was eight times as large: without this bound the trie took 47 bytes an
+/// item.
 const LEVELS_SPREAD: u32 = 2;
 
-/// Levels below this share one segment.
+/// Levels below this number share one segment.
 const LEVELS_SHARED: u32 = SEGMENT_SLOTS.ilog2();
 
 const NO_LEAF: u32 = 0;
@@ -79,7 +81,7 @@ impl Node {
         u64::from(self.0) << (u64::BITS - self.level())
     }
 
-    /// The lowest hash behind it; 0 after the last.
+    /// The lowest hash behind it; 0 after the last node.
     pub(crate) fn next_hash(self) -> u64 {
         self.first_hash().wrapping_add(1 << (u64::BITS - self.level()))
     }
@@ -96,7 +98,7 @@ impl Node {
         [Self(self.0 << 1), Self(self.0 << 1 | 1)]
     }
 
-    /// Which of the children a hash below this node belongs to.
+    /// Which of the two children a hash below this node belongs to.
     pub(crate) fn side(self, hash: u64) -> usize {
         (hash >> (u64::BITS - 1 - self.level()) & 1) as usize
     }
@@ -111,7 +113,7 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    /// What stands in its slot.
+    /// The code that stands in its slot.
     pub(crate) fn code(&self) -> u32 {
         self.block.map_or(EMPTY_LEAF, Reference::code)
     }
@@ -132,7 +134,7 @@ pub(crate) struct Trie {
 }
 
 impl Trie {
-    /// A trie of empty leaves, one a shard; `None` if there is no room.
+    /// Makes a trie of empty leaves, one per shard; `None` if there is no room.
     pub(crate) fn new(tables: Arc<dyn TableSpace>) -> Option<Self> {
         let segment = Segment::allocate(&*tables)?;
         let mut counts = [0; LEVEL_MAX as usize + 1];
@@ -160,7 +162,7 @@ impl Trie {
     pub(crate) fn leaf(&self, hash: u64) -> Leaf {
         let mut backoff = Backoff::default();
         loop {
-            // Relaxed: a level that is missed is one more look, as during a split.
+            // Relaxed: missing a level costs one more look, as during a split.
             let mut levels = self.levels_used.load(Ordering::Relaxed);
             while levels != 0 {
                 let node = Node::on_path(hash, levels.trailing_zeros());
@@ -218,8 +220,8 @@ impl Trie {
         true
     }
 
-    /// Puts new leaves in the place of old ones that cover the same hashes. Under the lock of their
-    /// shard; the new ones' slots are ensured.
+    /// Replaces old leaves by new ones that cover the same hashes. Under the lock of their shard;
+    /// the new ones' slots are ensured.
     pub(crate) fn replace(&self, old: &[Leaf], new: &[Leaf]) {
         let restructured = old.len() != 1 || new.len() != 1;
         if restructured {
@@ -253,12 +255,12 @@ impl Trie {
         }
     }
 
-    /// How many leaves there are.
+    /// The number of leaves.
     pub(crate) fn leaves(&self) -> usize {
         self.leaves.load(Ordering::Relaxed)
     }
 
-    /// The level from which on leaves are rather over-full than divided.
+    /// The level from which on leaves become over-full rather than being split.
     pub(crate) fn level_wanted_max(&self) -> u32 {
         (self.leaves().max(1).ilog2() + LEVELS_SPREAD).min(LEVEL_MAX)
     }

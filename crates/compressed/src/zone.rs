@@ -2,12 +2,13 @@
 //!
 //! Invariants:
 //!
-//! * A leaf's slot changes only under the lock of its shard. The lock is taken before that of the
-//!   caller's index table, never after it: [`Zone::insert`] calls `confirm` under it, and what may
-//!   be called under a key's lock ([`Zone::remove`], [`Zone::remove_hit`]) never waits for one.
+//! * A leaf's slot changes only under the lock of its shard. That lock is taken before the lock of
+//!   the caller's index table, never after it: [`Zone::insert`] calls `confirm` under it, and the
+//!   functions that may be called under a key's lock ([`Zone::remove`], [`Zone::remove_hit`]) never
+//!   wait for a shard's lock.
 //! * Two live rows of one key never exist: a newcomer takes an older row's place in one step.
-//! * A block of another generation than the zone's counts as empty for everybody, so that a flush
-//!   is one step. Generation 0 is no block's: it stands while the numbers begin anew.
+//! * A block of another generation than the zone's counts as empty for every thread, so that a
+//!   flush is one step. No block has generation 0: the zone has it while the numbers begin anew.
 
 use std::sync::{Arc, Mutex};
 
@@ -26,30 +27,30 @@ use crate::space::Space;
 use crate::stats::Counters;
 use crate::trie::{Leaf, SHARDS, Trie};
 
-/// Raw bytes of a block, unless set otherwise: less makes metadata, more makes work for cleaning
-/// (decision 0009).
+/// Raw bytes of a block, unless set otherwise: smaller blocks have more metadata, larger ones make
+/// more work for cleaning (decision 0009).
 pub const BLOCK_BYTES: usize = 7 << 10;
-/// The range of raw bytes of a block: a head and a long key must fit, and a header counts those of
-/// a block that is [`OVERFULL`].
+/// The range of raw bytes of a block: a head and a long key must fit, and a header counts the bytes
+/// of a block that is [`OVERFULL`].
 pub const BLOCK_BYTES_RANGE: std::ops::RangeInclusive<usize> = 1 << 10..=16 << 10;
-/// How many times as long a block may get where dividing its leaf would be costlier.
+/// How many times as long a block may get where splitting its leaf would cost more.
 pub const OVERFULL: usize = 2;
-/// The longest value, as one part of a slab.
+/// The longest value, as a fraction of a slab: one part in this many.
 pub const VALUE_SHARE: usize = 2;
-/// The longest stored value, as one part of a slab: what cleaning moves in one piece.
+/// The longest stored value, as a fraction of a slab: cleaning moves it in one piece.
 pub const STORED_SHARE: usize = 4;
 
-/// In the zone's generation: the numbers begin anew.
+/// The zone's generation while the numbers begin anew.
 const GENERATION_NONE: u16 = 0;
 
-/// How keys are hashed: as the caller of the zone does.
+/// How keys are hashed; the same as the caller of the zone does it.
 pub type HashKey = Box<dyn Fn(&[u8]) -> u64 + Send + Sync>;
 
-/// What a zone is made with.
+/// The settings of a zone.
 pub struct Settings {
-    /// The hash of a key, wherever the zone has to know it again.
+    /// The hash of a key, for where the zone has to compute it again.
     pub hash: HashKey,
-    /// How many slabs it may own.
+    /// The number of slabs that the zone may own.
     pub budget_slabs: usize,
     /// Raw bytes of a block, in [`BLOCK_BYTES_RANGE`].
     pub block_bytes: usize,
@@ -86,7 +87,7 @@ pub struct Zone {
     pub(crate) generation: AtomicU16,
     /// The hash at which the sweep goes on.
     pub(crate) hand: AtomicU64,
-    /// Leaves that the background has swept since that last made room.
+    /// Leaves that the background has swept since a sweep last made room.
     pub(crate) fruitless: AtomicUsize,
     pub(crate) expiries: Expiries,
     pub(crate) cleaner: Mutex<Option<Cursor>>,
@@ -94,7 +95,7 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// An empty zone; `None` if the table space has no room for its first table.
+    /// Makes an empty zone; `None` if the table space has no room for its first table.
     pub fn new(
         arena: Arc<Arena>,
         epochs: Arc<Epochs>,
@@ -120,32 +121,32 @@ impl Zone {
         })
     }
 
-    /// How many slabs the zone may own. What it owns beyond that goes back as
+    /// Sets the number of slabs that the zone may own. Slabs beyond it go back as
     /// [`Zone::maintain`] is called.
     pub fn set_budget_slabs(&self, slabs: usize) {
         self.space.set_budget_slabs(slabs);
     }
 
-    /// How many slabs the zone may own.
+    /// The number of slabs that the zone may own.
     pub fn budget_slabs(&self) -> usize {
         self.space.budget_slabs()
     }
 
-    /// How many slabs the zone owns.
+    /// The number of slabs that the zone owns.
     pub fn slabs(&self) -> usize {
         self.space.owned_slabs()
     }
 
-    /// Makes everything in the zone gone. The caller holds no lock of the index.
+    /// Removes everything from the zone. The caller holds no lock of the index.
     pub fn flush(&self) {
         if self.begin_flush() {
             self.begin_anew();
         }
     }
 
-    /// Makes everything in the zone gone, in one step. Every 65,535th time the numbers of flushes
-    /// have come round, which is returned: then nothing comes in until the caller, who may do
-    /// something else before, has called [`Zone::begin_anew`].
+    /// Removes everything from the zone, in one step. Returns whether the generation numbers are
+    /// used up, which happens at every 65,535th flush: then nothing is let in until the caller,
+    /// which may do something else first, has called [`Zone::begin_anew`].
     #[must_use]
     pub fn begin_flush(&self) -> bool {
         loop {
@@ -157,8 +158,9 @@ impl Zone {
             if before != GENERATION_NONE {
                 self.counters.items.begin(before, next);
             }
-            // Release: partner is the acquire in `generation`. So it is where nothing changes: who
-            // begins anew later takes it over, and hands it on to those who see its number.
+            // Release: partner is the acquire in `generation`. That holds where nothing changes,
+            // too: the thread that begins anew later takes it over, and hands it on to those that
+            // see its number.
             let order = (Ordering::Release, Ordering::Relaxed);
             if self.generation.compare_exchange(before, next, order.0, order.1).is_ok() {
                 return before != next && next == GENERATION_NONE;
@@ -167,18 +169,18 @@ impl Zone {
         }
     }
 
-    /// Empties each leaf, and lets items in again. Only who was told so by [`Zone::begin_flush`],
-    /// and holds no lock of the index.
+    /// Empties each leaf, and lets items in again. Only for a caller to whom [`Zone::begin_flush`]
+    /// returned true, and which holds no lock of the index.
     pub fn begin_anew(&self) {
         self.empty_all();
         self.counters.items.begin(GENERATION_NONE, GENERATION_NONE + 1);
-        // Acquire: partner is the release in `begin_flush`, of flushes that came meanwhile.
+        // Acquire: partner is the release in `begin_flush`, of flushes that happened meanwhile.
         // Release: partner is the acquire in `generation`.
         let before = self.generation.swap(GENERATION_NONE + 1, Ordering::AcqRel);
         debug_assert_eq!(before, GENERATION_NONE, "nobody else begins anew");
     }
 
-    /// The generation that blocks must have; nothing while the numbers begin anew.
+    /// The generation that blocks must have; `None` while the numbers begin anew.
     #[inline]
     pub(crate) fn generation(&self) -> Option<u16> {
         // Acquire: partner is the release in `begin_flush`.
@@ -191,7 +193,7 @@ impl Zone {
         let mut hash = 0;
         loop {
             let _shard = lock(self.shard(hash));
-            // For each leaf anew, and for none that is waited for: there may be millions.
+            // Pinned for each leaf anew, and for no longer: there may be millions of leaves.
             let guard = self.epochs.pin();
             let leaf = self.trie.leaf(hash);
             if leaf.block.is_some() {
@@ -204,7 +206,8 @@ impl Zone {
         }
     }
 
-    /// Empties a leaf, with all its rows. Under the lock of its shard. Returns how many items went.
+    /// Empties a leaf, with all its rows, under the lock of its shard. Returns how many items were
+    /// removed.
     pub(crate) fn drop_leaf(&self, guard: &memory::Guard<'_>, leaf: Leaf) -> u64 {
         let Some(reference) = leaf.block else { return 0 };
         let block = self.space.ground.block(guard, reference);
@@ -224,7 +227,7 @@ impl Zone {
         gone.into()
     }
 
-    /// Takes note of a block of rows that is about to be published, or of a long one.
+    /// Counts a block, of rows or of a long value, that is about to be published.
     pub(crate) fn enlist(&self, head: &Head) {
         let raw_bytes = self.raw_bytes_of(head);
         raw_bytes.fetch_add(head.raw_bytes as usize, Ordering::Relaxed);
@@ -235,7 +238,7 @@ impl Zone {
         if head.long { &self.counters.long_bytes } else { &self.counters.raw_bytes }
     }
 
-    /// Takes note that nothing refers to a block any more.
+    /// Retires a block that nothing refers to any more.
     pub(crate) fn retire(&self, block: &Block<'_>) {
         let head = block.head();
         self.raw_bytes_of(head).fetch_sub(head.raw_bytes as usize, Ordering::Relaxed);
@@ -244,7 +247,7 @@ impl Zone {
         self.space.retire(block.reference(), block.head());
     }
 
-    /// The same for a long block, by what stood in its slot.
+    /// Retires a long block, given the code from its slot.
     pub(crate) fn retire_long(&self, guard: &memory::Guard<'_>, code: u32) {
         let reference = crate::raw::Reference::from_code(code);
         let block = reference.and_then(|reference| self.space.ground.block(guard, reference));

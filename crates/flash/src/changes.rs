@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_is_known_to_the_next_process_and_to_the_one_after() {
+    fn noted_keys_are_known_to_the_next_process_and_the_one_after() {
         let (device, geometry) = device();
         let mut random = Random(5);
         let hashes: Vec<u64> = (0..600).map(|_| random.draw()).collect();
@@ -280,7 +280,7 @@ mod tests {
     /// Regression: a bit that was misread as not set brought back the key's older value, and so did
     /// the whole earlier filter where the drive had not written the beginning of this one.
     #[test]
-    fn where_the_filter_is_not_as_it_was_written_any_key_may_have_changed() {
+    fn any_key_may_have_changed_where_the_filter_is_not_as_written() {
         let (device, geometry) = device();
         let mut random = Random(6);
         let hashes: Vec<u64> = (0..100).map(|_| random.draw()).collect();

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_segment_names_is_let_go_and_only_the_current_one_encodes() {
+    fn an_unnamed_dictionary_is_freed_and_only_the_current_one_encodes() {
         let dictionaries = written(&device());
         let before = dictionaries.memory_bytes();
         assert_eq!(dictionaries.tidy(3, |_| true), []);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_unit_gathers_follows_the_ratio_and_what_is_left_of_the_page() {
+    fn a_units_size_follows_the_ratio_and_the_rest_of_the_page() {
         let mut fill = Fill::cold(1, false, 1 << 20);
         learn(&mut fill, 3000, 1000, 9);
         let aimed = |room: usize| (room as f64 * fill.ratio() * AIM) as usize;

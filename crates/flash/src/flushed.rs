@@ -1,5 +1,5 @@
-//! Prefixes that were flushed: what lies before the point of a flush, under a key with its prefix,
-//! is gone, though the index may lead to it and nobody has looked at it.
+//! Flushed prefixes: an item that lies before the point of a flush, under a key with its prefix, is
+//! gone, though the index may lead to it and no thread has looked at it.
 //!
 //! ```text
 //!   sequences   .. 4 5 6 7 8 9        segments that are opened later ..
@@ -7,23 +7,25 @@
 //!                        |   open: up to a granule, one of each area
 //! ```
 //!
-//! A *point* says which units were there: those of all segments that had been opened, but for what
-//! the two that are open take from then on. Rows that are staged at that moment have no unit yet;
-//! those with the prefix are dropped instead, so that a row that is sealed later is younger than
-//! every flush that was before. What collection stages again would become younger too, so it asks
-//! first, under the writer's lock, which a flush holds.
+//! A *point* says which units were there: those of all segments that had been opened, without the
+//! units that the two open ones take from then on. Rows that are staged at that moment have no unit
+//! yet; those with the prefix are dropped instead, so that a row that is sealed later is younger
+//! than every earlier flush. A row that collection stages again would become younger too, so
+//! collection asks first, under the writer's lock, which a flush holds.
 //!
-//! A flush has two steps. The first only names the prefix, for which it waits for nobody: from then
-//! on nothing with it is found, wherever it lies, and nothing with it is staged. All that there is
-//! under it is older than the flush, also what somebody was just staging. The second step takes the
-//! writer's lock, drops what is staged, puts the point in the place of that, and writes it down.
+//! A flush has two steps. The first only names the prefix, for which it waits for no other thread:
+//! from then on nothing with it is found, wherever it lies, and nothing with it is staged. Every
+//! item under it is older than the flush, also one that a thread was just staging. The second step
+//! takes the writer's lock, drops the staged rows, replaces the bare name by the point, and writes
+//! it down.
 //!
-//! A flush is over when every segment before its point is gone, or was scrubbed
+//! A flush ends when every segment before its point is gone, or was scrubbed
 //! ([`mod@crate::scrub`]). On a large device that takes a while, and there is not room for many:
 //!
 //! # On the device
 //!
-//! They are kept behind the superblock, in the same page, and written before a flush returns:
+//! The prefixes are kept behind the superblock, in the same page, and written before a flush
+//! returns:
 //!
 //! ```text
 //!   128                132       134        136
@@ -33,7 +35,7 @@
 //!   +------------------+---------+----------+----------------------------------------------+
 //! ```
 //!
-//! A page of an earlier version has zeros there, which stand for no prefixes. If what is there is
+//! A page of an earlier version has zeros there, which stand for no prefixes. If these bytes are
 //! damaged, nothing on the device is believed.
 
 use std::io;
@@ -50,21 +52,21 @@ use crate::superblock::{SEQUENCE_MAX, SUPERBLOCK_BYTES};
 use crate::writer::Writer;
 use crate::{Flash, IndexAccess, Place, RECORD_KEY_BYTES_MAX};
 
-/// Where in the first page they begin.
+/// Where in the first page the prefixes begin.
 pub(crate) const FLUSHED_AT: usize = 128;
-/// Bytes of the page that they have.
+/// The bytes of the page that they have.
 const FLUSHED_BYTES: usize = PAGE_BYTES - FLUSHED_AT;
 const HEAD_BYTES: usize = 8;
 /// Bytes of an entry beside its prefix.
 const ENTRY_BYTES: usize = 1 + 8 + 2 * (8 + 4);
 
-/// The number of flushes of an earlier process; 0 is none.
+/// The number of the flushes of an earlier process; 0 is none.
 pub(crate) const FLUSHES_BEFORE: u64 = 1;
 
 const _: () = assert!(SUPERBLOCK_BYTES <= FLUSHED_AT && PAGE_BYTES <= u16::MAX as usize);
 const _: () = assert!(RECORD_KEY_BYTES_MAX == u8::MAX as usize);
 
-/// A moment, as what had been written by then.
+/// A moment, described by the units that had been written by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Point {
     /// Above the sequences of all segments that had been opened.
@@ -75,23 +77,23 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// Whether a unit was there.
+    /// Whether a unit had been written by then.
     fn is_after(&self, sequence: u64, granule: u32) -> bool {
         let is_later = |&(open, next): &(u64, u32)| open == sequence && granule >= next;
         sequence < self.below && !self.open.iter().any(is_later)
     }
 }
 
-/// A prefix, and when it was last flushed.
+/// A prefix, and the point of its last flush.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     prefix: Box<[u8]>,
     pub(crate) point: Point,
-    /// They are numbered from [`FLUSHES_BEFORE`] on, which those of an earlier process have.
+    /// Flushes are numbered from [`FLUSHES_BEFORE`] on, the number of those of an earlier process.
     number: u64,
 }
 
-/// All of them.
+/// All flushed prefixes.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
     is_any: AtomicBool,
@@ -100,14 +102,14 @@ pub(crate) struct Flushed {
 
 #[derive(Debug, Default)]
 struct Prefixes {
-    /// Those that have their points.
+    /// Prefixes that have their points.
     entries: Vec<Entry>,
-    /// Those that are between the two steps. One may be here twice.
+    /// Prefixes between the two steps. One may be here twice.
     begun: Vec<Box<[u8]>>,
 }
 
-/// A flush that has begun: [`Flash::end_flush_prefix`] has to follow, or nothing with its prefix
-/// comes in any more.
+/// A flush that has begun: [`Flash::end_flush_prefix`] has to follow, or no item with its prefix
+/// gets in any more.
 #[derive(Debug)]
 #[must_use]
 pub struct PrefixFlush(Box<[u8]>);
@@ -121,8 +123,8 @@ impl Flushed {
     /// Whether a unit's row with this key was flushed.
     #[inline]
     pub(crate) fn takes(&self, sequence: u64, granule: u32, key: &[u8]) -> bool {
-        // Acquire: partner is the release in `change`. Who sees that there are none any more sees
-        // that the segments before their points are free.
+        // Acquire: partner is the release in `change`. A thread that sees that there are none any
+        // more sees that the segments before their points are free.
         self.is_any.load(Ordering::Acquire) && self.takes_one(sequence, granule, key)
     }
 
@@ -143,12 +145,12 @@ impl Flushed {
         self.is_any.load(Ordering::Acquire) && self.read(|prefixes| prefixes.has_begun_for(key))
     }
 
-    /// How many there are.
+    /// The number of flushed prefixes.
     pub(crate) fn count(&self) -> usize {
         self.read(|prefixes| prefixes.entries.len() + prefixes.begun.len())
     }
 
-    /// The number of the latest, and what is above all segments of before their points.
+    /// The number of the latest flush, and a sequence above all segments before the points.
     pub(crate) fn latest(&self) -> Option<(u64, u64)> {
         if !self.is_any.load(Ordering::Relaxed) {
             return None;
@@ -172,17 +174,17 @@ impl Flushed {
         result
     }
 
-    /// Forgets those that have their points, but for these.
+    /// Forgets those that have their points and that `stays` does not keep.
     fn retain(&self, stays: impl Fn(&Entry) -> bool) {
         self.change(|prefixes| prefixes.entries.retain(stays));
     }
 
-    /// The first step of a flush.
+    /// Takes the first step of a flush.
     fn begin(&self, prefix: &[u8]) {
         self.change(|prefixes| prefixes.begun.push(prefix.into()));
     }
 
-    /// The second: puts an entry in the place of its prefix, and of those that begin with it.
+    /// Takes the second: puts an entry in the place of its prefix, and of those that begin with it.
     fn end(&self, entry: Entry) {
         self.change(|Prefixes { entries, begun }| {
             let at = begun.iter().position(|begun| *begun == entry.prefix);
@@ -193,8 +195,8 @@ impl Flushed {
     }
 
     /// Whether the page has room for another prefix, which takes the place of those that begin with
-    /// it. Those that have begun count with all that they will take the place of: they may end in
-    /// any order.
+    /// it. Prefixes that have begun count with all that they will replace: they may end in any
+    /// order.
     fn has_room_for(&self, prefix: &[u8]) -> bool {
         let bytes = self.read(|Prefixes { entries, begun }| {
             let stay = entries.iter().filter(|entry| !entry.prefix.starts_with(prefix));
@@ -204,7 +206,7 @@ impl Flushed {
         HEAD_BYTES + bytes + ENTRY_BYTES + prefix.len() <= FLUSHED_BYTES
     }
 
-    /// Which part of the page is in use, if any is.
+    /// The share of the page that is in use; `None` without prefixes.
     fn used_share(&self) -> Option<f64> {
         if !self.is_any.load(Ordering::Relaxed) {
             return None;
@@ -291,12 +293,12 @@ pub(crate) fn decode(page: &[u8; PAGE_BYTES]) -> Result<Vec<Entry>, Damaged> {
     entries.filter(|_| body.is_empty()).ok_or(Damaged)
 }
 
-/// Says on a device that no prefix was flushed.
+/// Writes to a device that no prefix was flushed.
 pub(crate) fn write_none(device: &dyn Device) -> io::Result<()> {
     device.write_note(FLUSHED_AT as u64, &Flushed::default().encode())
 }
 
-/// Makes the checksum right of what a first page says of prefixes.
+/// Corrects the checksum of a first page's prefixes.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn put_right(page: &mut [u8; PAGE_BYTES]) {
     let (sum, known) = page[FLUSHED_AT..].split_at_mut(4);
@@ -306,7 +308,7 @@ pub(crate) fn put_right(page: &mut [u8; PAGE_BYTES]) {
     }
 }
 
-/// What a first page would say of what it is read as.
+/// The bytes that a first page with these entries has.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn encoded(entries: Vec<Entry>) -> Vec<u8> {
     Flushed::new(entries).encode()
@@ -318,37 +320,37 @@ impl Flash {
         self.flushed.has_room_for(prefix)
     }
 
-    /// How many prefixes were flushed such that segments of before are still there.
+    /// The number of flushed prefixes of which earlier segments are still there.
     pub fn prefixes_flushed(&self) -> usize {
         self.flushed.count()
     }
 
-    /// Which part of the page that has room for prefixes is in use, if any was flushed.
+    /// The share of the page's room for prefixes that is in use, if any was flushed.
     pub fn prefixes_share(&self) -> Option<f64> {
         self.flushed.used_share()
     }
 
-    /// Makes everything stored so far void whose key has this prefix, on the device too: both steps
+    /// Makes void everything stored so far whose key has this prefix, on the device too: both steps
     /// of a flush.
     pub fn flush_prefix(&self, prefix: &[u8], access: &dyn IndexAccess) {
         let begun = self.begin_flush_prefix(prefix);
         self.end_flush_prefix(begun, access);
     }
 
-    /// Makes everything void whose key has this prefix, at once: nothing of it is found, and none
-    /// comes in, until [`Flash::end_flush_prefix`]. There has to be room for it; whoever asks for
-    /// that and begins does both before the next does. A process that is killed in between leaves
-    /// it to the next one as if nothing had been flushed.
+    /// Makes void everything whose key has this prefix, at once: nothing of it is found, and no
+    /// item gets in, until [`Flash::end_flush_prefix`]. There has to be room for it; a caller asks
+    /// for that and begins before the next caller does either. If the process is killed in between,
+    /// the next one finds everything as if nothing had been flushed.
     pub fn begin_flush_prefix(&self, prefix: &[u8]) -> PrefixFlush {
         assert!(self.has_room_for_prefix(prefix), "whoever begins one has asked for room");
         self.flushed.begin(prefix);
         PrefixFlush(prefix.into())
     }
 
-    /// Lets what comes from now on be found, and makes what was void before void on the device too,
-    /// before anybody is told of the flush. What the index leads to by then it may go on leading
-    /// to: it is not found there. If it cannot be noted, all that is on the device is made void for
-    /// the next start.
+    /// Lets items from now on be found, and makes earlier ones void on the device too, before any
+    /// client is told of the flush. The index may go on leading to items flushed by then: they are
+    /// not found. If the flush cannot be noted, everything on the device is made void for the next
+    /// start.
     pub fn end_flush_prefix(&self, begun: PrefixFlush, access: &dyn IndexAccess) {
         let prefix = begun.0;
         {
@@ -363,7 +365,7 @@ impl Flash {
         }
     }
 
-    /// Whether a flush of its prefix has taken what lies at a place, if that is the key's.
+    /// Whether a flush of its prefix has taken the item at a place, if that is the key's.
     pub fn is_flushed(&self, place: Place, key: &[u8]) -> bool {
         if place.is_staged() {
             return self.flushed.has_begun_for(key);
@@ -373,7 +375,7 @@ impl Flash {
         sequence.is_some_and(|sequence| self.flushed.takes(sequence, spot.granule, key))
     }
 
-    /// What was written until now. Under the writer's lock.
+    /// The units written until now, as a point. Under the writer's lock.
     fn point(&self, writer: &Writer) -> Point {
         let open = Area::ALL.map(|area| {
             let open = writer.streams[area.index()].open.as_ref();
@@ -421,25 +423,25 @@ impl Flash {
             .chain(written.chain(writer.found.front()).map(|listed| listed.entry.sequence))
             .chain(writer.waiting.iter().map(|full| full.entry.sequence));
         let oldest = sequences.min().unwrap_or(u64::MAX);
-        // The device may keep them until the next is written: there is nothing that they take.
+        // The device may keep them until the next write: they take nothing.
         self.flushed.retain(|entry| entry.point.below > oldest);
     }
 
-    /// Forgets the flushes up to a number, of which nothing is left that is not dead on the device.
+    /// Forgets the flushes up to a number, whose items are all dead on the device.
     pub(crate) fn end_flushes_up_to(&self, number: u64) {
         self.flushed.retain(|entry| entry.number > number);
-        // If the device keeps them, there is nothing that they take.
+        // If the device keeps them, they take nothing.
         self.write_flushed();
     }
 
-    /// Forgets all flushes of prefixes, because all is void.
+    /// Forgets all flushes of prefixes, because everything is void.
     pub(crate) fn end_all_flushes(&self) {
         self.flushed.retain(|_| false);
     }
 
-    /// Writes the flushes of prefixes to the device. `false` if that fails.
+    /// Writes the flushes of prefixes to the device. Returns `false` if that fails.
     fn write_flushed(&self) -> bool {
-        // Whoever comes later writes what is there then.
+        // A later caller writes the prefixes of that moment.
         let _superblock = lock(&self.superblock);
         let written = self.device.write_note(FLUSHED_AT as u64, &self.flushed.encode());
         if written.is_err() {
@@ -466,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_takes_what_was_there_and_nothing_that_came_later() {
+    fn a_point_takes_units_that_were_there_and_none_that_came_later() {
         let point = Point { below: 10, open: [(9, 5), (7, 0)] };
         for (sequence, granule, is_after) in [
             (1, 0, true),

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_grows_when_what_was_chosen_is_there_but_shrinks_at_once() {
+    fn an_area_grows_when_the_chosen_items_are_there_but_shrinks_at_once() {
         let (grows, shrinks) = (hits(1e6, 0.0, 1e6), hits(0.0, 1e6, 0.0));
         let mut target = adaptive(100);
         assert_eq!(target.after(grows, 0, false), 3);
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adaptive_area_takes_in_what_was_chosen_and_a_fixed_one_what_was_read_often() {
+    fn an_adaptive_area_takes_in_chosen_items_and_a_fixed_one_often_read_ones() {
         let mut target = adaptive(100);
         target.after_all(hits(1e6, 0.0, 0.0));
         for hot_segments in [0, 3] {

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_stands_still_for_a_clock_that_is_a_little_behind_and_is_unknown_to_another() {
+    fn time_stands_still_for_a_clock_slightly_behind_and_is_unknown_to_others() {
         let before = Reached { now: 1000, number: 7 };
         for (clock, now, knows_time) in [
             (5000, 5000, true),

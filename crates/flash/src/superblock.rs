@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_byte_is_damage_or_another_version_or_somebody_elses() {
+    fn any_changed_byte_is_damage_or_another_version_or_foreign() {
         for at in 0..SUPERBLOCK_BYTES {
             let mut page = page();
             page[at] ^= 0x10;

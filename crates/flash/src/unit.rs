@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compress_is_stored_as_it_is() {
+    fn an_incompressible_unit_is_stored_as_it_is() {
         let mut random = stdx::random::Xorshift::default();
         let raw: Vec<u8> = (0..999).map(|_| random.draw() as u8).collect();
         let unit = unit(&raw);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_follows_the_choice_and_the_guess() {
+    fn a_unit_is_compressed_by_the_choice_and_the_guess() {
         let mut random = stdx::random::Xorshift::default();
         let noise: Vec<u8> = (0..4096).map(|_| random.draw() as u8).collect();
         // Noise repeated twice looks like noise, and compresses to half.

@@ -1,15 +1,15 @@
-//! What a read of a flash device costs by each method: reads a second and microseconds of CPU time
-//! for each, of pages at random places of a file, with so many reads under way.
+//! The cost of reading a flash device by each method: reads per second and microseconds of CPU time
+//! for each, of pages at random places of a file, with a given number of reads under way.
 //!
 //! ```text
 //! cargo run --release -p larder-io --example reads -- FILE [MIB] [SECONDS] [ROUNDS]
 //! ```
 //!
-//! One thread submits, as a worker does: it takes everything that has come and submits as much
+//! One thread submits, as a worker does: it takes all results that have come and submits as many
 //! again. It reads through a ring of its own, as a worker does where the kernel allows it, or has a
-//! thread with a ring or several that wait read. CPU time is that of the whole process, the
-//! kernel's part included: this thread's, and that of those that read. The methods take turns, and
-//! what is shown is the median of the rounds with the lowest and the highest.
+//! thread with a ring, or several threads that wait, read. CPU time is that of the whole process,
+//! the kernel's part included: this thread's, and that of the reading threads. The methods take
+//! turns, and the median of the rounds is shown with the lowest and the highest.
 
 use std::env;
 use std::io::{self, Write as _};
@@ -27,17 +27,17 @@ use larder_io::process::cpu_time;
 
 /// Reads under way.
 const DEPTHS: [usize; 3] = [1, 8, 32];
-/// As many as four workers have.
+/// As many threads as four workers have.
 const THREADS: usize = 16;
 /// Pages that are written at a time.
 const WRITTEN_PAGES: u64 = 256;
 
-/// Who reads.
+/// The reader.
 #[derive(Clone, Copy)]
 enum Method {
     /// The thread that submits.
     Own,
-    /// Others.
+    /// Other threads.
     Pool(ReadMethod),
 }
 
@@ -53,7 +53,7 @@ impl Method {
     }
 }
 
-/// The same with what it reads through.
+/// The reader, with its ring or pool.
 enum Reader {
     Own(Box<ReadRing>, Poll),
     Pool(ReadPool),
@@ -84,7 +84,7 @@ impl Reader {
         assert_eq!(refused, 0, "there is room for all that are under way");
     }
 
-    /// Waits for at least one, and takes all that have come.
+    /// Waits for at least one result, and takes all that have come.
     fn take<T>(&mut self, receiver: &Receiver<T>) -> io::Result<Vec<T>> {
         let Self::Own(ring, poll) = self else {
             let first = receiver.recv().expect("every read is answered");
@@ -105,7 +105,7 @@ impl Reader {
     }
 }
 
-/// What a round came to.
+/// The figures of a round.
 #[derive(Clone, Copy)]
 struct Round {
     reads_per_second: f64,
@@ -136,7 +136,7 @@ fn main() -> ExitCode {
 fn measure(path: &Path, bytes: u64, length: Duration, rounds: u64) -> io::Result<()> {
     let (device, opened) = FileDevice::open(path, bytes).map_err(io::Error::other)?;
     let device: Arc<dyn Device> = Arc::new(device);
-    // What was only reserved would be read from nowhere.
+    // Pages that were only reserved would be read from nowhere.
     for page in (0..device.pages()).step_by(WRITTEN_PAGES as usize) {
         let mut pages = Pages::zeroed(WRITTEN_PAGES.min(device.pages() - page) as usize);
         pages.bytes_mut().fill(page as u8 | 1);
@@ -172,7 +172,7 @@ fn measure(path: &Path, bytes: u64, length: Duration, rounds: u64) -> io::Result
     Ok(())
 }
 
-/// Keeps `depth` reads under way for so long.
+/// Keeps `depth` reads under way for a given time.
 fn run(
     device: &Arc<dyn Device>,
     method: Method,

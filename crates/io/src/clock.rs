@@ -1,6 +1,5 @@
-//! The time, in seconds and milliseconds of Unix time, as items' expiry is kept, and in
-//! microseconds, by which it is measured how long something took; and a clock that tests move by
-//! hand.
+//! The time: seconds and milliseconds of Unix time, by which the expiry of items is kept, and
+//! microseconds, by which durations are measured; and a clock that tests move by hand.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,44 +12,45 @@ const MILLISECONDS: u64 = 1000;
 /// Nanoseconds in a second.
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// Something that knows the time.
+/// A source of time.
 pub trait Clock: Send + Sync {
     /// Seconds since 1970. Never goes backwards.
     fn unix_seconds(&self) -> u32;
 
-    /// Milliseconds since 1970. Never goes backwards, and a second begins in it no later than in
-    /// [`Clock::unix_seconds`]. A clock that knows seconds only counts these.
+    /// Milliseconds since 1970. Never goes backwards, and a second begins here no later than in
+    /// [`Clock::unix_seconds`]. A clock that knows only seconds counts those.
     fn unix_ms(&self) -> u64 {
         u64::from(self.unix_seconds()) * MILLISECONDS
     }
 
-    /// Milliseconds since 1970 as the machine's wall clock says, which may have been set since the
-    /// others began to count: for what another process is to go by. A clock that nobody sets says
-    /// the same as [`Clock::unix_ms`].
+    /// Milliseconds since 1970 by the machine's wall clock, which may have been set since the
+    /// others began to count: for times that another process uses. A clock that is never set
+    /// returns the same as [`Clock::unix_ms`].
     fn wall_ms(&self) -> u64 {
         self.unix_ms()
     }
 
-    /// Microseconds since some moment before. Never goes backwards. A clock that knows seconds only
-    /// counts these.
+    /// Microseconds since some earlier moment. Never goes backwards. A clock that knows only
+    /// seconds counts those.
     fn monotonic_us(&self) -> u64 {
         u64::from(self.unix_seconds()) * MICROSECONDS
     }
 
-    /// Microseconds for which the calling thread has run: what others take of its processor is not
-    /// in it. A clock that does not look at threads counts as if each had a processor of its own.
+    /// Microseconds for which the calling thread has run, without the time that other threads take
+    /// of its processor. A clock that does not look at threads counts as if each had a processor of
+    /// its own.
     fn thread_cpu_us(&self) -> u64 {
         self.monotonic_us()
     }
 }
 
 /// The machine's time: Unix time when the clock was made, and from then on the monotonic clock, so
-/// that an adjusted wall clock neither expires items at once nor keeps them for ever. For
-/// seconds the clock is the coarse one, which moves with the kernel's ticks: every session reads
-/// it, and seconds are all that it is asked for.
+/// that an adjusted wall clock neither expires items at once nor keeps them for ever. For seconds
+/// the clock is the coarse one, which moves with the kernel's ticks: every session reads it, and
+/// needs seconds only.
 #[derive(Debug)]
 pub struct SystemClock {
-    /// What Unix time was ahead of the monotonic clock: seconds, and nanoseconds of one.
+    /// The difference of Unix time and the monotonic clock: seconds, and nanoseconds of one.
     ahead: libc::timespec,
 }
 
@@ -86,7 +86,7 @@ impl SystemClock {
 
 impl Clock for SystemClock {
     fn unix_seconds(&self) -> u32 {
-        // In 32 bits, unsigned, it lasts until 2106.
+        // Unsigned, 32 bits last until 2106.
         u32::try_from(self.unix(libc::CLOCK_MONOTONIC_COARSE).0).unwrap_or(u32::MAX)
     }
 
@@ -115,7 +115,7 @@ fn microseconds(time: libc::timespec) -> u64 {
 
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes a timespec to where it is told, which is one.
+    // SAFETY: the call writes a timespec to the address that it is given, which is one.
     let done = unsafe { libc::clock_gettime(clock, &raw mut time) };
     debug_assert_eq!(done, 0);
     time
@@ -126,16 +126,16 @@ thread_local! {
     static MOVED_US: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A clock that stands still until it is told to move. Both of its times are one. A thread has run
-/// for as long as it moved the clock itself: what others move it by meanwhile is theirs, however
-/// they come to run beside each other.
+/// A clock that stands still until it is moved. Its two times are one. A thread has run for as long
+/// as it has moved the clock itself: a move by another thread counts for that one, however their
+/// runs overlap.
 #[derive(Debug)]
 pub struct ManualClock {
     unix_us: AtomicU64,
 }
 
 impl ManualClock {
-    /// Stands at `unix_seconds`.
+    /// Makes a clock that stands at `unix_seconds`.
     pub fn new(unix_seconds: u32) -> Self {
         Self { unix_us: AtomicU64::new(u64::from(unix_seconds) * MICROSECONDS) }
     }
@@ -182,7 +182,7 @@ mod tests {
         let first_ms = clock.unix_ms();
         assert!(u128::from(first_ms) + 1 >= wall.as_millis(), "{first_ms}, {wall:?}");
         for _ in 0..10_000 {
-            // The coarse clock is behind by a tick at the most, and never ahead.
+            // The coarse clock is behind by one tick at most, and never ahead.
             let (second, ms) = (clock.unix_seconds(), clock.unix_ms());
             assert!(u64::from(second) * 1000 <= ms && first_ms <= ms, "{second} {ms}");
         }

@@ -1,4 +1,4 @@
-//! The frames of physical memory that pages of this process lie in, as far as the kernel tells it.
+//! The frames of physical memory that hold this process's pages, as far as the kernel tells.
 //!
 //! ```text
 //!   /proc/self/pagemap   eight bytes for each page of the address space
@@ -6,8 +6,9 @@
 //!     bits 0-54  the number of its frame; 0 for a process without CAP_SYS_ADMIN
 //! ```
 //!
-//! The kernel may move a page to another frame at any time, so what is read is a hint. In a virtual
-//! machine the frames are those that the machine sees, and its host decides what is behind them.
+//! The kernel may move a page to another frame at any time, so a frame number is a hint. In a
+//! virtual machine the frames are those that the machine sees, and its host decides what is behind
+//! them.
 
 use std::fmt;
 use std::fs::File;
@@ -16,26 +17,26 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 const PAGEMAP: &str = "/proc/self/pagemap";
-/// The only size of small pages that is known here.
+/// The only size of small pages that this module knows.
 pub const PAGE_BYTES: usize = 4096;
 const ENTRY_BYTES: usize = 8;
-/// Entries of one call: those of a huge page.
+/// Entries read in one call: those of a huge page.
 const ENTRIES: usize = 512;
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
 
-/// What is known of the frame of a page.
+/// The frame of a page, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame {
     /// Its number.
     Known(u64),
-    /// There is one, and this process may not know which.
+    /// There is one, but this process may not know its number.
     Refused,
     /// None: the page was never touched, was given back, or is in swap.
     Absent,
 }
 
-/// Who knows frames.
+/// A source of frames.
 pub trait FrameSource: fmt::Debug + Send + Sync {
     /// Whether it tells any.
     fn is_open(&self) -> bool;
@@ -44,11 +45,11 @@ pub trait FrameSource: fmt::Debug + Send + Sync {
     fn read(&self, start: NonNull<u8>, frames: &mut [Frame]);
 }
 
-/// The kernel. It is asked for nothing before frames are: a process that is to fork or to become
+/// The kernel. It is not asked before frames are needed: a process that is to fork or to become
 /// another user does so first.
 #[derive(Debug, Default)]
 pub struct Pagemap {
-    /// Nothing where frames are refused.
+    /// `None` where frames are refused.
     file: OnceLock<Option<File>>,
 }
 
@@ -85,7 +86,7 @@ fn open() -> Option<File> {
     matches!(frame[0], Frame::Known(_)).then_some(file)
 }
 
-/// Reads the entries of pages from an address on. What cannot be read is refused.
+/// Reads the entries of pages from an address on. An entry that cannot be read counts as refused.
 fn read(file: &File, address: usize, frames: &mut [Frame]) {
     let mut at = (address / PAGE_BYTES * ENTRY_BYTES) as u64;
     for frames in frames.chunks_mut(ENTRIES) {
@@ -122,7 +123,7 @@ mod tests {
     fn an_entry_is_known_refused_or_absent() {
         for (entry, frame) in [
             (0, Frame::Absent),
-            // In swap: what is in the lower bits is no frame.
+            // In swap: the lower bits are no frame.
             (1 << 62 | 5, Frame::Absent),
             (PRESENT, Frame::Refused),
             (PRESENT | 1 << 56 | 1 << 55, Frame::Refused),
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it has no pagemap")]
-    fn what_cannot_be_read_is_refused() {
+    fn an_entry_that_cannot_be_read_is_refused() {
         let nothing = File::open("/dev/null").expect("there is one everywhere");
         let mut frames = [Frame::Absent; 3];
         read(&nothing, 1 << 20, &mut frames);

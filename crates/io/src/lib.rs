@@ -1,7 +1,7 @@
 //! Every system call that Larder makes, each behind a small safe type: memory mappings and the
-//! frames behind them, the heap, the clock, devices, sockets, polling and what concerns a thread or
-//! the process as a whole. The crates above can be tested with a clock, a device and frames of
-//! their own.
+//! frames behind them, the heap, the clock, devices, sockets, polling, and calls that concern a
+//! thread or the process as a whole. The crates above can be tested with a clock, a device and
+//! frames of their own.
 //!
 //! ```text
 //!   memory       map, frames, heap          mappings, frames of pages, the allocator

@@ -1,4 +1,4 @@
-//! Files that one process, and one user, has to itself.
+//! Files that belong to one process, and one user, alone.
 
 use std::fs::File;
 use std::io;
@@ -11,20 +11,20 @@ use rustix::io::Errno;
 use crate::moment::Stopwatch;
 use crate::process::user;
 
-/// How long is waited for whoever has a file: who restarts a server may start the new one when the
+/// How long to wait for a file to be released: on a restart the new server may be started when the
 /// old one has been told to stop and has not ended yet.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often is looked whether it is free.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Locks a file for as long as it is open. [`io::ErrorKind::WouldBlock`] where another opening has
-/// it, of this process or of any other, and keeps it for two seconds more.
+/// Locks a file for as long as it is open. [`io::ErrorKind::WouldBlock`] where another opening, of
+/// this process or of any other, holds the lock for two seconds more.
 pub fn lock(file: &File) -> io::Result<()> {
     lock_within(file, PATIENCE)
 }
 
-/// Lets nobody but its owner read or write a file, if that is whom the process runs as. Anything
+/// Lets only its owner read or write a file, if that is the user that the process runs as. Anything
 /// but a regular file stays as it is.
 pub fn make_private(file: &File) -> io::Result<()> {
     let found = file.metadata()?;

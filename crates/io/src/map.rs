@@ -1,5 +1,5 @@
-//! An anonymous mapping: a range of addresses reserved once, whose pages come when they are first
-//! touched and go when they are given back.
+//! An anonymous mapping: a range of addresses reserved once, whose pages are allocated when they
+//! are first touched and freed when they are given back.
 
 use std::fs;
 use std::io;
@@ -8,11 +8,11 @@ use std::ptr::{self, NonNull};
 /// The size of a huge page on x86-64 and, with 4 KiB base pages, on aarch64.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// How memory is mapped. Miri has no other way, and no overcommitment either.
+/// How memory is mapped. Miri has only this way, and no overcommitment.
 const FLAGS: libc::c_int =
     libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
-/// Where the kernel says whether it gives huge pages, of the whole system and of this process.
+/// Where the kernel tells whether it gives huge pages, to the whole system and to this process.
 const HUGE_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const STATUS: &str = "/proc/self/status";
 
@@ -21,13 +21,14 @@ const STATUS: &str = "/proc/self/status";
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
-    /// What `mmap` returned and how much of it: more than `bytes`, for the alignment's sake.
+    /// The address that `mmap` returned and the length: more than `bytes`, for the alignment's
+    /// sake.
     mapped_start: NonNull<u8>,
     mapped_bytes: usize,
 }
 
-// SAFETY: a mapping is a range of addresses; it belongs to no thread. What is done with the bytes
-// is up to whoever takes pointers from `start`.
+// SAFETY: a mapping is a range of addresses; it belongs to no thread. The use of the bytes is up to
+// the code that takes pointers from `start`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; the methods that change the mapping are system calls, safe from any thread.
 unsafe impl Sync for Mapping {}
@@ -72,8 +73,8 @@ impl Mapping {
         self.bytes
     }
 
-    /// Asks for huge pages, as transparently as the kernel can. Returns whether it agreed: it takes
-    /// the advice where they are switched off, too, and gives none.
+    /// Asks for huge pages, as transparently as the kernel can. Returns whether it will give them:
+    /// a kernel in which they are switched off takes the advice, too, and gives none.
     pub fn advise_huge(&self) -> bool {
         // SAFETY: the range is this mapping's own; the advice changes no content.
         let is_taken =
@@ -85,9 +86,9 @@ impl Mapping {
         gives_huge(&system.unwrap_or_default(), &process.unwrap_or_default())
     }
 
-    /// Takes back for the first `bytes` what [`Self::advise_huge`] asked for: there the kernel puts
-    /// no huge page in the place of small ones any more, nor of what was given back between them.
-    /// Huge pages that are there stay. Returns whether it agreed.
+    /// Withdraws, for the first `bytes`, what [`Self::advise_huge`] asked for: there the kernel no
+    /// longer replaces small pages by a huge one, nor pages that were given back between them. Huge
+    /// pages that are there stay. Returns whether it agreed.
     pub fn advise_small(&self, bytes: usize) -> bool {
         self.check(0, bytes);
         // SAFETY: the range was checked to be this mapping's own; the advice changes no content.
@@ -109,19 +110,19 @@ impl Mapping {
     /// zeroes when they are next touched.
     ///
     /// # Safety
-    /// No thread reads or writes the range during the call, or relies on what it held.
+    /// No thread reads or writes the range during the call, or relies on its former content.
     pub unsafe fn discard(&self, offset: usize, bytes: usize) -> io::Result<()> {
         self.check(offset, bytes);
-        // SAFETY: the range was checked to be this mapping's own, and the caller promises that
-        // nobody uses it. Unlocking and locking change neither what it holds nor who may use it.
+        // SAFETY: the range was checked to be this mapping's own, and the caller promises that it
+        // is not in use. Unlocking and locking change neither its content nor who may use it.
         unsafe {
             let start = self.start.as_ptr().add(offset).cast();
             match discard_pages(start, bytes) {
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
                 done => return done,
             }
-            // Locked pages are only given back unlocked. What is touched later is to be locked
-            // again; if the kernel refuses that, it may go to swap, which is the lesser harm.
+            // Locked pages are only given back unlocked. Pages touched later are to be locked
+            // again; if the kernel refuses that, they may go to swap, which is the lesser harm.
             libc::munlock(start, bytes);
             let done = discard_pages(start, bytes);
             libc::syscall(libc::SYS_mlock2, start, bytes, libc::MLOCK_ONFAULT);
@@ -138,7 +139,7 @@ impl Mapping {
 /// Gives pages back.
 ///
 /// # Safety
-/// They are of a live private mapping, and nobody uses them or relies on what they hold.
+/// They are of a live private mapping, not in use, and their content is not relied on.
 unsafe fn discard_pages(start: *mut libc::c_void, bytes: usize) -> io::Result<()> {
     // SAFETY: the caller promises just what is needed.
     let done = unsafe { advise(start, bytes, libc::MADV_DONTNEED) };
@@ -148,13 +149,13 @@ unsafe fn discard_pages(start: *mut libc::c_void, bytes: usize) -> io::Result<()
 /// Advises the kernel about pages. Returns whether it took the advice.
 ///
 /// # Safety
-/// They are of a live private mapping. If the advice changes what they hold, nobody uses them or
-/// relies on that.
+/// They are of a live private mapping. If the advice changes their content, they are not in use,
+/// and that content is not relied on.
 unsafe fn advise(start: *mut libc::c_void, bytes: usize, advice: libc::c_int) -> bool {
     if cfg!(miri) {
-        // It has no such call. All that anybody relies on is that pages given back are zero.
+        // Miri has no such call. Callers rely only on pages given back being zero.
         if advice == libc::MADV_DONTNEED {
-            // SAFETY: the caller promises that the range is writable and that nobody uses it.
+            // SAFETY: the caller promises that the range is writable and not in use.
             unsafe { start.cast::<u8>().write_bytes(0, bytes) };
         }
         return advice == libc::MADV_DONTNEED;
@@ -163,8 +164,8 @@ unsafe fn advise(start: *mut libc::c_void, bytes: usize, advice: libc::c_int) ->
     unsafe { libc::madvise(start, bytes, advice) == 0 }
 }
 
-/// Whether huge pages come where they are advised, by what the kernel says of the system and of
-/// this process. An old one says nothing of processes.
+/// Whether huge pages are given where they are advised, by the kernel's words on the system and on
+/// this process. An old kernel says nothing of processes.
 fn gives_huge(system: &str, process: &str) -> bool {
     let enabled = process.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
     !system.contains("[never]") && enabled.is_none_or(|enabled| enabled.trim() != "0")
@@ -172,14 +173,14 @@ fn gives_huge(system: &str, process: &str) -> bool {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is what `reserve` mapped, and whoever owns the mapping promised by
-        // dropping it that no pointer into it is used any more.
+        // SAFETY: the range is the one that `reserve` mapped, and the owner of the mapping promised
+        // by dropping it that no pointer into it is used any more.
         let done = unsafe { libc::munmap(self.mapped_start.as_ptr().cast(), self.mapped_bytes) };
         debug_assert_eq!(done, 0);
     }
 }
 
-/// How much memory the machine has, in bytes; `None` where the system does not say.
+/// The machine's memory, in bytes; `None` where the system does not say.
 pub fn physical_memory_bytes() -> Option<usize> {
     // SAFETY: sysconf only reads.
     let (pages, page_bytes) =
@@ -206,10 +207,10 @@ mod tests {
         }
     }
 
-    /// With `-k` every page is locked, and the kernel gives none back that is: a server that
-    /// wanted to give up a slab ended there.
+    /// Regression: with `-k` every page is locked, and the kernel gives back no locked page: a
+    /// server that wanted to give up a slab crashed there.
     #[test]
-    fn what_is_locked_can_be_given_back_and_is_locked_again() {
+    fn locked_pages_can_be_given_back_and_are_locked_again() {
         let mapping = Mapping::reserve(HUGE_PAGE_BYTES).unwrap();
         let bytes = 16 * 4096;
         let locked = || {
@@ -229,7 +230,8 @@ mod tests {
         assert_eq!(locked(), bytes);
     }
 
-    /// The kernel takes the advice without following it, and small pages were said to be huge.
+    /// Regression: the kernel takes the advice without following it, and small pages were said to
+    /// be huge.
     #[test]
     fn huge_pages_that_are_switched_off_are_not_agreed_to() {
         let status = |enabled: &str| format!("Name:\tx\nTHP_enabled:\t{enabled}\nThreads:\t1\n");

@@ -1,4 +1,4 @@
-//! Points in time finer than the seconds that items are kept by: for deadlines, uptimes and log
+//! Points in time finer than the seconds that items' times have: for deadlines, uptimes and log
 //! lines.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,12 +8,12 @@ pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A moment that time is counted from.
+/// A moment from which time is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopwatch(Instant);
 
 impl From<Instant> for Stopwatch {
-    /// Counts from then.
+    /// Counts from that instant.
     fn from(instant: Instant) -> Self {
         Self(instant)
     }
@@ -25,12 +25,12 @@ impl Stopwatch {
         Self(Instant::now())
     }
 
-    /// How long ago that was.
+    /// The time since then.
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
 
-    /// What is left of `patience`; nothing once it is over.
+    /// The rest of `patience`; zero once it is used up.
     pub fn rest_of(&self, patience: Duration) -> Duration {
         patience.saturating_sub(self.elapsed())
     }

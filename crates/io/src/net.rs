@@ -1,14 +1,13 @@
-//! Sockets: what the server listens on and what it talks through, TCP or Unix domain, behind one
-//! type each.
+//! Sockets: listeners and connections, TCP or Unix domain, behind one type each.
 //!
 //! Every socket is non-blocking and is closed on exec. Readiness is edge-triggered (see
-//! [`crate::poll`]), so whoever reads or writes goes on until the socket says `WouldBlock` or
-//! takes or gives less than was asked for. Over TLS bytes may lie in between: what then holds is
-//! in [`crate::tls`], and [`Stream::holds_input`] tells.
+//! [`crate::poll`]), so a reader or writer goes on until the socket says `WouldBlock`, or takes or
+//! gives less than was asked for. Over TLS bytes may lie in between: [`crate::tls`] explains the
+//! rule for them, and [`Stream::holds_input`] tells of them.
 //!
 //! A read also ends before a byte that the peer calls urgent, which `SO_OOBINLINE` would not
-//! change: what stands behind one is read when the peer sends more. No client of these protocols
-//! sends any.
+//! change: bytes behind one are read when the peer sends more. No client of these protocols sends
+//! any.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -25,20 +24,20 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::tls::{self, SEALED_BYTES_MAX, TlsStream};
 
-/// Something that connections come in through.
+/// A listening socket.
 #[derive(Debug)]
 pub enum Listener {
     /// A TCP port.
     Tcp(mio::net::TcpListener, SocketAddr),
-    /// A Unix domain socket. Its name goes before it is closed.
+    /// A Unix domain socket. Its name is removed before it is closed.
     Unix(SocketFile, mio::net::UnixListener),
 }
 
-/// The name of a listening socket, which goes when this is dropped unless another socket has it by
-/// then: a server that starts while this one ends takes a name at which nobody listens.
+/// The name of a listening socket, which is removed on drop unless another socket has it by then: a
+/// server that starts while this one ends takes a name at which no process listens.
 ///
-/// To be dropped while the socket is open: until then its number in the file system is nobody
-/// else's, and who asks whether somebody listens there leaves it alone.
+/// To be dropped while the socket is open: until then no other file has its number in the file
+/// system, and a process that checks whether the name is in use leaves it alone.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -61,19 +60,20 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.is_there() {
-            // Whoever the process has become may not be allowed to; then the next start does it.
+            // The user that the process has become may not be allowed to; then the next start does
+            // it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// What tells a file from all others that are there.
+/// The identity of a file among all existing ones.
 fn id(found: &fs::Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
 impl Listener {
-    /// Takes `address`. Nobody can connect before [`Listener::listen`].
+    /// Binds `address`. No client can connect before [`Listener::listen`].
     pub fn bind_tcp(address: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         if address.is_ipv6() {
@@ -89,9 +89,9 @@ impl Listener {
         Ok(Self::Tcp(listener, address))
     }
 
-    /// Takes `path`, which gets the permission bits `mode`, for as long as the listener is there. A
-    /// socket that is left there from an earlier run is removed; one that a process listens at, or
-    /// has bound and is yet to listen at, and any other file are errors. Nobody can connect before
+    /// Binds `path`, which gets the permission bits `mode`, for the listener's lifetime. A socket
+    /// that an earlier run left there is removed; one that a process listens at, or has bound and
+    /// is yet to listen at, and any other file are errors. No client can connect before
     /// [`Listener::listen`].
     pub fn bind_unix(path: &Path, mode: u32) -> io::Result<Self> {
         if let Ok(found) = fs::symlink_metadata(path) {
@@ -117,15 +117,16 @@ impl Listener {
         Ok(Self::Unix(file, listener))
     }
 
-    /// Lets connections come in; the kernel keeps up to `backlog` of them that nobody has accepted.
-    /// Fails if another process listens there since, or a Unix socket has lost its name to it:
-    /// nobody would ever come in.
+    /// Lets connections come in; the kernel keeps up to `backlog` of them that are not accepted
+    /// yet. Fails if another process listens there since, or has taken a Unix socket's name: no
+    /// client would ever come in.
     pub fn listen(&self, backlog: i32) -> io::Result<()> {
         match self {
             Self::Tcp(listener, _) => rustix::net::listen(listener, backlog)?,
             Self::Unix(file, listener) => {
                 rustix::net::listen(listener, backlog)?;
-                // Afterwards: from here on nobody takes it for one that was left behind.
+                // Checked afterwards: from here on no process takes it for a socket that was left
+                // behind.
                 if !file.is_there() {
                     return Err(taken("its name was removed, or another process has it"));
                 }
@@ -134,7 +135,7 @@ impl Listener {
         Ok(())
     }
 
-    /// The next connection; `WouldBlock` if there is none.
+    /// Accepts the next connection; `WouldBlock` if there is none.
     pub fn accept(&self) -> io::Result<Stream> {
         match self {
             Self::Tcp(listener, _) => {
@@ -146,7 +147,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, as `stats conns` says it: `tcp:127.0.0.1:11211`, `unix:/run/larder`.
+    /// Its address, as `stats conns` prints it: `tcp:127.0.0.1:11211`, `unix:/run/larder`.
     pub fn name(&self) -> String {
         match self {
             Self::Tcp(_, address) => format!("tcp:{address}"),
@@ -155,8 +156,8 @@ impl Listener {
     }
 }
 
-/// Whether an address cannot be listened on because this machine has none such: the kernel does not
-/// know its family, or no interface has it.
+/// Whether an address cannot be listened on because this machine does not have it: the kernel does
+/// not know its family, or no interface has it.
 pub fn is_absent(error: &io::Error) -> bool {
     let errno = rustix::io::Errno::from_io_error(error);
     matches!(errno, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))
@@ -169,22 +170,22 @@ fn taken(why: &'static str) -> io::Error {
 /// Whether a process takes connections at the socket `path`.
 fn is_listened_at(path: &Path) -> io::Result<bool> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // Where as many wait as may, a connection that blocks would wait behind them.
+    // If the backlog is full, a blocking connection would wait.
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::unix(path)?) {
         Ok(()) => Ok(true),
         Err(error) => match error.kind() {
             io::ErrorKind::WouldBlock => Ok(true),
-            // Since it was looked at, it may have gone.
+            // It may have gone since it was looked at.
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Ok(false),
-            // One of another kind, or another user's: it may be in use.
+            // Another kind of socket, or another user's: it may be in use.
             _ => Err(error),
         },
     }
 }
 
 /// Whether a process has a socket of this name that does not listen: a server that is yet to serve,
-/// which may restore its memory for minutes, looks to who connects like a socket that was left
+/// which may restore its memory for minutes, looks to a client like a socket that was left
 /// behind. Where the kernel shows nothing, for want of `/proc` or since that process is in another
 /// network namespace, this is not known, and [`Listener::listen`] refuses there.
 fn is_bound(path: &Path) -> bool {
@@ -192,7 +193,7 @@ fn is_bound(path: &Path) -> bool {
     sockets.split(|&byte| byte == b'\n').any(|line| shows_bound(line, path))
 }
 
-/// Whether a line of `/proc/net/unix` is of a socket of this name that does not listen.
+/// Whether a line of `/proc/net/unix` shows a socket of this name that does not listen.
 ///
 /// ```text
 /// 00000000bb72f872: 00000002 00000000 00010000 0001 01 9404010 /run/larder
@@ -228,11 +229,11 @@ pub enum Stream {
     Tls(Box<TlsStream>),
 }
 
-/// Reading and writing go by rustix, which makes the system call itself: in a program with several
-/// threads, libc's wrappers prepare each call for the thread's cancellation, which nobody here asks
-/// for and which showed as a few per cent of the samples in a profile of unpipelined gets.
+/// Reading and writing use rustix, which makes the system call itself: in a program with several
+/// threads, libc's wrappers prepare each call for the thread's cancellation, which is not used here
+/// and which showed as a few per cent of the samples in a profile of unpipelined gets.
 impl Stream {
-    /// Reads what is there, up to the size of `target`; 0 means that the peer sends no more.
+    /// Reads the available bytes, up to the size of `target`; 0 means that the peer sends no more.
     #[inline]
     pub fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
         if let Self::Tls(stream) = self {
@@ -241,7 +242,7 @@ impl Stream {
         Ok(rustix::net::recv(&*self, target, RecvFlags::empty())?.0)
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket takes.
     #[inline]
     pub fn write(&mut self, source: &[u8]) -> io::Result<usize> {
         if let Self::Tls(stream) = self {
@@ -250,7 +251,7 @@ impl Stream {
         Ok(rustix::net::send(&*self, source, SendFlags::NOSIGNAL)?)
     }
 
-    /// Writes what the socket takes of `sources`, in order.
+    /// Writes as much as the socket takes of `sources`, in order.
     pub fn write_vectored(&mut self, sources: &[IoSlice<'_>]) -> io::Result<usize> {
         if let Self::Tls(stream) = self {
             return stream.write_vectored(sources);
@@ -267,8 +268,8 @@ impl Stream {
         }
     }
 
-    /// The same connection, over TLS from its first byte on. Only TCP has that; what comes in over
-    /// a Unix domain socket does not leave the machine.
+    /// Turns the connection into one over TLS from its first byte on. Only TCP has that; bytes over
+    /// a Unix domain socket do not leave the machine.
     pub fn into_tls(self, config: &tls::Config) -> io::Result<Self> {
         match self {
             Self::Tcp(socket, peer) => {
@@ -278,7 +279,7 @@ impl Stream {
         }
     }
 
-    /// What is special about it if it is over TLS.
+    /// The TLS connection, if it is one.
     #[inline]
     pub fn tls(&mut self) -> Option<&mut TlsStream> {
         match self {
@@ -287,21 +288,21 @@ impl Stream {
         }
     }
 
-    /// Whether a read may find something although less was there than was asked for, and nothing
+    /// Whether a read may find something although less was there than was asked for, and no event
     /// will announce it.
     #[inline]
     pub fn holds_input(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.holds_input())
     }
 
-    /// Whether the socket below has taken anything since this was last asked, though nothing of
-    /// what was written may count as taken: over TLS that is so only with the last byte of what was
-    /// sealed.
+    /// Whether the socket below has taken anything since this was last asked, even though none of
+    /// the written bytes may count as taken: over TLS they count only with the last byte of what
+    /// was sealed.
     pub fn take_progress(&mut self) -> bool {
         self.tls().is_some_and(TlsStream::take_progress)
     }
 
-    /// The most that it may keep of what it says the peer has not taken.
+    /// The most bytes that it may keep of those that it says the peer has not taken.
     pub fn unsent_bytes_max(&self) -> usize {
         if matches!(self, Self::Tls(_)) { SEALED_BYTES_MAX } else { 0 }
     }
@@ -327,7 +328,7 @@ impl AsRawFd for Stream {
     }
 }
 
-/// Forwards mio's registration to whichever socket it is.
+/// Forwards mio's registration to the socket of each variant.
 macro_rules! forward_source {
     ($type:ty, $self:ident, $($pattern:pat => $source:expr),+) => {
         impl Source for $type {
@@ -376,8 +377,8 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_nobody_here_is_told_from_one_that_is_taken() {
-        // For documentation, so that no machine has it.
+    fn an_address_that_this_machine_lacks_is_told_from_one_that_is_taken() {
+        // An address for documentation, which no machine has.
         let error = Listener::bind_tcp("192.0.2.1:0".parse().expect("an address"));
         assert!(is_absent(&error.expect_err("it is nobody's")));
         assert!(!is_absent(&taken("another process listens there")));
@@ -388,7 +389,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("larder-net-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("socket");
-        // What std binds stays.
+        // A name that std binds stays.
         drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
         drop(Listener::bind_unix(&path, 0o700).expect("bind again over the left-over socket"));
         fs::write(&path, "precious").expect("write a file");
@@ -396,9 +397,9 @@ mod tests {
         fs::remove_dir_all(&folder).expect("clean up");
     }
 
-    /// A server that ended removed what the next one listened at.
+    /// Regression: a server that ended removed the name that the next one listened at.
     #[test]
-    fn a_socket_goes_with_its_listener_and_what_has_taken_its_name_stays() {
+    fn a_name_is_removed_with_its_listener_unless_another_socket_has_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let first = Listener::bind_unix(&path, 0o700).expect("bind");
@@ -412,10 +413,11 @@ mod tests {
         assert!(!path.exists(), "it goes with its own");
     }
 
-    /// A second server with the arguments of one that still restored its memory took its socket's
-    /// name, whether it was refused then or not, and nobody could ever connect to the first.
+    /// Regression: a second server with the arguments of one that still restored its memory took
+    /// its socket's name, whether it was then refused or not, and no client could ever connect to
+    /// the first.
     #[test]
-    fn a_unix_socket_is_not_taken_from_who_is_yet_to_listen_there() {
+    fn a_unix_socket_is_not_taken_from_a_process_yet_to_listen() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a socket");
         let first = Listener::bind_unix(&path, 0o700).expect("bind");
@@ -425,9 +427,9 @@ mod tests {
         std::os::unix::net::UnixStream::connect(&path).expect("it listens");
     }
 
-    /// It served at a socket that nobody could find.
+    /// Regression: it served at a socket that no client could find.
     #[test]
-    fn who_has_lost_the_name_of_its_unix_socket_does_not_listen() {
+    fn a_listener_that_lost_the_name_of_its_unix_socket_does_not_listen() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let first = Listener::bind_unix(&path, 0o700).expect("bind");
@@ -441,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_bound_a_name_and_does_not_listen_is_read_as_the_kernel_writes_it() {
+    fn a_bound_name_without_a_listener_is_found_in_the_kernels_list() {
         let path = Path::new("/run/a socket");
         let shows = |line: &str| shows_bound(line.as_bytes(), path);
         let bound = "00000000bb72f872: 00000002 00000000 00000000 0001 01";
@@ -456,7 +458,8 @@ mod tests {
         assert!(!shows("Num       RefCount Protocol Flags    Type St Inode Path"));
     }
 
-    /// A socket of datagrams, as that of a system log, was removed because connecting to it fails.
+    /// Regression: a socket of datagrams, such as a system log's, was removed because connecting to
+    /// it fails.
     #[test]
     fn a_unix_socket_of_another_kind_is_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -470,14 +473,15 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_is_not_taken_from_who_listens_there() {
-        // A second server with the same socket was where all new connections went, and at its end
-        // it removed what the first one listened at.
+    fn a_unix_socket_is_not_taken_from_a_listening_process() {
+        // Regression: a second server with the same socket got all new connections, and at its end
+        // it removed the name that the first one listened at.
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let listener = Listener::bind_unix(&path, 0o700).expect("bind");
         listener.listen(0).expect("listen");
-        // What the first one asks fills the kernel's queue, so that the others would have to wait.
+        // The first one's connection attempt fills the kernel's queue, so that the others would
+        // have to wait.
         for _ in 0..3 {
             let error = Listener::bind_unix(&path, 0o700).expect_err("somebody listens there");
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);

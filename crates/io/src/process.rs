@@ -1,6 +1,6 @@
 //! The process as the kernel sees it: its user, its limits, its memory locks, its CPU time.
 //!
-//! All of it is done once at the start, before there is a second thread, but for [`cpu_time`].
+//! All of it is done once at the start, before there is a second thread, except [`cpu_time`].
 
 use std::ffi::CString;
 use std::io;
@@ -22,7 +22,7 @@ pub fn with_file_mode<T>(mode: u32, create: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What tells this boot of the machine from every other.
+/// The identity of this boot of the machine.
 pub fn boot_id() -> io::Result<[u8; 16]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let digits = text.bytes().filter_map(|byte| char::from(byte).to_digit(16));
@@ -35,7 +35,7 @@ pub fn boot_id() -> io::Result<[u8; 16]> {
     if count == 2 * id.len() { Ok(id) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-/// The number of the user whom the process runs as.
+/// The number of the user that the process runs as.
 pub fn user() -> u32 {
     // SAFETY: geteuid has no preconditions and cannot fail.
     unsafe { libc::geteuid() }
@@ -97,13 +97,13 @@ pub fn raise_lock_limit() -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &lock) })
 }
 
-/// How many bytes of addresses may be locked; nothing where there is no limit.
+/// The bytes of addresses that may be locked; `None` where there is no limit.
 pub fn lock_limit() -> Option<u64> {
     let bytes = limit(libc::RLIMIT_MEMLOCK).ok()?.rlim_cur;
     (bytes != libc::RLIM_INFINITY).then_some(bytes)
 }
 
-/// What a limit is of, which each C library has its own type for.
+/// The type of a resource's number, which differs between C libraries.
 #[cfg(target_env = "musl")]
 type Resource = libc::c_int;
 #[cfg(not(target_env = "musl"))]
@@ -138,27 +138,27 @@ pub fn raise_file_limit(files: u64) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &open) })
 }
 
-/// The most open files that may be allowed without being root.
+/// The most open files that a process may allow itself without being root.
 pub fn file_limit() -> io::Result<u64> {
     Ok(limit(libc::RLIMIT_NOFILE)?.rlim_max)
 }
 
-/// Has a write beyond the longest that a file may be (`ulimit -f`) fail, as one on a full disk
-/// does, rather than end the process.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail, as one on a full disk does, rather
+/// than end the process.
 pub fn survive_file_limit() -> io::Result<()> {
-    // SAFETY: no code runs at a signal that is ignored, and this one has no other use.
+    // SAFETY: an ignored signal runs no code, and this one has no other use.
     let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Goes on in the background: a new process without a terminal, its standard streams to nowhere.
-/// To be called while there is one thread only.
+/// Continues in the background: a new process without a terminal, its standard streams to nowhere.
+/// To be called while there is only one thread.
 pub fn daemonize() -> io::Result<()> {
     // SAFETY: the caller has one thread, so the child's copy of the memory is consistent.
     check(unsafe { libc::daemon(1, 0) })
 }
 
-/// Bytes of memory that are the process's now, as the kernel counts them; none where it does not
+/// The resident memory of the process, in bytes, as the kernel counts it; `None` where it does not
 /// tell.
 pub fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;

@@ -19,8 +19,7 @@ pub struct Cache {
     pub sets: usize,
 }
 
-/// The cache that is furthest from the core and has data in it; nothing where the kernel does not
-/// say.
+/// The cache furthest from the core that holds data; `None` where the kernel does not tell.
 pub fn last_level_cache() -> Option<Cache> {
     last_level_in(Path::new(CACHES))
 }
@@ -34,8 +33,8 @@ fn last_level_in(caches: &Path) -> Option<Cache> {
     entries.flatten().filter_map(cache).max_by_key(|cache| cache.level)
 }
 
-/// The cache that these texts describe, if there are data in it and the kernel knows all of it: of
-/// what it does not know it says 0.
+/// The cache that these texts describe, if it holds data and the kernel knows all of its figures:
+/// an unknown one is 0.
 fn described(text: impl Fn(&str) -> Option<String>) -> Option<Cache> {
     let number = |name| text(name)?.trim().parse().ok().filter(|&number: &usize| number > 0);
     let has_data = matches!(text("type")?.trim(), "Data" | "Unified");
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_writes_is_a_cache_if_it_has_data_and_is_known() {
+    fn a_cache_is_described_only_if_it_holds_data_and_is_fully_known() {
         let cache = Cache { level: 3, line_bytes: 64, ways: 16, sets: 32_768 };
         assert_eq!(text("Unified\n", "3\n", "32768\n"), Some(cache));
         assert_eq!(text("Data\n", "3\n", "32768\n"), Some(cache));
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_the_last_level_counts_and_no_folder_is_no_cache() {
+    fn the_last_of_several_levels_counts_and_no_folder_is_no_cache() {
         let folder = tempfile::tempdir().expect("a folder for a test");
         let kinds = [("1", "Data"), ("3", "Unified"), ("2", "Unified"), ("4", "Instruction")];
         for (number, (level, kind)) in kinds.into_iter().enumerate() {

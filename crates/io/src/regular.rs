@@ -1,16 +1,16 @@
-//! Opening files by names that may be anything's.
+//! Opening regular files by names that may lead to anything.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens a regular file to be read, and refuses all else: who opens a FIFO waits for somebody to
-/// write to it, a device may have no end, and to open some has effects of its own.
+/// Opens a regular file for reading, and refuses all else: opening a FIFO waits for a writer, a
+/// device may have no end, and opening some has effects of its own.
 pub fn open(path: &Path) -> io::Result<File> {
     check(&fs::metadata(path)?)?;
-    // If another one has taken its place, this keeps the opening itself from waiting. For a regular
-    // file it means nothing.
+    // If another file has taken its place, this keeps the opening itself from waiting. For a
+    // regular file it means nothing.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     check(&file.metadata()?)?;
     Ok(file)

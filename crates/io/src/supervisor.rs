@@ -1,4 +1,4 @@
-//! The socket on which a supervisor, such as systemd, hears how a service is doing.
+//! The socket on which a supervisor, such as systemd, learns a service's state.
 //!
 //! A message is one datagram of lines such as `READY=1` (sd_notify(3)). The supervisor names the
 //! socket in the environment: a path, or behind `@` a name without a file.
@@ -9,7 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// A way to tell the supervisor something.
+/// A way to send messages to the supervisor.
 #[derive(Debug)]
 pub struct SupervisorSocket {
     socket: UnixDatagram,
@@ -17,7 +17,7 @@ pub struct SupervisorSocket {
 }
 
 impl SupervisorSocket {
-    /// The one that the supervisor calls `name`.
+    /// Opens a socket to the supervisor's socket called `name`.
     pub fn new(name: &OsStr) -> io::Result<Self> {
         let address = match name.as_bytes() {
             [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest)?,
@@ -27,7 +27,7 @@ impl SupervisorSocket {
         Ok(Self { socket: UnixDatagram::unbound()?, address })
     }
 
-    /// Tells it lines.
+    /// Sends lines to the supervisor.
     pub fn tell(&self, lines: &str) -> io::Result<()> {
         let sent = self.socket.send_to_addr(lines.as_bytes(), &self.address)?;
         if sent == lines.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }

@@ -1,9 +1,9 @@
-//! A thread as the kernel schedules it.
+//! The calling thread's place in the kernel's schedule.
 //!
-//! Threads that share a core take turns. Who is woken waits until the turn of the one that runs is
-//! over, milliseconds by default, unless he asks for a shorter turn than that one has and is due
-//! (the `PREEMPT_SHORT` of Linux 6.12). Each keeps his share of the core, so nobody is starved by
-//! it: short turns only come sooner.
+//! Threads that share a core take turns. A thread that is woken waits until the turn of the running
+//! one is over, milliseconds by default, unless it asks for a shorter turn than that one has and is
+//! due (the `PREEMPT_SHORT` of Linux 6.12). Each keeps its share of the core, so no thread is
+//! starved by it: short turns only come sooner.
 
 use std::io;
 use std::mem::size_of;
@@ -14,9 +14,9 @@ const TURN_NS: u64 = 100_000;
 /// Ten steps of priority below the usual, each of which is a fifth of a share.
 const LATE_NICE: i32 = 10;
 
-/// Asks for short turns for the calling thread, because somebody waits for it, or because it
-/// yields: who does gives up what is left of a turn. Kernels before 6.12 take no notice, and a
-/// thread that has a real-time policy keeps it. An error leaves everything as it was.
+/// Asks for short turns for the calling thread, because another waits for it, or because it yields,
+/// which gives up the rest of a turn. Kernels before 6.12 take no notice, and a thread with a
+/// real-time policy keeps it. An error leaves everything as it was.
 pub fn ask_for_short_turns() -> io::Result<()> {
     let mut attributes = attributes()?;
     let policy = attributes.sched_policy as i32;
@@ -27,9 +27,9 @@ pub fn ask_for_short_turns() -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the calling thread come after all others, because nobody waits for it: beside one that is
-/// always busy it has a tenth of a core. A thread that has a real-time policy keeps it, and one
-/// that comes later already its place. An error leaves everything as it was.
+/// Lets the calling thread come after all others, because no thread waits for it: beside one that
+/// is always busy it has a tenth of a core. A thread with a real-time policy keeps it, and one with
+/// a later place already keeps that. An error leaves everything as it was.
 pub fn step_back() -> io::Result<()> {
     let mut attributes = attributes()?;
     let policy = attributes.sched_policy as i32;
@@ -40,21 +40,21 @@ pub fn step_back() -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the calling thread run only where nobody else wants the core, and leave it at once when
-/// somebody does. An error leaves everything as it was.
+/// Lets the calling thread run only where no other thread wants the core, and leave it at once when
+/// one does. An error leaves everything as it was.
 pub fn take_idle_time() -> io::Result<()> {
     let mut attributes = attributes()?;
     attributes.sched_policy = libc::SCHED_IDLE as u32;
     set(&attributes)
 }
 
-/// Leaves the core to others for so long: for a thread that waits for what no other one could tell
-/// it of without being slower for it.
+/// Leaves the core to others for `duration`: for a thread that waits for an event of which no other
+/// thread could tell it without becoming slower.
 pub fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// What the calling thread has.
+/// The attributes of the calling thread.
 fn attributes() -> io::Result<libc::sched_attr> {
     let mut attributes = libc::sched_attr {
         size: 0,
@@ -67,14 +67,14 @@ fn attributes() -> io::Result<libc::sched_attr> {
         sched_period: 0,
     };
     let bytes = size_of::<libc::sched_attr>();
-    // SAFETY: the pointer is valid for a write of so many bytes, and any bytes are a sched_attr. 0
+    // SAFETY: the pointer is valid for a write of `bytes` bytes, and any bytes are a sched_attr. 0
     // is the calling thread.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, bytes, 0) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(attributes) }
 }
 
-/// Gives them to the calling thread.
+/// Sets the attributes of the calling thread.
 fn set(attributes: &libc::sched_attr) -> io::Result<()> {
     // SAFETY: the pointer is valid for a read of as many bytes as the kernel itself has written
     // into its first field. 0 is the calling thread.
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_steps_back_has_a_lower_priority_and_never_a_higher_one() {
+    fn stepping_back_lowers_the_priority_and_never_raises_it() {
         let nice_after = |nice: libc::c_int| {
             let tried = thread::spawn(move || {
                 // SAFETY: a plain number, for the calling thread.
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_idle_time_has_the_policy_for_it() {
+    fn taking_idle_time_sets_the_policy_for_it() {
         let tried = thread::spawn(|| {
             take_idle_time().expect("anybody may have less");
             attributes().expect("anybody may ask").sched_policy
@@ -129,7 +129,7 @@ mod tests {
             (after.sched_policy, after.sched_nice, after.sched_priority),
             (before.sched_policy, before.sched_nice, before.sched_priority)
         );
-        // Kernels that know of turns tell how long they are; others say 0.
+        // Kernels that support turns tell their length; others say 0.
         if asked.is_ok() && before.sched_runtime != 0 {
             assert_eq!(after.sched_runtime, TURN_NS);
         } else {

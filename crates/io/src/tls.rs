@@ -1,12 +1,12 @@
-//! TLS 1.2 and 1.3 by rustls: what a listener has to know, and (in [`stream`]) one connection.
+//! TLS 1.2 and 1.3 by rustls: a listener's configuration, and (in [`stream`]) one connection.
 //!
-//! A [`Config`] is made from the texts of files: who the server is, and whom it takes. It never
-//! changes; new certificates are a new one, for the connections that come from then on. Those that
-//! are there keep theirs.
+//! A [`Config`] is made from the texts of files: the server's identity, and the clients that it
+//! accepts. It never changes; new certificates make a new one, for later connections. Existing ones
+//! keep theirs.
 //!
-//! Cryptography is ring's. Compression, renegotiation and early data do not exist here, and nothing
-//! older than TLS 1.2. A session can be taken up again only where that is asked for; then the
-//! client keeps all of it, sealed with a key that dies with the `Config`, and the server nothing.
+//! Cryptography is ring's. There is no compression, renegotiation or early data, and nothing older
+//! than TLS 1.2. Sessions can be resumed only where that is enabled; then the client keeps all of
+//! the session, sealed with a key that dies with the `Config`, and the server nothing.
 
 mod stream;
 
@@ -24,11 +24,11 @@ pub use stream::{SEALED_BYTES_MAX, TlsStream};
 /// Whether clients show certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// They are not asked.
+    /// Clients are not asked.
     None,
-    /// They are asked; who shows none is let in, who shows a bad one is not.
+    /// Clients are asked; one without a certificate is let in, one with a bad certificate is not.
     Request,
-    /// Only who shows a good one is let in.
+    /// Only a client with a good one is let in.
     Require,
 }
 
@@ -41,37 +41,37 @@ pub enum KeyFormat {
     Der,
 }
 
-/// The texts of files, and what was chosen beside them.
+/// The texts of files, and the other choices.
 #[derive(Debug)]
 pub struct Settings<'f> {
-    /// The server's certificate and those behind it, as PEM.
+    /// The server's certificate and those that follow it in the chain, as PEM.
     pub chain: &'f [u8],
     /// Its private key.
     pub key: &'f [u8],
-    /// How that is written.
+    /// The key's form.
     pub key_format: KeyFormat,
-    /// Who signs clients' certificates, as PEM. Needed unless clients show none.
+    /// The signers of clients' certificates, as PEM. Needed unless clients show none.
     pub authorities: Option<&'f [u8]>,
     /// Whether clients show certificates.
     pub clients: ClientCertificates,
-    /// TLS 1.2 is not spoken.
+    /// Whether TLS 1.2 is refused.
     pub is_13_only: bool,
-    /// The cipher suites of TLS 1.2, by OpenSSL's names, best first; empty for all that there are.
+    /// The cipher suites of TLS 1.2, by OpenSSL's names, best first; empty for all.
     pub ciphers: &'f [String],
-    /// Clients may take up a session again.
+    /// Whether clients may resume sessions.
     pub resumption: bool,
 }
 
-/// Why there is no configuration of these texts.
+/// Why these texts make no configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// What should be a certificate, or several, is none.
+    /// The chain's text holds no certificate, or a bad one.
     Chain(String),
-    /// What should be a key is none, or not that of the certificate.
+    /// The key's text is no key, or not that of the certificate.
     Key(String),
-    /// What should be authorities is none.
+    /// The authorities' text holds none.
     Authorities(String),
-    /// Something that rustls refuses.
+    /// An error of rustls.
     Other(String),
 }
 
@@ -83,8 +83,8 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// The cipher suites of TLS 1.2 by OpenSSL's names. Those of TLS 1.3 are not chosen among, as
-/// OpenSSL's list does not either.
+/// The cipher suites of TLS 1.2 by OpenSSL's names. Those of TLS 1.3 are not selectable; OpenSSL's
+/// list does not select them either.
 const SUITES: [(&str, SupportedCipherSuite); 6] = {
     use ring::cipher_suite as suite;
     [
@@ -102,12 +102,12 @@ pub fn cipher_names() -> impl Iterator<Item = &'static str> {
     SUITES.iter().map(|(name, _)| *name)
 }
 
-/// What a listener has to know.
+/// A listener's TLS configuration.
 #[derive(Debug, Clone)]
 pub struct Config(Arc<ServerConfig>);
 
 impl Config {
-    /// Reads the texts, or says which of them is wrong, and how.
+    /// Reads the texts; the error says which of them is wrong, and how.
     pub fn new(settings: &Settings<'_>) -> Result<Self, ConfigError> {
         let other = |error: rustls::Error| ConfigError::Other(error.to_string());
         let provider = Arc::new(provider(settings.ciphers)?);
@@ -153,13 +153,13 @@ impl Config {
         Ok(Self(Arc::new(config)))
     }
 
-    /// For those who bring sockets of their own.
+    /// rustls' configuration, for callers with sockets of their own.
     pub fn rustls(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0)
     }
 }
 
-/// ring, with the cipher suites that are asked for.
+/// ring, with the requested cipher suites.
 fn provider(ciphers: &[String]) -> Result<CryptoProvider, ConfigError> {
     let mut provider = ring::default_provider();
     if !ciphers.is_empty() {
@@ -173,13 +173,13 @@ fn provider(ciphers: &[String]) -> Result<CryptoProvider, ConfigError> {
     Ok(provider)
 }
 
-/// That nothing is called so.
+/// The message for an unknown cipher.
 pub fn no_cipher(name: &str) -> String {
     let known: Vec<&str> = cipher_names().collect();
     format!("unknown cipher {name}; {} are known", known.join(", "))
 }
 
-/// The certificates of a text, of which there must be one.
+/// The certificates of a text, which must hold at least one.
 fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(text).collect();
     match found {
@@ -189,7 +189,7 @@ fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// Those who sign clients' certificates.
+/// The signers of clients' certificates.
 fn authorities(text: Option<&[u8]>) -> Result<RootCertStore, ConfigError> {
     let text = text.unwrap_or_default();
     let mut roots = RootCertStore::empty();
@@ -200,11 +200,11 @@ fn authorities(text: Option<&[u8]>) -> Result<RootCertStore, ConfigError> {
     Ok(roots)
 }
 
-/// A key, which nobody prints.
+/// Reads a private key, which is never printed.
 fn private_key(text: &[u8], format: KeyFormat) -> Result<PrivateKeyDer<'static>, String> {
     match format {
         KeyFormat::Pem => PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
-            // Its kind is named in two ways, and base64 that is not is what follows from one.
+            // rustls names its kind in two ways, and bad base64 is only a consequence.
             _ if is_encrypted(text) => {
                 "it is encrypted, and nobody can be asked for the password; \
                  openssl pkey -in FILE -out FILE2 writes it as it is"

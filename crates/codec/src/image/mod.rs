@@ -1,9 +1,9 @@
-//! An image: the items of a memory as bytes of a file, for a process that comes later.
+//! An image: the items of a memory as bytes of a file, for a later process.
 //!
 //! ```text
 //!   head | block | block | ... | end | dictionary
 //!
-//!   the most valuable items first, so that what was cut short for want of time holds the best
+//!   the most valuable items first, so that an image cut short for want of time holds the best
 //!
 //!   head    magic version wall_at nonce saved_at flush_at sequence share_ppm items limit checksum
 //!   bytes     8      4       4      8      4        4        8         4       8     8      4
@@ -20,22 +20,22 @@
 //!
 //! All numbers are little-endian. The head has 64 bytes. A block holds a few hundred KiB and
 //! nothing that refers to another, but for a long value: its row stands alone in a block, with its
-//! pieces right behind. A *note* is what its tier knows of an item beside its record ([`Tier`]).
-//! Whoever knows no dictionaries ends with the end, and reads all items.
+//! pieces right behind. A *note* is a tier's own datum of an item, beside its record ([`Tier`]). A
+//! reader that knows no dictionaries stops at the end, and reads all items.
 //!
-//! The first version had 0 in the place of `wall_at`, and is read as well.
+//! The first version had 0 in the place of `wall_at`, and can be read as well.
 //!
 //! # Damage
 //!
 //! Nothing is taken on trust: `sum` is the checksum of the payload as it is stored, and `checksum`
-//! that of all before it, behind the nonce of this image. A block that fails is left out, with the
-//! pieces of a long value as a whole. Where a block's own head is damaged, the next marker with a
-//! right checksum and a higher number is looked for. A client cannot make a value look like a
-//! block: he does not know the nonce. Numbers without a gap and the totals of the end say that
-//! nothing is missing ([`Table::is_whole`]).
+//! that of everything before it in the head, behind the nonce of this image. A block that fails is
+//! left out, with the pieces of a long value as a whole. Where a block's own head is damaged, the
+//! next marker with a right checksum and a higher number is searched for. A client cannot make a
+//! value look like a block: it does not know the nonce. Numbers without a gap and the totals of the
+//! end show that nothing is missing ([`Table::is_whole`]).
 //!
-//! Whatever the bytes are, at most [`PAYLOAD_BYTES_MAX`] are allocated for a block twice over, and
-//! so many for the table as there are right heads.
+//! Whatever the bytes are, at most twice [`PAYLOAD_BYTES_MAX`] are allocated for a block, and for
+//! the table as much as there are right heads.
 
 mod read;
 mod write;
@@ -49,14 +49,14 @@ use crate::{Method, checksum};
 pub const MAGIC: [u8; 8] = *b"LARDERIM";
 /// The format that is written.
 pub const VERSION: u32 = 2;
-/// The one before, without [`Head::wall_at`].
+/// The previous format, without [`Head::wall_at`].
 const VERSION_BEFORE: u32 = 1;
 
-/// A block is full with so many bytes of notes and rows. With more it hardly compresses better.
+/// A block is full with this many bytes of notes and rows. With more it hardly compresses better.
 const BLOCK_BYTES: usize = 256 << 10;
-/// A value that would make a row longer than this is long.
+/// A row longer than this has its value stored as a long one.
 const LONG_BYTES: usize = BLOCK_BYTES / 2;
-/// The longest payload there is, decoded or as it is stored.
+/// The longest payload, decoded or as it is stored.
 pub const PAYLOAD_BYTES_MAX: usize = 2 * BLOCK_BYTES;
 const _: () = assert!(BLOCK_BYTES + LONG_BYTES < PAYLOAD_BYTES_MAX);
 
@@ -65,7 +65,7 @@ pub const HEAD_BYTES: usize = 64;
 const BLOCK_HEAD_BYTES: usize = 36;
 const MARKER: [u8; 4] = [0xb1, b'l', b'i', 0x0c];
 const NOTE_BYTES: usize = 4;
-/// Sequences above this are nobody's: there is room to go on from it.
+/// The highest sequence number that is accepted: it leaves room to go on from.
 const SEQUENCE_MAX: u64 = u64::MAX >> 2;
 const PPM: u32 = 1_000_000;
 
@@ -74,11 +74,11 @@ const PPM: u32 = 1_000_000;
 pub enum Tier {
     /// In the hot zone; the note is the low half of its number in the sequence of mutations.
     Hot,
-    /// In the compressed zone; the note is how often it was read there.
+    /// In the compressed zone; the note is the count of its accesses there.
     Compressed,
 }
 
-/// What an image begins with.
+/// The head, with which an image begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// Drawn for each image.
@@ -86,23 +86,23 @@ pub struct Head {
     /// Unix seconds by the clock that expiries go by: it was right when its process began, and may
     /// have been ahead of the wall clock or behind it since.
     pub saved_at: u32,
-    /// The same by the wall clock. None in an image of the version that did not tell.
+    /// The same moment by the wall clock. `None` in an image of the version that did not have it.
     pub wall_at: Option<u32>,
-    /// Seconds, by the former, at which everything is to be flushed; 0 never.
+    /// Seconds, by the clock of `saved_at`, at which everything is to be flushed; 0 never.
     pub flush_at: u32,
     /// The last number of the sequence of mutations.
     pub sequence: u64,
     /// The compressed zone's share of the memory, in millionths.
     pub share_ppm: u32,
-    /// About how many items were in the hot zone; 0 if that is not known. Nothing but an estimate
-    /// of what is worth making ready depends on it.
+    /// About how many items were in the hot zone; 0 if that is not known. Only an estimate of what
+    /// is worth preparing depends on it.
     pub hot_items: u64,
     /// The memory limit, in bytes, with these items; 0 if that is not known.
     pub limit_bytes: u64,
 }
 
 impl Head {
-    /// As it is written.
+    /// The head as it is written.
     pub fn to_bytes(self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -121,7 +121,7 @@ impl Head {
         bytes
     }
 
-    /// Reads the first bytes of a file, fewer if it has no more.
+    /// Reads the head from the first bytes of a file, fewer if it has no more.
     pub fn parse(bytes: &[u8]) -> Result<Self, OpenError> {
         if !bytes.starts_with(&MAGIC) {
             return Err(OpenError::Foreign);
@@ -154,19 +154,19 @@ impl Head {
         f64::from(self.share_ppm) / f64::from(PPM)
     }
 
-    /// How many items the hot zone may be expected to have again, with so much memory.
+    /// How many items the hot zone may be expected to have again, with this memory limit.
     pub fn expected_hot_items(&self, limit_bytes: u64) -> u64 {
         let share = limit_bytes as f64 / self.limit_bytes.max(1) as f64;
         (self.hot_items as f64 * share.min(1.0)) as u64
     }
 
-    /// A share as it is written.
+    /// A share as it is written, in millionths.
     pub fn ppm_of(share: f64) -> u32 {
         (share.clamp(0.0, 1.0) * f64::from(PPM)) as u32
     }
 }
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Items(Tier),
@@ -194,7 +194,7 @@ impl Kind {
     }
 }
 
-/// What stands before a payload.
+/// The head of a block, which stands before the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BlockHead {
     kind: Kind,

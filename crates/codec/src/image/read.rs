@@ -1,5 +1,5 @@
-//! The side that reads: the heads of all blocks first, for a table, and then blocks in any order,
-//! by any number of threads.
+//! The reading side: the heads of all blocks first, for a table, and then blocks in any order, by
+//! any number of threads.
 
 use std::{fmt, io};
 
@@ -12,12 +12,12 @@ use crate::{Damaged, Decoder, checksum};
 /// Bytes that are looked through at a time for the next block.
 const SEARCH_BYTES: usize = 64 << 10;
 
-/// Bytes to read, at any place.
+/// Bytes that can be read at any place.
 pub trait Source: Sync {
-    /// How many there are.
+    /// The number of bytes.
     fn bytes(&self) -> io::Result<u64>;
 
-    /// Fills `target` with those from `offset` on.
+    /// Fills `target` with the bytes from `offset` on.
     fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<()>;
 }
 
@@ -35,14 +35,14 @@ impl Source for Vec<u8> {
     }
 }
 
-/// Why something is no image that can be read.
+/// Why bytes are no image that can be read.
 #[derive(Debug)]
 pub enum OpenError {
     /// It does not begin as an image does.
     Foreign,
     /// It is an image of this version.
     Version(u32),
-    /// It begins as an image does, and goes on otherwise.
+    /// It begins as an image does, but the rest of its head does not match.
     Damaged,
     /// It cannot be read.
     Io(io::Error),
@@ -67,11 +67,11 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// A block, or a piece of a long value, could not be read.
+/// A block, or a piece of a long value, that could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost;
 
-/// The head of an image.
+/// Reads the head of an image.
 pub fn open(source: &dyn Source) -> Result<Head, OpenError> {
     let bytes = source.bytes().map_err(OpenError::Io)?.min(HEAD_BYTES as u64);
     let mut head = vec![0; bytes as usize];
@@ -87,7 +87,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Where its items were; nothing if it holds none.
+    /// The tier of its items; `None` if it holds none.
     pub fn tier(&self) -> Option<Tier> {
         match self.head.kind {
             Kind::Items(tier) => Some(tier),
@@ -95,28 +95,28 @@ impl Block {
         }
     }
 
-    /// How many items it holds.
+    /// The number of items that it holds.
     pub fn items(&self) -> u64 {
         self.head.rows.into()
     }
 }
 
-/// The blocks that there are.
+/// The blocks of an image.
 #[derive(Debug, Default)]
 pub struct Table {
     blocks: Vec<Block>,
-    /// Where the blocks of items are among them, each with the pieces behind it.
+    /// The indices of the blocks of items in `blocks`, each followed by its pieces.
     groups: Vec<usize>,
-    /// What was written, if the end is there.
+    /// The totals that were written, if the end is there.
     totals: Option<Totals>,
-    /// Behind the end.
+    /// The block behind the end.
     dictionary: Option<Block>,
     /// Blocks whose heads are damaged, as far as numbers tell.
     missing: u64,
 }
 
 impl Table {
-    /// Looks for the blocks of an image.
+    /// Finds the blocks of an image.
     pub fn new(source: &dyn Source, head: &Head) -> io::Result<Self> {
         let mut table = Self::default();
         let bytes = source.bytes()?;
@@ -146,13 +146,14 @@ impl Table {
         Ok(table)
     }
 
-    /// Whether every block's head and the end are there. What the blocks hold was not read yet.
+    /// Whether every block's head and the end are there. The content of the blocks has not been
+    /// read yet.
     pub fn is_whole(&self) -> bool {
         let items: u64 = self.blocks.iter().map(Block::items).sum();
         self.missing == 0 && self.totals.is_some_and(|totals| totals.items == items)
     }
 
-    /// How many items were written, or at least the blocks that are there say so.
+    /// The number of items that were written, or at least that the found blocks hold.
     pub fn items(&self) -> u64 {
         let items = self.blocks.iter().map(Block::items).sum();
         self.totals.map_or(items, |totals| totals.items)
@@ -164,7 +165,7 @@ impl Table {
         reader.payload(source, &self.dictionary?).ok().map(<[u8]>::to_vec)
     }
 
-    /// How many blocks of items there are.
+    /// The number of blocks of items.
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
@@ -175,7 +176,7 @@ impl Table {
         let end = self.groups.get(number + 1).copied().unwrap_or(self.blocks.len());
         let block = &self.blocks[first];
         let behind = &self.blocks[first + 1..end];
-        // What comes after a gap belongs to another value, whose row is lost.
+        // A piece after a gap belongs to another value, whose row is lost.
         let is_next =
             |(at, piece): &(usize, &Block)| piece.head.number == block.head.number + 1 + *at as u64;
         (block, &behind[..behind.iter().enumerate().take_while(is_next).count()])
@@ -188,7 +189,7 @@ fn read_totals(source: &dyn Source, block: &Block) -> Option<Totals> {
     Some(Totals { items: u64_at(raw, 0), bytes: u64_at(raw, 8), image_bytes: block.offset })
 }
 
-/// The block at `offset`, or the next one behind it of this number or a higher one.
+/// The block at `offset`, or the next one behind it with this number or a higher one.
 fn next_block(
     source: &dyn Source,
     nonce: u64,
@@ -199,7 +200,7 @@ fn next_block(
     let block_at = |offset: u64, head: &[u8]| {
         let head = BlockHead::parse(nonce, head).filter(|head| head.number >= number)?;
         let end = offset + (BLOCK_HEAD_BYTES as u64) + u64::from(head.stored_bytes);
-        // A number is at most that of the bytes: so many blocks there may be.
+        // A block's number is at most the number of bytes, since there can be no more blocks.
         (end <= bytes && head.number <= bytes).then_some(Block { offset, head })
     };
     let mut head = [0; BLOCK_HEAD_BYTES];
@@ -226,7 +227,7 @@ fn next_block(
     Ok(None)
 }
 
-/// What one thread reads blocks with.
+/// The decoder and buffers with which one thread reads blocks.
 pub struct Reader {
     decoder: Decoder,
     stored: Vec<u8>,
@@ -240,12 +241,12 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// With nothing in it yet.
+    /// Makes a reader with empty buffers.
     pub fn new() -> Self {
         Self { decoder: Decoder::new(), stored: Vec::new(), raw: Vec::new() }
     }
 
-    /// The items of a block, each with its note; nothing of a block that is not right.
+    /// The items of a block, each with its note; an error if the block is not right.
     pub fn items(
         &mut self,
         source: &dyn Source,
@@ -255,7 +256,7 @@ impl Reader {
         let raw = self.payload(source, block)?;
         let (notes, rows) = raw.split_at_checked(rows * NOTE_BYTES).ok_or(Lost)?;
         let mut rows = Rows::new(rows);
-        // A row that is none ends them: the checksum was right, so it was written so.
+        // An invalid row ends them: the checksum was right, so it was written that way.
         Ok(notes.chunks_exact(NOTE_BYTES).map_while(move |note| {
             let note = u32::from_le_bytes(*note.first_chunk()?);
             rows.next_row().ok().map(|row| (note, row))

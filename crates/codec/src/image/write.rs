@@ -6,7 +6,7 @@ use super::{BLOCK_BYTES, BlockHead, Head, Kind, LONG_BYTES, NOTE_BYTES, PAYLOAD_
 use crate::record::{Fields, ROW_HEAD_BYTES_MAX, Record, write_row, write_row_head};
 use crate::{Encoder, Method, checksum};
 
-/// What was written.
+/// The totals of an image that was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Items.
@@ -23,7 +23,7 @@ pub struct Writer<W> {
     nonce: u64,
     method: Method,
     encoder: Encoder,
-    /// Where the items of the block that fills up were.
+    /// The tier of the items in the block that is being filled.
     tier: Tier,
     notes: Vec<u8>,
     rows: Vec<u8>,
@@ -67,7 +67,7 @@ impl<W: Write> Writer<W> {
         if self.notes.len() + self.rows.len() >= BLOCK_BYTES { self.end_rows() } else { Ok(()) }
     }
 
-    /// Adds an item whose value comes piece by piece, `value_bytes` in all.
+    /// Adds an item whose value comes in pieces, `value_bytes` in all.
     pub fn push_long<'v>(
         &mut self,
         tier: Tier,
@@ -99,13 +99,13 @@ impl<W: Write> Writer<W> {
         if self.raw.is_empty() { Ok(()) } else { self.end_block(Kind::Piece, 0) }
     }
 
-    /// What was added so far.
+    /// The totals so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Ends the image, and gives back what it was written to, which may hold bytes back. With the
-    /// dictionary of the compressed zone, if it has one.
+    /// Ends the image, with the dictionary of the compressed zone if it has one. Returns the
+    /// target, which may hold bytes back, and the totals.
     pub fn finish(mut self, dictionary: Option<&[u8]>) -> io::Result<(W, Totals)> {
         self.end_rows()?;
         let Totals { items, bytes, .. } = self.totals;
@@ -124,7 +124,7 @@ impl<W: Write> Writer<W> {
         self.totals.bytes += bytes as u64;
     }
 
-    /// Ends the block of another tier.
+    /// Ends the block if it is of another tier.
     fn turn_to(&mut self, tier: Tier) -> io::Result<()> {
         if tier != self.tier {
             self.end_rows()?;
@@ -143,7 +143,7 @@ impl<W: Write> Writer<W> {
         self.end_block(Kind::Items(self.tier), rows)
     }
 
-    /// Writes what has gathered as a block.
+    /// Writes the gathered rows as a block.
     fn end_block(&mut self, kind: Kind, rows: usize) -> io::Result<()> {
         assert!(self.raw.len() <= PAYLOAD_BYTES_MAX);
         let method = self.encoder.encode(self.method, None, &self.raw, &mut self.stored);

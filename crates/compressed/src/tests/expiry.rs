@@ -1,4 +1,4 @@
-//! The summaries of blocks and the sweep that goes by them.
+//! The summaries of blocks and the sweep that uses them.
 
 use super::{World, hash};
 use crate::Refused;
@@ -22,18 +22,18 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// A value that hardly compresses, so that blocks come to several slabs.
+/// A value that hardly compresses, so that blocks fill several slabs.
 fn value(number: u32) -> Vec<u8> {
     let mut random = stdx::random::Xorshift::seeded(number.into());
     (0..15).flat_map(|_| random.draw().to_ne_bytes()).collect()
 }
 
-/// Whether an item is one of those of which there is one in `share`.
+/// Whether an item is one of the short-lived ones, one in `share`.
 fn is_short(number: u32, share: u32) -> bool {
     number % share == share - 1
 }
 
-/// A zone with so many items, of which one in `share` lives for 100 seconds.
+/// A zone with this many items, of which one in `share` lives for 100 seconds.
 fn filled(items: u32, share: u32) -> World {
     let mut world = World::small(16);
     for number in 0..items {
@@ -60,7 +60,7 @@ fn where_nothing_expires_there_is_no_summary_and_nothing_is_looked_at() {
 }
 
 #[test]
-fn leaves_that_are_over_go_undecoded_and_the_others_stay() {
+fn expired_leaves_go_undecoded_and_the_others_stay() {
     // The later half of the hashes expires later.
     let mut world = World::small(16);
     let (soon, late) = (world.now + 100, world.now + 10_000);
@@ -86,7 +86,7 @@ fn leaves_that_are_over_go_undecoded_and_the_others_stay() {
 }
 
 #[test]
-fn a_leaf_is_rewritten_once_when_enough_is_over_and_not_for_less() {
+fn a_leaf_is_rewritten_once_when_enough_has_expired_and_not_for_less() {
     for (share, is_worth) in [(2, true), (20, false)] {
         let mut world = filled(4000, share);
         world.check();
@@ -95,7 +95,7 @@ fn a_leaf_is_rewritten_once_when_enough_is_over_and_not_for_less() {
         let stats = world.zone.stats();
         let over = 4000 / u64::from(share);
         if is_worth {
-            // But for leaves of which an appended row that lives was sampled too often.
+            // Except for leaves of which an appended live row was sampled too often.
             assert!(stats.expired_swept > over * 9 / 10, "{stats:?}");
             assert!(stats.expired_swept > 5 * stats.expiry_rewrites, "{stats:?}");
             assert!(stats.rows < 4000 - over as usize * 9 / 10 && stats.merges > 0);
@@ -117,7 +117,7 @@ fn a_leaf_is_rewritten_once_when_enough_is_over_and_not_for_less() {
 }
 
 #[test]
-fn who_makes_room_takes_what_is_over_before_what_is_alive() {
+fn expired_items_leave_before_live_ones_when_room_is_made() {
     let mut world = filled(4000, 3);
     world.now += 100;
     let before = world.zone.stats();
@@ -184,12 +184,12 @@ fn cleaning_moves_summaries_as_they_are() {
 }
 
 #[test]
-fn without_room_for_what_stays_the_sweep_waits_and_loses_nothing() {
-    // With so many slabs fewer bytes are left in the end than what stays of a leaf takes.
+fn the_sweep_waits_and_loses_nothing_without_room_to_rewrite_a_leaf() {
+    // With this many slabs fewer bytes are left in the end than the rest of a leaf takes.
     let mut world = World::small(8);
     let soon = world.now + 100;
     let epochs = std::sync::Arc::clone(&world.epochs);
-    // What was replaced while somebody is pinned is no room.
+    // Memory that was replaced while a thread is pinned is no room.
     let guard = epochs.pin();
     let expiry = |number: u32| if is_short(number, 2) { soon } else { 0 };
     let mut refused = (0..).filter(|&number| {

@@ -1,4 +1,5 @@
-//! Frames and the short way: rows over many frames, what carries over, and what goes the long way.
+//! Frames and the short way: rows over many frames, the state that is carried over, and the cases
+//! of the long way.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -214,7 +215,7 @@ fn a_newcomer_whose_key_is_there_dead_is_appended() {
     world.insert(&keys[4], b"new").expect("room");
     assert_eq!((world.zone.stats().inserted_short, world.zone.stats().rows), (20, 21));
     assert_eq!(world.find(&keys[4]).map(|(value, _)| value), Some(b"new".to_vec()));
-    // One that is never revealed is there, and dead, and does not hide the next one either.
+    // A newcomer that is never revealed is there, and dead, and does not hide the next one either.
     assert!(world.remove(&keys[4]) && !world.remove(&keys[4]));
     let record = Record { key: &keys[4], value: b"hidden", fields: Fields::default() };
     world.insert_record(&record, false).expect("room");
@@ -249,9 +250,9 @@ fn many_dead_rows_force_the_long_way_which_drops_them() {
     world.check();
 }
 
-/// Regression: each frame was decoded to find that every row in it is dead.
+/// Regression: each frame was decoded, only to find that every row in it is dead.
 #[test]
-fn the_long_way_drops_frames_without_a_live_row_undecoded_with_their_long_values() {
+fn a_rewrite_drops_dead_frames_undecoded_with_their_long_values() {
     let (mut world, keys) = (world(8), neighbours(30));
     let value = |index: usize| vec![index as u8; if index % 4 == 1 { 5000 } else { 200 }];
     for (index, key) in keys.iter().enumerate().take(20) {
@@ -276,21 +277,21 @@ fn the_long_way_drops_frames_without_a_live_row_undecoded_with_their_long_values
     world.check();
 }
 
-/// Regression: where there was no room to append a row the block was decoded and encoded as a
-/// whole, at each attempt, to learn the same.
+/// Regression: where there was no room to append a row, the block was decoded and encoded as a
+/// whole, at each attempt, only to find that again.
 #[test]
 fn without_room_to_append_a_row_no_block_is_decoded_for_it() {
     let keys: Vec<_> = (0..5000).map(|number| format!("key:{number:06}").into_bytes()).collect();
     let mut world = world(3);
     let epochs = std::sync::Arc::clone(&world.epochs);
-    // What was replaced while somebody is pinned is no room.
+    // Memory that was replaced while a thread is pinned is no room.
     let guard = epochs.pin();
     let (stored, newcomers) = keys.split_at(4000);
     let refused = stored.iter().filter(|key| world.insert(key, &value(key)).is_err());
     assert!(refused.count() > 100, "nothing more fits");
     let takes = |key: &&Vec<u8>| {
         let mut has_room = false;
-        // The row joins others than those of the first frame.
+        // The row joins frames behind the first one.
         world.with_block(key, |block| {
             has_room = block.head().raw_bytes < 3 << 10 && block.head().frames > 2;
         });
@@ -364,7 +365,7 @@ fn a_zone_that_adopts_a_dictionary_is_as_dense_from_the_first_row_on() {
     assert!(!after.zone.adopt_dictionary(&dictionary, 22), "it has one");
     let [before, after_bytes, without] = [&mut before, &mut after, &mut without].map(live_bytes);
     assert!(after_bytes <= before && after_bytes < without, "{before} {after_bytes} {without}");
-    // What it was trained from is no sample of what comes.
+    // The rows that it was trained from are not sampled again.
     let sampled = |world: &World| {
         let stats = world.zone.stats().dictionaries;
         stats.memory_bytes > 0 && stats.dictionaries == 1 && world.zone.dictionaries.samples() > 0
@@ -375,7 +376,8 @@ fn a_zone_that_adopts_a_dictionary_is_as_dense_from_the_first_row_on() {
     after.check();
 }
 
-/// A zone that was given up kept them, up to several times what it had itself.
+/// Regression: a zone for which dictionaries were given up kept its samples, up to several times
+/// its own memory.
 #[test]
 fn a_zone_that_is_too_small_for_a_dictionary_keeps_no_samples() {
     let mut world = world(12);
@@ -423,7 +425,7 @@ fn a_damaged_frame_is_a_miss_of_its_rows_alone() {
         assert_eq!(found, !middle.ranks().contains(&rank), "{rank}");
         assert!(found || world.reader.counts().damaged == before + 1);
     }
-    // A removal marks what it cannot read, and nothing else.
+    // A removal marks rows that it cannot read, and no others.
     let gone = middle.first_rank + 1;
     assert!(!world.remove(&keys[gone]));
     damage(&world);
@@ -432,7 +434,7 @@ fn a_damaged_frame_is_a_miss_of_its_rows_alone() {
         !found.contains(&gone)
             && (0..35).all(|rank| middle.ranks().contains(&rank) || found.contains(&rank))
     );
-    // What builds the block anew gives up the rows of the damaged frame, and they no longer count.
+    // Building the block anew gives up the rows of the damaged frame, and they no longer count.
     damage(&world);
     world.insert(&keys[0], b"new").expect("room");
     assert_eq!(world.zone.stats().damaged, 1);
@@ -463,15 +465,15 @@ fn damage_in_a_frame_that_rows_join_forces_the_long_way() {
     world.check();
 }
 
-/// One thread appends, and another removes what came a moment ago, while the next row is on its
-/// way: a mark that is made between the copy and its publication must be in the copy.
+/// One thread appends, and another removes the row appended a moment ago, while the next row is on
+/// its way: a mark that is made between the copy and its publication must be in the copy.
 #[test]
 fn marks_made_during_an_append_are_not_lost() {
     const KEYS: usize = 6000;
     const REMOVED: usize = 6;
     let (world, mut keys) = (world(64), Vec::new());
     keys.extend((0..KEYS).map(|number| format!("key:{number:06}").into_bytes()));
-    // Those of one leaf come one after the other.
+    // The keys of one leaf come one after the other.
     keys.sort_by_key(|key| shard_of(hash(key)));
     let World { zone, epochs, now, .. } = &world;
     let stored = AtomicUsize::new(0);

@@ -34,7 +34,7 @@ fn a_damaged_block_is_a_counted_miss() {
             world.with_block(&keys[0], |block| block.damage(at, flip));
             assert!(world.find(&keys[0]).is_some());
         }
-        // A removal of what cannot be read: nobody finds it even if it can be read later.
+        // A removed item that could not be read is not found even if it can be read later.
         world.with_block(&keys[0], |block| block.damage(0, flip));
         assert!(!world.remove(&keys[0]));
         world.with_block(&keys[0], |block| block.damage(0, flip));
@@ -48,9 +48,9 @@ fn a_damaged_block_is_a_counted_miss() {
     }
 }
 
-/// It is asked under the lock of thousands of keys.
+/// A long item's fields are asked for under the lock of thousands of keys.
 #[test]
-fn whether_a_long_item_is_there_is_told_without_its_value() {
+fn a_long_item_is_known_to_be_there_without_reading_its_value() {
     let mut world = World::small(4);
     world.insert(b"long", &[7; 60_000]).expect("room");
     let fields_of = |world: &mut World, key: &[u8]| {
@@ -60,7 +60,8 @@ fn whether_a_long_item_is_there_is_told_without_its_value() {
     assert_eq!(fields_of(&mut world, b"long"), Some(Fields::default()));
     assert_eq!(fields_of(&mut world, b"other"), None);
     assert_eq!((world.reader.long.capacity(), world.reader.value()), (0, &b""[..]));
-    // Who cannot read it gives it up: or it would be there for some and not for others.
+    // A reader that cannot read it gives it up: or it would be there for some readers and not for
+    // others.
     let mut code = 0;
     world.with_block(b"long", |block| code = block.longs()[0].load());
     let guard = world.epochs.pin();
@@ -100,9 +101,9 @@ fn a_block_whose_seal_is_damaged_is_given_up_and_a_copy_has_none() {
     world.check();
 }
 
-/// Nobody counted them.
+/// Regression: they were not counted.
 #[test]
-fn what_is_expired_in_a_leaf_that_cannot_be_written_down_counts_as_expired() {
+fn expired_items_of_a_leaf_that_cannot_be_rewritten_count_as_expired() {
     let mut world = World::small(8);
     let expiry = world.now + 100;
     let number = fill_with_noise(&mut world, expiry);
@@ -115,7 +116,7 @@ fn what_is_expired_in_a_leaf_that_cannot_be_written_down_counts_as_expired() {
     assert_eq!(stats.items as u64 + stats.evicted + stats.expired, u64::from(number));
 }
 
-/// A walk over everything did.
+/// Regression: a walk over everything decoded it.
 #[test]
 fn a_long_value_that_is_dead_or_expired_is_not_decoded() {
     let mut world = World::small(4);
@@ -150,10 +151,10 @@ fn a_lookup_says_whether_it_has_passed_a_dead_row_of_its_key() {
     assert_eq!(look(&mut world, b"k"), (true, false));
 }
 
-/// The slab with what the damaged block had referred to was walked again and again, and no other
-/// was cleaned any more.
+/// Regression: the slab with the blocks that the damaged one had referred to was walked again and
+/// again, and no other was cleaned any more.
 #[test]
-fn a_damaged_head_takes_its_slab_and_those_of_its_long_values_but_no_others() {
+fn a_damaged_head_costs_its_slab_and_those_of_its_long_values_alone() {
     const ROUND: u32 = 9000;
     let mut world = World::small(24);
     let mut random = Xorshift::default();
@@ -184,10 +185,10 @@ fn a_damaged_head_takes_its_slab_and_those_of_its_long_values_but_no_others() {
     assert!(rounds.is_sorted_by(|(_, before), (_, after)| before < after), "{rounds:?}");
 }
 
-/// A length in its head was believed: memory for it was filled, up to 4 GiB, or another value was
-/// handed on.
+/// Regression: a length in its head was trusted: memory for it was filled, up to 4 GiB, or another
+/// value was handed on.
 #[test]
-fn a_long_value_of_another_length_than_its_row_says_is_damaged_for_everybody() {
+fn a_long_value_of_another_length_than_its_row_says_is_damaged() {
     let mut world = World::new(Settings { checksums: false, ..settings(4) });
     world.insert(b"long", &[7; 60_000]).expect("room");
     let mut code = 0;
@@ -231,7 +232,8 @@ fn a_long_value_whose_reference_is_damaged_is_a_counted_miss() {
     assert!(world.find(b"long").is_some());
 }
 
-/// Regression: such a guard keeps nothing in place, and what it was read under could be rewritten.
+/// Regression: a guard of other epochs keeps nothing in place, so memory read under it could be
+/// rewritten.
 #[test]
 #[should_panic(expected = "the guard is of the zone's epochs")]
 fn a_lookup_under_a_guard_of_other_epochs_is_a_bug_of_the_caller() {
@@ -326,7 +328,7 @@ fn a_value_is_long_exactly_when_it_no_longer_lies_well_among_others() {
 
 #[test]
 fn too_many_rows_for_a_deep_leaf_evict_each_other() {
-    // All keys hash alike: no level divides them.
+    // All keys hash alike: no level separates them.
     let hash = Box::new(|_: &[u8]| super::hash(b"k"));
     let mut world = World::new(Settings { hash, block_bytes: 3 << 10, ..settings(4) });
     let guard_hash = super::hash(b"k");
@@ -357,8 +359,8 @@ fn without_a_budget_everything_is_refused() {
     world.check();
 }
 
-/// Restoring an image lost items of a zone that was not full: another thread was pinned, perhaps
-/// without a processor, and what cleaning had emptied waited for it.
+/// Regression: restoring an image lost items of a zone that was not full: another thread was
+/// pinned, perhaps without a processor, and the slabs that cleaning had emptied waited for it.
 #[test]
 fn nothing_alive_goes_while_emptied_slabs_wait_for_readers() {
     let mut world = World::small(8);
@@ -386,8 +388,8 @@ fn nothing_alive_goes_while_emptied_slabs_wait_for_readers() {
     world.check();
 }
 
-/// Of all slabs one that four long values fill, but for the room of a fifth, has the fewest live
-/// bytes: it was chosen, gained nothing, and no other was cleaned any more.
+/// Regression: a slab that four long values fill, but for the room of a fifth, had the fewest live
+/// bytes of all: it was chosen, gained nothing, and no other was cleaned any more.
 #[test]
 fn a_slab_of_long_values_that_stay_keeps_no_other_from_being_cleaned() {
     let mut world = World::small(12);
@@ -411,7 +413,8 @@ fn a_slab_of_long_values_that_stay_keeps_no_other_from_being_cleaned() {
     world.check();
 }
 
-/// `reclaim` looks for emptied slabs only when told of one, and this one was not closed yet then.
+/// Regression: `reclaim` looks for emptied slabs only when told of one, and this one was not closed
+/// at that time.
 #[test]
 fn a_slab_that_emptied_while_it_was_open_goes_back() {
     let mut world = World::small(4);
@@ -428,8 +431,8 @@ fn a_slab_that_emptied_while_it_was_open_goes_back() {
     world.check();
 }
 
-/// Stores until something has to go; every second item is one that a sweep spares, and every third
-/// has the expiry. Returns how many items that were.
+/// Stores until something has to be evicted; a sweep spares every second item, and every third has
+/// the expiry. Returns the number of items.
 fn fill_with_noise(world: &mut World, expiry: u32) -> u32 {
     let (mut random, mut number) = (Xorshift::default(), 0_u32);
     while world.zone.stats().evicted == 0 {
@@ -449,7 +452,7 @@ fn fill_with_noise(world: &mut World, expiry: u32) -> u32 {
 }
 
 #[test]
-fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
+fn items_dropped_because_a_leaf_cannot_be_rewritten_count_as_evicted() {
     let mut world = World::small(8);
     let number = fill_with_noise(&mut world, 0);
     let (evicted_before, mut offered) = (world.zone.stats().evicted, 0);
@@ -472,7 +475,7 @@ fn what_goes_because_it_cannot_be_written_down_is_evicted_like_the_rest() {
 
 const SHRUNK_ITEMS: u32 = 8000;
 
-/// A zone of many leaves, whose budget is less than a third of what it has.
+/// A zone of many leaves, whose budget is less than a third of the slabs that it has.
 fn shrunk(accesses: u8) -> World {
     let mut world = World::small(16);
     let mut random = Xorshift::default();
@@ -493,7 +496,7 @@ fn shrunk(accesses: u8) -> World {
 }
 
 /// Regression: a turn swept four slabs of leaves, some hundred milliseconds where slabs are large,
-/// while the hot zone's reserve waited for the next.
+/// while the hot zone's reserve waited for the next turn.
 #[test]
 fn a_turn_after_a_budget_has_shrunk_is_short_and_turns_come_to_its_end() {
     for accesses in [0, 3] {
@@ -518,9 +521,9 @@ fn a_turn_after_a_budget_has_shrunk_is_short_and_turns_come_to_its_end() {
     }
 }
 
-/// Regression: one insertion swept the whole zone for what its budget had become less by.
+/// Regression: one insertion swept the whole zone to make up for a smaller budget.
 #[test]
-fn an_insertion_after_a_budget_has_shrunk_evicts_a_few_times_what_it_wants() {
+fn an_insertion_after_a_budget_shrank_evicts_a_few_times_its_need() {
     let mut world = shrunk(0);
     let most = (0..1000_u32).map(|number| {
         let before = world.zone.stats().evicted;
@@ -547,7 +550,8 @@ fn the_zone_is_flushed_also_when_its_numbers_begin_anew() {
     world.check();
 }
 
-/// It used to empty each leaf under the lock of its shard first, for which everybody waited.
+/// Regression: it emptied each leaf under the lock of its shard first, for which all threads
+/// waited.
 #[test]
 fn a_flush_at_which_the_numbers_begin_anew_is_one_step_as_any_other() {
     let mut world = World::small(4);
@@ -565,7 +569,7 @@ fn a_flush_at_which_the_numbers_begin_anew_is_one_step_as_any_other() {
     world.check();
 }
 
-/// Others waited to have slabs free until every leaf was empty.
+/// Regression: other threads waited for free slabs until every leaf was empty.
 #[test]
 fn nothing_is_pinned_for_long_while_the_numbers_begin_anew() {
     let mut world = World::small(4);
@@ -592,9 +596,9 @@ fn nothing_is_pinned_for_long_while_the_numbers_begin_anew() {
     world.check();
 }
 
-/// `items` was some too many or too few until the next flush.
+/// Regression: `items` was some too many or too few until the next flush.
 #[test]
-fn what_comes_or_goes_while_the_zone_is_flushed_counts_for_nothing() {
+fn items_that_come_or_go_during_a_flush_are_not_counted() {
     let mut world = World::small(4);
     let zone = &world.zone;
     let record = Record { key: b"late", value: b"v", fields: Fields::default() };
@@ -645,7 +649,7 @@ fn the_costlier_half_stays() {
 }
 
 #[test]
-fn what_was_accessed_survives_a_sweep_and_the_reuse_time_is_known() {
+fn an_accessed_item_survives_a_sweep_and_its_reuse_time_is_known() {
     let mut world = World::small(4);
     for number in 0..300_u32 {
         world.insert(&number.to_be_bytes(), b"value").expect("room");
@@ -669,7 +673,7 @@ fn what_was_accessed_survives_a_sweep_and_the_reuse_time_is_known() {
 }
 
 #[test]
-fn what_nobody_accessed_leaves_at_once_and_what_was_wanted_before_later() {
+fn an_item_never_accessed_leaves_at_once_and_one_wanted_before_later() {
     let mut world = World::small(4);
     for number in 0..300_u32 {
         world.insert(&number.to_be_bytes(), b"value").expect("room");
@@ -688,9 +692,9 @@ fn what_nobody_accessed_leaves_at_once_and_what_was_wanted_before_later() {
     assert_eq!(left, [1, 1, 0]);
 }
 
-/// The sink may have to find room for them while others wait.
+/// The sink may have to find room for them while other threads wait.
 #[test]
-fn long_values_go_a_few_at_a_time_and_cost_nobody_an_access() {
+fn long_values_are_evicted_a_few_at_a_time_and_cost_no_row_an_access() {
     const LONG: &[u8] = &[b'v'; 8 << 10];
     let mut world = World::small(8);
     // All in one leaf.
@@ -717,7 +721,7 @@ fn long_values_go_a_few_at_a_time_and_cost_nobody_an_access() {
     world.check();
 }
 
-/// The sweep stays at a leaf until its long values have gone, and draws once for what is costly.
+/// The sweep stays at a leaf until its long values have gone, and draws once for costly ones.
 #[test]
 fn costly_long_values_are_drawn_for_once_a_round() {
     const LONG: &[u8] = &[b'v'; 8 << 10];
@@ -725,7 +729,7 @@ fn costly_long_values_are_drawn_for_once_a_round() {
     let keys = (0_u32..).map(u32::to_be_bytes).filter(|key| super::hash(key) >> 52 == 0);
     let keys: Vec<_> = keys.take(40).collect();
     for (number, key) in keys.iter().enumerate() {
-        // One in ten of those leaves that are ten times as costly.
+        // One in ten of the items that are ten times as costly leaves.
         let cost = policy::cost::Cost::from_us(if number % 2 == 0 { 10 } else { 100 });
         let record = Record { key, value: LONG, fields: Fields { cost, ..Fields::default() } };
         world.insert_record(&record, true).expect("room");

@@ -1,5 +1,5 @@
 //! Leaves that take the place of a sibling of which nothing is left: their block stays as it is.
-//! And leaves that are split: what can be copied of their block is.
+//! And split leaves: the parts of their block that can be copied are.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,7 +18,7 @@ const ROWS: u32 = 20;
 const BLOCK_BYTES: usize = 4 << 10;
 const ROW_BYTES: usize = 100;
 
-/// A key says which first leaf it belongs to, and which half of that, by its hash.
+/// A key whose hash says which first leaf it belongs to, and which half of that.
 fn key(first: u32, side: u32, number: u32) -> [u8; 12] {
     let mut key = [0; 12];
     for (part, value) in key.as_chunks_mut().0.iter_mut().zip([first, side, number]) {
@@ -39,7 +39,7 @@ fn value(key: &[u8]) -> Vec<u8> {
     key.iter().chain(&noise).copied().cycle().take(ROW_BYTES).collect()
 }
 
-/// What threads share of a world.
+/// The parts of a world that threads share.
 #[derive(Clone, Copy)]
 struct Shared<'w> {
     zone: &'w Zone,
@@ -127,7 +127,7 @@ fn the_block_of_a_leaf_whose_sibling_keeps_nothing_stays_where_it_is() {
     assert!((0..ROWS).all(|number| shared.has(&mut reader, &key(0, 1, number))));
     assert!((0..ROWS).all(|number| !shared.has(&mut reader, &key(0, 0, number))));
     world.check();
-    // The leaf takes rows of both halves, and gives up those that are removed.
+    // The leaf takes rows of both halves, and loses those that are removed.
     shared.insert(&mut writer, &left, b"new", 0);
     assert!(shared.remove(&mut reader, &right) && !shared.remove(&mut reader, &right));
     assert!(shared.finds(&mut reader, &left, b"new") && !shared.has(&mut reader, &right));
@@ -153,7 +153,7 @@ fn a_block_that_has_moved_up_is_found_by_the_cleaner_with_its_long_values() {
         code
     };
     let (block, code) = (shared.block_of(&long), code_of_long());
-    // What is behind them in their slab dies.
+    // The blocks behind them in their slab die.
     for first in 1..11 {
         let key = key(first, 1, 0);
         shared.insert(&mut writer, &key, &noise, 0);
@@ -170,7 +170,7 @@ fn a_block_that_has_moved_up_is_found_by_the_cleaner_with_its_long_values() {
 }
 
 #[test]
-fn what_expires_in_a_block_that_has_moved_up_is_swept_when_it_is_due() {
+fn expired_items_of_a_block_that_has_moved_up_are_swept_when_due() {
     let soon = 1_000_100;
     let mut world = split(1, soon);
     let mut writer = Writer::new(&world.zone);
@@ -185,9 +185,9 @@ fn what_expires_in_a_block_that_has_moved_up_is_swept_when_it_is_due() {
     world.check();
 }
 
-/// To leave such a block as it is would keep what nobody finds.
+/// Leaving such a block as it is would keep rows that no lookup finds.
 #[test]
-fn a_block_with_dead_expired_or_flushed_rows_is_built_anew_and_does_not_move_up() {
+fn a_block_with_dead_expired_or_flushed_rows_is_rebuilt_not_moved_up() {
     let soon = 1_000_100;
     for trouble in ["dead", "expired", "flushed"] {
         let mut world = split(1, if trouble == "expired" { soon } else { 0 });
@@ -204,7 +204,7 @@ fn a_block_with_dead_expired_or_flushed_rows_is_built_anew_and_does_not_move_up(
                 world.shared().insert(&mut writer, &key(0, 0, 0), b"new", 0);
             }
         }
-        // One for each half, since the sweep for what is expired may come first.
+        // One for each half, since the sweep for expired items may come first.
         (0..2).for_each(|_| world.shared().sweep_next(&mut writer));
         assert_eq!(world.shared().moved_up(), 0, "{trouble}");
         let leaf = world.zone.trie.leaf(hash(&key(0, 1, 0)));
@@ -215,10 +215,10 @@ fn a_block_with_dead_expired_or_flushed_rows_is_built_anew_and_does_not_move_up(
     }
 }
 
-/// Regression: rows were sorted by their hashes for it, so that frames of two rows were taken apart
-/// and compressed anew though both rows went to one side.
+/// Regression: a split sorted rows by their hashes, so that frames of two rows were taken apart and
+/// compressed anew though both rows went to one side.
 #[test]
-fn rows_of_a_leaf_that_is_split_stay_in_their_order_and_so_in_their_frames() {
+fn rows_of_a_split_leaf_stay_in_their_order_and_in_their_frames() {
     let world =
         World::new(Settings { hash: Box::new(hash), block_bytes: BLOCK_BYTES, ..settings(4) });
     let mut writer = Writer::new(&world.zone);

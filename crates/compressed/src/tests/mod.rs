@@ -20,7 +20,7 @@ use crate::trie::Leaf;
 use crate::{Reader, Refused, Settings, Zone};
 use codec::record::{Fields, Record};
 
-/// A zone, its epochs, and what one thread needs.
+/// A zone, its epochs, and the buffers of one thread.
 pub(crate) struct World {
     pub(crate) zone: Zone,
     pub(crate) epochs: Arc<Epochs>,
@@ -90,7 +90,7 @@ impl World {
         self.zone.evict(bytes, self.now, &mut self.writer)
     }
 
-    /// A round of the sweep for what is expired.
+    /// Runs a round of the sweep for expired items.
     pub(crate) fn sweep_expired(&mut self) {
         while self.zone.sweep_expired(16, self.now, &mut self.writer) {}
     }
@@ -99,15 +99,15 @@ impl World {
         self.zone.train() | self.zone.maintain(self.now, &mut self.writer)
     }
 
-    /// The blocks that a key's hash leads to.
+    /// Calls `look` with the block that a key's hash leads to.
     pub(crate) fn with_block(&self, key: &[u8], look: impl FnOnce(Block<'_>)) {
         let guard = self.epochs.pin();
         let reference = self.zone.trie.leaf(hash(key)).block.expect("there is a block");
         look(self.zone.space.ground.block(&guard, reference).expect("its head is sound"));
     }
 
-    /// Decodes a leaf, and compares what its rows say with what its summary says, and where their
-    /// keys lead.
+    /// Decodes a leaf, and compares its rows with its summary, and with the leaf that their keys
+    /// lead to.
     fn check_summary(&self, leaf: Leaf, block: &Block<'_>) {
         let mut writer = Writer::new(&self.zone);
         self.zone.gather(&self.epochs.pin(), &mut writer, leaf, 0);
@@ -133,7 +133,7 @@ impl World {
         assert!(self.zone.is_noted(leaf.node, &summary), "{summary:?}");
     }
 
-    /// Walks every leaf and compares what it finds with what the zone has counted.
+    /// Walks every leaf and compares its contents with the zone's counts.
     pub(crate) fn check(&self) {
         let zone = &self.zone;
         let guard = self.epochs.pin();

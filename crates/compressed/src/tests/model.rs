@@ -1,4 +1,4 @@
-//! Random operations against a map: what is found is the last version, or nothing.
+//! Random operations against a map: a lookup finds the last version, or nothing.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use stdx::random::split_mix;
 
 /// Keys that take part.
 const KEYS: u64 = 4000;
-/// So often the background may say that it can do no more for now, on its way to an empty zone.
+/// How often the background may say that it can do no more for now, on its way to an empty zone.
 const ENDS_MAX: u32 = 8;
 const STEPS: usize = 60_000;
 
@@ -175,7 +175,8 @@ fn run(seed: u64, settings: Settings) {
     assert!(stats.space.moved_bytes > 0 && stats.damaged == 0);
     assert!(stats.inserted_short > 1000 && stats.inserted > stats.inserted_short + 1000);
     model.world.zone.set_budget_slabs(0);
-    // A turn that has filled the last room ends there: what it moved away from is free in the next.
+    // A turn that has filled the last room ends there: the slab that it emptied is free in the
+    // next.
     let mut ends = 0;
     while ends < ENDS_MAX && model.world.zone.slabs() > 0 {
         ends += u32::from(!model.world.maintain());
@@ -192,7 +193,7 @@ fn random_operations_find_the_last_version_or_nothing() {
 }
 
 #[test]
-fn so_do_they_without_compression_and_with_small_blocks() {
+fn random_operations_without_compression_and_with_small_blocks_do_so_too() {
     run(10, Settings { method: codec::Method::Raw, block_bytes: 1 << 10, ..settings(6) });
     run(11, Settings { method: codec::Method::Lz4, block_bytes: 4 << 10, ..settings(6) });
 }

@@ -11,12 +11,12 @@ use memory::Epochs;
 const KEYS: usize = 1500;
 const STEPS: u64 = 60_000;
 
-/// What is known of a key: under the lock that stands for that of its index table.
+/// The state of a key, under the lock that stands for that of its index table.
 struct Key {
     name: Vec<u8>,
     /// The version that is in the zone, or 0; written under the lock.
     present: Mutex<u64>,
-    /// Versions up to this one are gone, and who removed them has been told so.
+    /// Versions up to this one are gone, and their removers have been told so.
     gone: AtomicU64,
     versions: AtomicU64,
 }
@@ -172,7 +172,7 @@ fn run(seed: u64, settings: Settings) -> u64 {
 }
 
 #[test]
-fn no_reader_finds_what_was_gone_before_it_looked() {
+fn no_reader_finds_a_version_removed_before_it_looked() {
     let small = Settings { method: codec::Method::Lz4, block_bytes: 1 << 10, ..settings(4) };
     assert!(run(1, small) + run(2, settings(4)) > 0);
 }

@@ -1,5 +1,5 @@
-//! The two areas: how items move between them, what decides how large they are, and what is known
-//! of them after a restart.
+//! The two areas: how items move between them, what decides on their sizes, and what is known of
+//! them after a restart.
 
 use std::ops::Range;
 
@@ -19,19 +19,19 @@ use crate::{
 
 const PAGES: usize = 800;
 
-/// Says that an item was read so many times, without a read.
+/// Marks an item as read `accesses` times, without a read.
 pub(crate) fn mark_read(world: &World, number: u64, accesses: u8) {
     let place = place(world, number).expect("it is there");
     world.index.state().lead(hash(number), place.with_accesses(accesses));
 }
 
-/// In which area an item's segment is; nothing if it is not in a segment.
+/// The area of an item's segment; `None` if it is not in a segment.
 fn area(world: &World, number: u64) -> Option<Area> {
     let spot = world.flash.geometry.locate(place(world, number)?)?;
     Some(world.flash.segments[spot.segment as usize].area())
 }
 
-/// Puts items until so many segments were written, and returns the number behind the last.
+/// Puts items until `segments` segments were written, and returns the number behind the last.
 fn fill(world: &World, first: u64, segments: u64) -> u64 {
     let before = world.flash.stats().bytes_written;
     for number in first.. {
@@ -62,10 +62,10 @@ fn collect_until(world: &World, number: u64, wanted: Area) {
     panic!("it never came to {wanted:?}");
 }
 
-/// A stop saves into the open segment first. What is older may have been used since it was opened,
-/// and then went on living, while what was saved there was evicted.
+/// Regression: a stop saves into the open segment first. An older one may have been used since it
+/// was opened; it went on living, while the items saved there were evicted.
 #[test]
-fn eviction_comes_to_an_open_segment_that_was_touched_behind_all_older_ones() {
+fn eviction_comes_to_a_touched_open_segment_behind_all_older_ones() {
     for (is_touched, expected) in [(false, 1), (true, 5)] {
         let world = World::new(PAGES);
         let first = fill(&world, 0, 4);
@@ -74,7 +74,7 @@ fn eviction_comes_to_an_open_segment_that_was_touched_behind_all_older_ones() {
             world.put(number, &value(number, number * 4 + 2, 400));
             number += 1;
         }
-        // Some rows of before are in its segment, too, and are not read.
+        // Some older rows are in its segment, too, and are not read.
         for older in 0..first / 5 * 4 {
             assert!(get(&world, older).is_some());
         }
@@ -92,7 +92,7 @@ fn eviction_comes_to_an_open_segment_that_was_touched_behind_all_older_ones() {
 }
 
 #[test]
-fn what_was_read_often_moves_to_the_hot_area_and_from_there_back_before_it_leaves() {
+fn an_often_read_item_moves_to_the_hot_area_and_back_before_it_leaves() {
     let settings = Settings { partition: Partition::Fixed { hot_percent: 1 }, ..settings() };
     let world = World::with(PAGES, settings);
     let end = fill(&world, 0, 3);
@@ -126,13 +126,13 @@ fn what_was_read_often_moves_to_the_hot_area_and_from_there_back_before_it_leave
     assert_eq!(stats.restaged - between, 1, "number 0 was read once in the cold area");
 }
 
-/// A step takes in this segment.
+/// Marks this segment as one that a step takes in.
 fn choose(world: &World, cold: &mut Stream, listed: &ListedSegment) {
     world.flash.segments[listed.segment as usize].usage.set_margin(Some(Margin::Chosen));
     cold.chosen.push_back(listed.entry.sequence);
 }
 
-/// The hot area is to grow, by what is in the cold segments.
+/// Makes the hot area grow by the content of the cold segments.
 fn choose_all(world: &World) {
     let mut writer = stdx::sync::lock(&world.flash.writer);
     writer.hot_target = HotTarget::grown_to(20, 50);
@@ -141,7 +141,7 @@ fn choose_all(world: &World) {
 }
 
 #[test]
-fn what_was_read_now_and_then_goes_round_in_the_cold_area() {
+fn an_item_read_now_and_then_goes_round_in_the_cold_area() {
     let world = World::new(PAGES);
     let end = fill(&world, 0, 3);
     choose_all(&world);
@@ -212,7 +212,7 @@ pub(crate) fn read(world: &World, number: u64) -> (Ticket, Fields, Vec<u8>) {
 }
 
 #[test]
-fn promotion_at_once_happens_once_and_only_if_the_index_still_leads_to_the_place() {
+fn promotion_at_once_happens_once_and_only_if_the_index_leads_there() {
     let world = World::with(PAGES, settings_immediate());
     fill(&world, 0, 2);
     let before = [0, 1, 2].map(|number| place(&world, number).expect("it is there"));
@@ -236,7 +236,7 @@ fn promotion_at_once_happens_once_and_only_if_the_index_still_leads_to_the_place
 }
 
 #[test]
-fn what_was_promoted_and_forgotten_is_not_found_after_a_kill() {
+fn an_item_promoted_and_forgotten_is_not_found_after_a_kill() {
     let world = World::with(PAGES, settings_immediate());
     fill(&world, 0, 2);
     assert!(get(&world, 0).is_some() && world.flash.stats().promoted == 1);
@@ -248,7 +248,7 @@ fn what_was_promoted_and_forgotten_is_not_found_after_a_kill() {
 }
 
 #[test]
-fn merged_promotion_and_a_tier_without_a_hot_area_leave_items_where_they_are() {
+fn merged_promotion_and_a_tier_without_hot_area_leave_items_in_place() {
     let partition = Partition::Fixed { hot_percent: 0 };
     let without = Settings { partition, promotion: Promotion::Immediate, ..settings() };
     for settings in [settings_hot(), without.clone()] {
@@ -321,7 +321,7 @@ const COSTLY_TO_MISS: Costs = Costs { hot_read_ns: 100, cold_read_ns: 100, miss_
 
 const READS_A_PUT: usize = 4;
 
-/// Keys that are put one after the other, and read at random of those put so far back.
+/// Keys that are put one after the other, and read at random among those put `read_back` keys ago.
 struct Course {
     world: World,
     read_back: Range<u64>,
@@ -339,7 +339,7 @@ impl Course {
         self.world.flash.stats().hot_segments_target
     }
 
-    /// Puts and reads until the hot area is to be as it is wanted, and returns how large that is.
+    /// Puts and reads until the hot area's target is as wanted, and returns that target.
     fn adapt(
         &mut self,
         costs: Costs,
@@ -369,7 +369,7 @@ impl Course {
 }
 
 #[test]
-fn the_hot_area_grows_where_decoding_is_slow_and_shrinks_where_a_miss_is_costly() {
+fn the_hot_area_grows_with_slow_decoding_and_shrinks_with_costly_misses() {
     let halves = |number| value(number, number * 4 + 2, 400);
     let mut course = Course::new(1600, 1..4000);
     assert_eq!(course.target(), 0);
@@ -387,13 +387,13 @@ fn where_a_miss_is_costly_there_is_no_hot_area() {
     course.world.flash.set_costs(Costs::default());
     assert_eq!(course.adapt(Costs::default(), |target| target > 0, thirds), 0);
     assert_eq!(course.world.flash.stats().hot.moved_in, 0);
-    // As beside a memory that keeps what was read lately.
+    // As beside a memory that keeps recently read items.
     course.read_back = 10_000..60_000;
     assert!(course.adapt(SLOW_TO_DECODE, |target| target >= 4, thirds) >= 4);
 }
 
 #[test]
-fn what_was_chosen_is_collected_first_if_there_is_room_and_the_rest_stays_cold() {
+fn chosen_items_are_collected_first_if_there_is_room_and_others_stay_cold() {
     let world = World::new(PAGES);
     let end = fill(&world, 0, 4);
     (0..end).for_each(|number| mark_read(&world, number, ACCESSES_MAX));
@@ -405,7 +405,7 @@ fn what_was_chosen_is_collected_first_if_there_is_room_and_the_rest_stays_cold()
     };
     assert_eq!(choose_last().1, None, "nothing is to be hot");
     stdx::sync::lock(&world.flash.writer).hot_target = HotTarget::grown_to(20, 50);
-    // Free ones but for as many as collection begins at, and one less.
+    // As many free ones as collection begins at, and one less.
     let low = world.flash.watermarks.low;
     let free = {
         let mut writer = stdx::sync::lock(&world.flash.writer);
@@ -422,10 +422,10 @@ fn what_was_chosen_is_collected_first_if_there_is_room_and_the_rest_stays_cold()
     assert!(stats.restaged > 0 && stats.hot.moved_in == 0, "nothing chose it: {stats:?}");
 }
 
-/// Segments of what is read all the time are never collected for want of room. Unless a step takes
-/// them in, the hot area gets what is read least of all that is read.
+/// Segments of items that are read all the time are never collected for want of room. Unless a step
+/// takes them in, the hot area gets the least read of all items that are read.
 #[test]
-fn a_step_takes_in_what_is_read_most() {
+fn a_step_takes_in_the_items_read_most() {
     const POPULAR: u64 = 100;
     let mut course = Course::new(1600, 1..4000);
     course.world.flash.set_costs(SLOW_TO_DECODE);
@@ -447,7 +447,7 @@ fn a_step_takes_in_what_is_read_most() {
 }
 
 #[test]
-fn a_step_back_gives_up_what_was_used_longest_ago_and_of_the_rest_what_came_last() {
+fn a_step_back_gives_up_the_least_recently_used_and_then_the_latest() {
     let world = World::new(PAGES);
     fill(&world, 0, 4);
     let mut writer = stdx::sync::lock(&world.flash.writer);

@@ -1,4 +1,4 @@
-//! Items from callers who cannot wait: what they touch, and what becomes of it.
+//! Items from callers that cannot wait: which parts they touch, and what becomes of the items.
 
 use ::io::device::PAGE_BYTES;
 use stdx::sync::lock;
@@ -33,7 +33,7 @@ fn ratio(world: &World) -> f64 {
 }
 
 #[test]
-fn who_cannot_wait_never_touches_the_device_and_finds_all_buffers() {
+fn a_caller_that_cannot_wait_never_touches_the_device() {
     let world = World::new(PAGES);
     let (written, segment_bytes) = (|| lock(&world.device.log).len(), 64 << 10);
     let before = written();
@@ -80,7 +80,7 @@ fn a_burst_says_nothing_of_how_well_rows_compress() {
 }
 
 #[test]
-fn who_cannot_wait_adds_to_the_longer_unit_that_others_gather() {
+fn a_caller_that_cannot_wait_adds_to_a_longer_unit_of_others() {
     let world = World::new(PAGES);
     world.maintain();
     let stage = |number, intake| {
@@ -107,7 +107,7 @@ fn who_cannot_wait_adds_to_the_longer_unit_that_others_gather() {
 }
 
 #[test]
-fn prepared_segments_are_free_ones_and_are_given_back_to_a_device_that_fails() {
+fn prepared_segments_are_free_ones_and_a_failing_device_gets_them_back() {
     let world = World::new(PAGES);
     let free = world.flash.stats().segments_free;
     world.maintain();

@@ -1,4 +1,4 @@
-//! Single steps: where items are found, what is refused, what a restart believes.
+//! Single steps: where items are found, which are refused, and what a restart believes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,7 +50,7 @@ pub(crate) fn fill_a_segment(world: &World, length: usize) -> u64 {
     number
 }
 
-/// Puts items until so many segments are on the device, and returns how many.
+/// Puts items until `segments` segments are on the device, and returns how many.
 pub(crate) fn fill_segments(world: &World, segments: u64, length: usize) -> u64 {
     let mut number = 0;
     while world.flash.stats().segments_written < segments {
@@ -61,10 +61,10 @@ pub(crate) fn fill_segments(world: &World, segments: u64, length: usize) -> u64 
     number
 }
 
-/// Who stored or deleted a key of before a flush, until the index was empty, took an item more from
-/// the count, which stayed too low for good.
+/// Regression: storing or deleting a key from before a flush, until the index was empty, took one
+/// item more from the count, which stayed too low for good.
 #[test]
-fn what_is_forgotten_after_a_flush_was_counted_by_it() {
+fn an_item_forgotten_after_a_flush_was_counted_by_it() {
     let world = World::new(PAGES);
     (0..200).for_each(|number| world.put(number, b"value"));
     let places: Vec<_> =
@@ -109,7 +109,7 @@ fn an_item_is_found_staged_in_a_buffer_and_on_the_device() {
 }
 
 #[test]
-fn an_item_of_many_pages_is_read_in_two_steps_and_one_above_a_segment_is_refused() {
+fn an_item_of_many_pages_is_read_in_two_steps_and_a_larger_one_refused() {
     let world = World::new(PAGES);
     let record_bytes = 16 + 32 + 3 + 2 + key(0).len();
     let edge = (64 << 10) - record_bytes;
@@ -155,9 +155,9 @@ fn a_device_of_another_version_or_shape_is_refused_and_left_as_it_is() {
     assert!(small.is_some_and(|it| it.to_string().contains("too small")));
 }
 
-/// That kept the server from starting, each time, until somebody removed the file.
+/// Regression: that kept the server from starting, each time, until the file was removed by hand.
 #[test]
-fn a_first_page_with_a_flipped_bit_costs_what_was_there_and_no_start() {
+fn a_first_page_with_a_flipped_bit_costs_the_content_and_no_start() {
     let world = World::new(PAGES);
     let count = fill_a_segment(&world, 500);
     assert!(world.flush_prefix(b"key-1"));
@@ -175,14 +175,14 @@ fn a_first_page_with_a_flipped_bit_costs_what_was_there_and_no_start() {
         assert_eq!((world.flash.stats().recovered, world.flash.prefixes_flushed()), (0, 0));
         assert!((0..count).all(|number| get(&world, number).is_none()));
     }
-    // It serves, and what it has stored is found again.
+    // It serves, and the items that it has stored are found again.
     let count = fill_a_segment(&world, 500);
     let world = world.reopened().recovered();
     assert_eq!((world.flash.doubt(), world.flash.stats().recovered), (None, count));
 }
 
-/// Whoever begins anew may be killed at each of its writes. The next one begins anew as well, or
-/// finds what was begun.
+/// A process that begins anew may be killed at each of its writes. The next one begins anew as
+/// well, or finds the new beginning.
 #[test]
 fn a_start_on_a_damaged_first_page_may_be_cut_off_anywhere() {
     let world = World::new(PAGES);
@@ -205,10 +205,10 @@ fn a_start_on_a_damaged_first_page_may_be_cut_off_anywhere() {
     assert_eq!(finished, 1, "the superblock is the last of three");
 }
 
-/// Sequences of a life that nobody knows any more were given out again: what a drive had kept, of
-/// what it had said was overwritten, was sound there.
+/// Regression: sequences of an unknown life were given out again: bytes that a drive had kept,
+/// though it had said they were overwritten, were sound there.
 #[test]
-fn who_begins_anew_does_not_use_sequences_of_before() {
+fn a_new_beginning_does_not_use_earlier_sequences() {
     let next = |world: &World| world.flash.next_sequence.load(Ordering::Relaxed);
     let world = World::new(PAGES);
     fill_a_segment(&world, 500);
@@ -222,11 +222,11 @@ fn who_begins_anew_does_not_use_sequences_of_before() {
     assert!(next(&world) > before && next(&world) < SEQUENCE_MAX / 4);
 }
 
-/// What others have on a device need not begin with its first byte: the superblock of an array's
-/// member lies at 4 KiB, a pool's label at 16 KiB, and a file system's superblock at 64 KiB. All of
-/// that was formatted over.
+/// Regression: other formats on a device need not begin with its first byte: the superblock of an
+/// array's member lies at 4 KiB, a pool's label at 16 KiB, and a file system's superblock at 64
+/// KiB. All of that was formatted over.
 #[test]
-fn a_device_that_is_blank_only_at_its_beginning_is_refused_and_left_as_it_is() {
+fn a_device_blank_only_at_its_beginning_is_refused_and_unchanged() {
     const MIB: usize = 1 << 20;
     for at in [4 << 10, 16 << 10, 64 << 10, MIB - 1] {
         let device = Arc::new(MemoryDevice::new(PAGES));
@@ -241,9 +241,9 @@ fn a_device_that_is_blank_only_at_its_beginning_is_refused_and_left_as_it_is() {
     assert!(Flash::open(device, &settings()).is_ok(), "old bytes of what was taken away");
 }
 
-/// Whoever starts with a device of long ago can be told so.
+/// An administrator who starts with a device of long ago can be told so.
 #[test]
-fn a_device_says_when_it_was_last_in_use_if_anything_on_it_is_believed() {
+fn a_device_whose_content_is_believed_says_when_it_was_last_in_use() {
     let world = World::new(PAGES);
     fill_a_segment(&world, 500);
     assert_eq!(world.flash.last_used(), None, "it was formatted");
@@ -345,7 +345,7 @@ fn collection_goes_by_the_callers_watermarks() {
 }
 
 #[test]
-fn what_was_read_but_has_expired_is_not_staged_again() {
+fn an_expired_item_is_not_staged_again_though_it_was_read() {
     let mut world = World::new(PAGES);
     let hash = hash(EXPIRING);
     let fields = Fields { expiry: world.now + 10, ..Fields::default() };
@@ -365,10 +365,10 @@ fn what_was_read_but_has_expired_is_not_staged_again() {
     assert_eq!((place(&world, EXPIRING), world.flash.stats().restaged), (None, 0));
 }
 
-/// Nobody knows whether it is over. It is not found, and collection does not take it along; what
-/// has no expiry is as it was.
+/// It is unknown whether such an item has expired. It is not found, and collection does not take it
+/// along; an item without expiry is as it was.
 #[test]
-fn what_has_an_expiry_is_over_for_a_clock_that_was_put_back() {
+fn an_item_with_an_expiry_has_expired_for_a_clock_that_was_put_back() {
     for (clock, knows_time) in [(5000, true), (1000, true), (500, false)] {
         let mut world = World::new(PAGES);
         let hash = hash(EXPIRING);
@@ -400,10 +400,10 @@ fn what_has_an_expiry_is_over_for_a_clock_that_was_put_back() {
     }
 }
 
-/// Of what was read as often, collection moves what is here alone. It asked first and dropped then,
-/// and what had left memory in between was lost.
+/// Regression: of items read equally often, collection moves those that are only on flash. It asked
+/// first and dropped later, and an item that had left memory in between was lost.
 #[test]
-fn what_is_in_memory_as_well_is_dropped_though_it_was_read_unless_it_leaves_just_then() {
+fn a_read_item_in_memory_too_is_dropped_unless_it_leaves_just_then() {
     for leaves in [false, true] {
         drops_what_is_in_memory_as_well(leaves);
     }
@@ -482,10 +482,11 @@ fn only_a_clean_close_outlives_the_boot() {
     assert_eq!((flash.stats().recovered, flash.stats().segments_free), (0, flash.stats().segments));
 }
 
-/// A version that hashed keys by another function did not find the items of before, nor note their
-/// deaths; the one of before, which followed it, found them, though they had been replaced.
+/// Regression: a version that hashed keys by another function neither found the earlier items nor
+/// noted their deaths; the earlier version, started afterwards, found them, though they had been
+/// replaced.
 #[test]
-fn what_was_stored_by_another_hash_function_is_void_and_stays_so() {
+fn items_stored_by_another_hash_function_are_void_and_stay_so() {
     for is_closed in [true, false] {
         let world = World::new(PAGES);
         fill_a_segment(&world, 500);
@@ -495,7 +496,7 @@ fn what_was_stored_by_another_hash_function_is_void_and_stays_so() {
         let world = world.killed_hashing(7).recovered();
         assert_eq!((world.flash.stats().recovered, world.flash.hash_seed()), (0, [7; 16]));
         assert_eq!(world.flash.doubt(), Some(Doubt::OtherHash));
-        // It can be used, and the same function finds again what it has stored.
+        // It can be used, and the same function finds its items again.
         fill_a_segment(&world, 400);
         let world = world.killed_hashing(7).recovered();
         assert_eq!(get(&world, 0), Some(value(0, 0, 400)));
@@ -505,8 +506,8 @@ fn what_was_stored_by_another_hash_function_is_void_and_stays_so() {
     }
 }
 
-/// What was read from a buffer, or from the open unit, counted as what the place stood for when it
-/// was to be stored elsewhere, however much later.
+/// Regression: an item read from a buffer, or from the open unit, counted as the one its place
+/// stood for when it was to be stored elsewhere, however much later.
 #[test]
 fn a_hit_in_memory_is_no_later_item_of_the_key_at_the_same_place() {
     let world = World::new(PAGES);
@@ -532,7 +533,7 @@ fn a_hit_in_memory_is_no_later_item_of_the_key_at_the_same_place() {
     let (after, later) = life_of(0);
     assert!(after.is_same(before));
     assert!(!world.flash.is_alive(life) && world.flash.is_alive(later));
-    // In a buffer, which others fill after a flush.
+    // In a buffer, which other items fill after a flush.
     let is_buffered = |number| {
         let spot = place(&world, number).and_then(|place| world.flash.geometry.locate(place));
         spot.is_some_and(|spot| {
@@ -578,7 +579,7 @@ fn nothing_from_before_a_flush_is_found_not_even_by_a_read_under_way() {
     assert_eq!(world.flash.finish(&ticket, &pages, &key(0), &mut reader), Look::Absent);
     for (number, place) in (0..).zip(places) {
         assert_eq!(look(&world, number, place).0, Look::Absent);
-        // Late news of an item that is void.
+        // A late note of an item that is void.
         world.flash.forget(place, hash(number));
     }
     assert_eq!(world.flash.stats().journalled, 0);
@@ -588,7 +589,7 @@ fn nothing_from_before_a_flush_is_found_not_even_by_a_read_under_way() {
     assert_eq!(world.flash.stats().recovered, 0);
 }
 
-/// Opened segments were taken to be those that are written now and those that were collected, so
+/// Regression: opened segments were taken to be those written now and those that were collected, so
 /// that their number fell with a flush, and rose with a start.
 #[test]
 fn opened_segments_count_on_through_a_flush_and_not_again_after_a_start() {

@@ -1,5 +1,5 @@
-//! A device in memory. It can die after so many writes, as for a process that is killed, or refuse
-//! them.
+//! A device in memory. It can die after a number of writes, as for a process that is killed, or
+//! refuse them.
 
 use std::io;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ::io::device::{Device, PAGE_BYTES, Page};
 
-/// Who writes a page.
+/// What a page is written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Untouched,
@@ -25,34 +25,34 @@ pub(crate) struct MemoryDevice {
     /// Writes that still reach the device.
     writes_left: AtomicU64,
     pub(crate) refuses_pages: AtomicBool,
-    /// Writes of more pages than so many are refused.
+    /// Writes of more pages than this are refused.
     pub(crate) pages_max: AtomicUsize,
-    /// Writes of pages are taken, and come to nothing.
+    /// Writes of pages are accepted, but have no effect.
     pub(crate) loses_pages: AtomicBool,
     pub(crate) refuses_notes: AtomicBool,
-    /// So many notes are refused, and those behind them taken.
+    /// This many notes are refused, and those behind them taken.
     refused_notes: AtomicU64,
     /// Notes that pass before these.
     passed_notes: AtomicU64,
-    /// The same of syncs.
+    /// This many syncs are refused.
     refused_syncs: AtomicU64,
     pub(crate) refuses_reads: AtomicBool,
-    /// No page from here on can be read, nor what was noted there, up to there.
+    /// Pages in this range, and notes there, cannot be read.
     unreadable: Mutex<Range<u64>>,
-    /// Nothing that touches one of these bytes can be written, as a note or as pages.
+    /// A write that touches one of these bytes, as a note or as pages, fails.
     unwritable: Mutex<Range<u64>>,
     /// A bit of each of these bytes is read wrong, once.
     misread: Mutex<Vec<u64>>,
-    /// Reads of pages that have begun, and wait while somebody holds this.
+    /// Reads of pages that have begun, and wait while a test holds `holds_reads`.
     pub(crate) reads: AtomicU64,
     pub(crate) holds_reads: Mutex<()>,
-    /// Where notes are whose reads wait while somebody holds `holds_reads`, and how many do.
+    /// Notes whose reads wait while a test holds `holds_reads`, and the number of those reads.
     pub(crate) slow_notes: Mutex<Range<u64>>,
     pub(crate) slow_reads: AtomicU64,
-    /// The same of writes of the superblock.
+    /// Writes of the superblock that have begun, and wait while a test holds `holds_superblocks`.
     pub(crate) superblocks: AtomicU64,
     pub(crate) holds_superblocks: Mutex<()>,
-    /// Nothing was written since it last synced.
+    /// Whether nothing was written since the last sync.
     pub(crate) is_synced: AtomicBool,
 }
 
@@ -84,23 +84,23 @@ impl MemoryDevice {
         }
     }
 
-    /// Lets so many more writes reach the device.
+    /// Lets this many more writes reach the device.
     pub(crate) fn die_after(&self, writes: u64) {
         self.writes_left.store(writes, Ordering::Relaxed);
     }
 
-    /// Refuses so many of the notes that come, and none behind them.
+    /// Refuses this many of the coming notes, and none behind them.
     pub(crate) fn refuse_notes(&self, count: u64) {
         self.refused_notes.store(count, Ordering::Relaxed);
     }
 
-    /// Lets so many notes pass, and refuses the one behind them.
+    /// Lets this many notes pass, and refuses the next one.
     pub(crate) fn refuse_a_note_after(&self, passed: u64) {
         self.passed_notes.store(passed, Ordering::Relaxed);
         self.refuse_notes(1);
     }
 
-    /// Refuses so many syncs.
+    /// Refuses this many syncs.
     pub(crate) fn refuse_syncs(&self, count: u64) {
         self.refused_syncs.store(count, Ordering::Relaxed);
     }
@@ -115,7 +115,7 @@ impl MemoryDevice {
         *self.unwritable.lock().expect("no test has died") = bytes;
     }
 
-    /// Refuses a write of so many bytes from some byte on, if one of them cannot be written.
+    /// Refuses a write of `bytes` bytes at `at`, if one of them cannot be written.
     fn refused_write(&self, at: u64, bytes: usize) -> io::Result<()> {
         let unwritable = self.unwritable.lock().expect("no test has died");
         let is_refused = at < unwritable.end && unwritable.start < at + bytes as u64;
@@ -127,7 +127,7 @@ impl MemoryDevice {
         self.misread.lock().expect("no test has died").push(at);
     }
 
-    /// Flips bits of what was read from some byte on.
+    /// Flips the bits to be misread in bytes read from `at` on.
     fn flip_misread(&self, at: u64, target: &mut [u8]) {
         self.misread.lock().expect("no test has died").retain(|misread| {
             let offset = misread.checked_sub(at).map(|offset| offset as usize);
@@ -138,7 +138,7 @@ impl MemoryDevice {
         });
     }
 
-    /// Refuses a read of so many bytes from some byte on, if one of its pages is unreadable.
+    /// Refuses a read of `bytes` bytes at `at`, if one of its pages is unreadable.
     fn refused_bytes(&self, at: u64, bytes: usize) -> io::Result<()> {
         let unreadable = self.unreadable.lock().expect("no test has died");
         let page = |at: u64| at / PAGE_BYTES as u64;
@@ -177,7 +177,7 @@ fn refused(flag: &AtomicBool) -> io::Result<()> {
     if flag.load(Ordering::Relaxed) { Err(io::Error::other("refused")) } else { Ok(()) }
 }
 
-/// Refuses if so many are still to be refused.
+/// Refuses if some are still to be refused.
 fn refused_now(left: &AtomicU64) -> io::Result<()> {
     let is_any = left.load(Ordering::Relaxed) > 0;
     left.fetch_sub(is_any.into(), Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Dictionaries: that they are trained, outlast the process, and that nothing is ever decoded with
-//! another one.
+//! Dictionaries: they are trained, outlast the process, and nothing is ever decoded with another
+//! one.
 
 use ::io::device::PAGE_BYTES;
 use stdx::sync::lock;
@@ -15,7 +15,7 @@ fn text(kind: u64, number: u64) -> Vec<u8> {
     phrases(kind, number, 250)
 }
 
-/// Puts items of a kind, `count` from a number on.
+/// Puts `count` items of a kind, from a number on.
 fn put(world: &World, kind: u64, first: u64, count: u64) {
     for number in first..first + count {
         world.put(number, &text(kind, number));
@@ -23,7 +23,7 @@ fn put(world: &World, kind: u64, first: u64, count: u64) {
     }
 }
 
-/// How many of these items are found; each that is has its value.
+/// The number of these items that are found; each of them has its value.
 fn found(world: &World, kind: u64, first: u64, count: u64) -> u64 {
     let mut reader = Reader::new();
     let mut is_found = |number: &u64| {
@@ -42,7 +42,7 @@ fn stored_share(world: &World, work: impl FnOnce()) -> f64 {
 }
 
 #[test]
-fn what_rows_have_in_common_is_stored_once_and_found_again_after_any_restart() {
+fn common_parts_of_rows_are_stored_once_and_survive_any_restart() {
     let world = World::new(PAGES);
     put(&world, 1, 0, 500);
     let without = stored_share(&world, || put(&world, 1, 500, 2000));
@@ -70,7 +70,7 @@ fn what_rows_have_in_common_is_stored_once_and_found_again_after_any_restart() {
     }
 }
 
-/// One bit, even of the bus, made all segments void that named the dictionary.
+/// Regression: one flipped bit, even on the bus, made all segments void that named the dictionary.
 #[test]
 fn a_dictionary_that_is_misread_once_costs_nothing() {
     let world = World::new(PAGES);
@@ -107,9 +107,9 @@ fn a_dictionary_that_cannot_be_read_for_some_seconds_costs_nothing() {
     assert_eq!(writer.dictionary.as_ref().map(|known| known.number), Some(1), "it is in use again");
 }
 
-/// A slot that could not be read kept the server from starting, each time.
+/// Regression: an unreadable slot kept the server from starting, each time.
 #[test]
-fn a_dictionary_that_is_damaged_or_cannot_be_read_costs_the_segments_that_name_it() {
+fn a_damaged_or_unreadable_dictionary_costs_the_segments_that_name_it() {
     let damage = |device: &MemoryDevice, page: u64| {
         device.change(|bytes| bytes[page as usize * PAGE_BYTES + 2000] ^= 1);
     };
@@ -139,8 +139,8 @@ fn a_dictionary_that_is_damaged_or_cannot_be_read_costs_the_segments_that_name_i
     }
 }
 
-/// Regression: each training was for nothing, because its dictionary was always to come into the
-/// same slot.
+/// Regression: each training was for nothing, because its dictionary was always written to the same
+/// slot.
 #[test]
 fn a_slot_that_cannot_be_written_leaves_the_next_one_to_a_dictionary() {
     let world = World::new(PAGES);
@@ -155,7 +155,7 @@ fn a_slot_that_cannot_be_written_leaves_the_next_one_to_a_dictionary() {
 }
 
 #[test]
-fn dictionaries_change_with_what_comes_and_their_slots_are_used_again() {
+fn dictionaries_change_with_the_items_and_their_slots_are_reused() {
     let world = World::with(PAGES, Settings { dictionary_bytes: 12_000, ..settings() });
     let bound = world.flash.memory_bytes_max() - world.flash.memory_bytes();
     let dictionaries = || world.flash.dictionaries.memory_bytes();

@@ -1,4 +1,5 @@
-//! A device that refuses: never an older value, never a panic, and all works again afterwards.
+//! A device that refuses: never an older value, never a panic, and everything works again
+//! afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ fn refuse(flag: &AtomicBool, is_refused: bool) {
     flag.store(is_refused, Ordering::Relaxed);
 }
 
-/// Puts items until so many segments were tried, or nothing is taken any more.
+/// Puts items until `segments` segments were tried, or nothing is taken any more.
 fn fill(world: &World, segments: u64) -> Option<Refused> {
     let (errors, written) = (world.flash.stats().io_errors, world.flash.stats().bytes_written);
     for number in 0.. {
@@ -38,7 +39,7 @@ fn fill(world: &World, segments: u64) -> Option<Refused> {
 }
 
 #[test]
-fn items_that_cannot_be_written_leave_the_index_and_a_failing_device_takes_none() {
+fn unwritable_items_leave_the_index_and_a_failing_device_takes_none() {
     let mut world = World::new(PAGES);
     refuse(&world.device.refuses_pages, true);
     assert_eq!(fill(&world, 1), None);
@@ -58,8 +59,8 @@ fn items_that_cannot_be_written_leave_the_index_and_a_failing_device_takes_none(
     assert!(world.flash.stats().bytes_written > 0);
 }
 
-/// A page was enough to take it for one that works, and with each turn of the background it lost
-/// four segments more.
+/// Regression: one page was enough to take it for a device that works, and with each turn of the
+/// background it lost four segments more.
 #[test]
 fn a_device_that_takes_a_page_and_no_segment_is_given_nothing() {
     let mut world = World::new(PAGES);
@@ -83,7 +84,7 @@ fn a_device_that_takes_a_page_and_no_segment_is_given_nothing() {
 }
 
 #[test]
-fn what_died_without_a_note_voids_the_device() {
+fn a_death_without_a_note_voids_the_device() {
     let world = World::new(PAGES);
     assert_eq!(fill(&world, 2), None);
     refuse(&world.device.refuses_notes, true);
@@ -98,15 +99,15 @@ fn what_died_without_a_note_voids_the_device() {
     assert_eq!(world.flash.stats().recovered, 0);
 }
 
-/// The segments that were open went on being filled: what came when the device had long been in
-/// order was not believed at the next start, and that was what a clean stop had saved.
+/// Regression: the segments that were open went on being filled: items stored when the device had
+/// long been in order were not believed at the next start, and a clean stop had saved them there.
 #[test]
-fn what_comes_behind_a_note_that_all_is_void_is_believed() {
+fn items_stored_after_a_note_that_all_is_void_are_believed() {
     let world = World::new(PAGES);
     assert_eq!(fill(&world, 2), None);
     let open = || lock(&world.flash.writer).streams.iter().any(|stream| stream.open.is_some());
     assert!(open());
-    // The death of what it is, and that its segment is not to be believed.
+    // The notes of its death, and that its segment is not to be believed.
     world.device.refuse_notes(2);
     world.delete(0);
     assert!(!world.flash.is_unsound(), "the next note has made all void");
@@ -120,7 +121,8 @@ fn what_comes_behind_a_note_that_all_is_void_is_believed() {
     assert!((0..100).all(|number| get(&world, number).is_none()));
 }
 
-/// The device was made void by the background only, some time after the flush was acknowledged.
+/// Regression: the device was made void by the background only, some time after the flush was
+/// acknowledged.
 #[test]
 fn a_flush_that_cannot_be_noted_voids_the_device_before_it_returns() {
     let flush_prefix = |world: &World| assert!(world.flush_prefix(b"key-1"));
@@ -146,8 +148,8 @@ fn a_close_that_cannot_write_is_an_error_and_not_clean() {
     assert_eq!(world.get(5_000, &mut Reader::new()), None);
 }
 
-/// A sync that fails has said that notes may be lost, and the next one says nothing of them. The
-/// close ended with the error, and in the same boot the device was believed.
+/// Regression: a sync that fails has said that notes may be lost, and the next one says nothing of
+/// them. The close ended with the error, and in the same boot the device was believed.
 #[test]
 fn a_close_that_cannot_sync_voids_the_device() {
     for refused in 1..=4 {
@@ -166,10 +168,10 @@ fn a_close_that_cannot_sync_voids_the_device() {
     assert!(world.device.is_synced.load(Ordering::Relaxed));
 }
 
-/// Nobody asked the kernel while a process ran: it lost notes, nobody knew, and after a kill in the
-/// same boot what they said was dead was there again.
+/// Regression: the kernel was not asked while a process ran: it lost notes unnoticed, and after a
+/// kill in the same boot items that they said were dead were there again.
 #[test]
-fn a_sync_that_fails_while_the_tier_is_used_voids_what_was_stored_before() {
+fn a_sync_that_fails_while_the_tier_is_used_voids_earlier_items() {
     for refused in [0, 1, 2, 7] {
         let world = World::new(PAGES);
         assert_eq!(fill(&world, 2), None);
@@ -206,15 +208,15 @@ fn a_sync_that_fails_while_the_tier_is_used_voids_what_was_stored_before() {
     }
 }
 
-/// The background, which said so on the device, was held up by it, and the process was killed: in
-/// the same boot nobody was told again.
+/// Regression: the background, which notes it on the device, was held up by it, and the process was
+/// killed: in the same boot no later process was told again.
 #[test]
-fn a_sync_that_fails_voids_what_was_stored_before_without_the_background() {
+fn a_sync_that_fails_voids_earlier_items_without_the_background() {
     let world = World::new(PAGES);
     assert_eq!(fill(&world, 2), None);
     world.device.refuse_syncs(1);
     world.flash.keep_reached(Reached { now: 1000, number: 1 }, false);
-    // It waits for the device with this lock.
+    // The background waits for the device with this lock.
     let chores = lock(&world.flash.chores);
     world.flash.sync_if_due();
     assert!(world.flash.is_unsound(), "the device has yet to keep it");
@@ -224,7 +226,7 @@ fn a_sync_that_fails_voids_what_was_stored_before_without_the_background() {
 
 /// The note that empties its journal may be among those that were lost.
 #[test]
-fn what_was_ready_for_another_use_when_notes_were_lost_is_made_ready_again() {
+fn a_segment_made_ready_when_notes_were_lost_is_made_ready_again() {
     let world = World::new(PAGES);
     assert_eq!(fill(&world, 2), None);
     let prepared = || lock(&world.flash.writer).prepared.clone();
@@ -239,7 +241,7 @@ fn what_was_ready_for_another_use_when_notes_were_lost_is_made_ready_again() {
     assert!(prepared().iter().all(is_emptied) && !prepared().is_empty());
 }
 
-/// The sync of the background was told, and the one that closes was not.
+/// Regression: the sync of the background was told of the failure, and the closing one was not.
 #[test]
 fn a_close_behind_a_sync_that_failed_voids_the_device() {
     let world = World::new(PAGES);
@@ -251,8 +253,8 @@ fn a_close_behind_a_sync_that_failed_voids_the_device() {
     assert_eq!(world.killed().recovered().flash.stats().recovered, 0);
 }
 
-/// The kernel had lost what the killed process wrote, said so to the next one, which ended with the
-/// error, and to the one behind that nothing: it believed what was there.
+/// Regression: the kernel had lost the killed process's writes, said so to the next one, which
+/// ended with the error, and said nothing to the one behind that: it believed the content.
 #[test]
 fn a_start_that_cannot_sync_leaves_nothing_to_believe() {
     for refused in [1, 2] {
@@ -281,7 +283,7 @@ fn a_format_that_cannot_sync_leaves_nothing_to_believe() {
     device.refuse_syncs(1);
     let format = || Flash::format(Arc::clone(&device) as Arc<dyn Device>, &settings());
     assert!(matches!(format(), Err(OpenError::Io(_))));
-    // The segment table as it was: what was written there is lost.
+    // The segment table as it was: the write there is lost.
     let table = PAGE_BYTES..2 * PAGE_BYTES;
     device.change(|bytes| bytes[table.clone()].copy_from_slice(&before[table.clone()]));
     let flash = Flash::open(Arc::clone(&device) as Arc<dyn Device>, &settings()).expect("it works");
@@ -290,10 +292,10 @@ fn a_format_that_cannot_sync_leaves_nothing_to_believe() {
     assert_eq!(flash.stats().recovered, 0);
 }
 
-/// The index went on leading to all that was in the segment: where a page of units could not be
-/// read until collection took the item table alone, and where that was on the page for good.
+/// Regression: the index went on leading to all items of the segment: where a page of units could
+/// not be read until collection took the item table alone, and where that was on the page for good.
 #[test]
-fn an_unreadable_page_costs_the_items_of_its_segment_and_no_words_of_the_index() {
+fn an_unreadable_page_costs_its_segments_items_and_no_words_of_the_index() {
     for is_item_table in [false, true] {
         let world = World::new(PAGES);
         assert_eq!(fill(&world, 2), None);
@@ -308,7 +310,7 @@ fn an_unreadable_page_costs_the_items_of_its_segment_and_no_words_of_the_index()
         let last = geometry.segment_pages() as u64 - 1;
         let page = geometry.page_of(0) + if is_item_table { last } else { 0 };
         world.device.make_unreadable(page..page + 1);
-        // What is there is read, so that it is to move.
+        // The items there are read, so that they are to move.
         for number in 0..40 {
             world.get(number, &mut Reader::new());
         }
@@ -329,8 +331,8 @@ fn an_unreadable_page_costs_the_items_of_its_segment_and_no_words_of_the_index()
     }
 }
 
-/// Nothing on the device can say so. Whoever closes it is told, and the device itself as soon as it
-/// takes that.
+/// Nothing on the device can say so. A caller that closes it is told, and the device itself as soon
+/// as it takes a note.
 #[test]
 fn a_device_that_takes_no_note_at_all_is_unsound_until_it_does() {
     for takes_again in [false, true] {
@@ -344,7 +346,7 @@ fn a_device_that_takes_no_note_at_all_is_unsound_until_it_does() {
             refuse(&world.device.refuses_notes, false);
             world.maintain();
             assert!(!world.flash.is_unsound());
-            // What has no unit yet comes into a segment that is opened from now on.
+            // Rows that have no unit yet go into a segment that is opened from now on.
             let staged = world.index.state().places().filter(|place| place.is_staged()).count();
             assert_eq!(world.flash.close(&world.index), Ok(()));
             let world = world.killed().recovered();

@@ -1,5 +1,5 @@
-//! An index that is two maps: what is in memory by its hash, and what is on flash by those bits of
-//! it that an index compares.
+//! An index of two maps: items in memory by their hash, and items on flash by those bits of it that
+//! an index compares.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,31 +10,31 @@ use crate::{IndexAccess, Inserted, Place};
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The values of what is in memory.
+    /// The values of items in memory.
     pub(crate) memory: HashMap<u64, Vec<u8>>,
     places: HashMap<u64, Place>,
-    /// Changed since the start.
+    /// Hashes changed since the start.
     changed: HashSet<u64>,
-    /// What has come up into memory, and has its row here still.
+    /// Items that were promoted to memory, and still have their row here.
     pub(crate) spare: HashSet<u64>,
-    /// For these there is none that could be made.
+    /// Items for which no room can be made.
     pub(crate) hopeless: HashSet<u64>,
-    /// For so many items there is room, if that is limited, ...
+    /// There is room for this many items, if room is limited, ...
     pub(crate) room: Option<u64>,
-    /// ... and for so many more each third time that room is asked for.
+    /// ... and for this many more each third time that room is asked for.
     pub(crate) makes: u64,
     pub(crate) asked: u64,
-    /// It takes no more of what was found from so many items on.
+    /// The index takes no more found items once it has this many.
     pub(crate) found_max: Option<usize>,
 }
 
 impl State {
-    /// Where the key's item is, or that of a key which cannot be told from it.
+    /// The place of the key's item, or of a key that cannot be told from it.
     pub(crate) fn place(&self, hash: u64) -> Option<Place> {
         self.places.get(&(hash & TOLD_APART)).copied()
     }
 
-    /// Leads to a place, and returns where it led before.
+    /// Leads to a place; returns where it led before.
     pub(crate) fn lead(&mut self, hash: u64, place: Place) -> Option<Place> {
         self.places.insert(hash & TOLD_APART, place)
     }
@@ -44,7 +44,7 @@ impl State {
         self.places.remove(&(hash & TOLD_APART))
     }
 
-    /// Takes note of a change since the start.
+    /// Notes a change since the start.
     pub(crate) fn note_change(&mut self, hash: u64) {
         self.changed.insert(hash & TOLD_APART);
     }
@@ -54,12 +54,12 @@ impl State {
         self.places.values().copied()
     }
 
-    /// Items, wherever they are.
+    /// The number of items, wherever they are.
     pub(crate) fn len(&self) -> usize {
         self.memory.len() + self.places.len()
     }
 
-    /// Drops everything, which changes it.
+    /// Drops everything; all of it counts as changed.
     pub(crate) fn clear(&mut self) {
         self.changed.extend(self.memory.keys().map(|hash| hash & TOLD_APART));
         self.changed.extend(self.places.keys());
@@ -71,7 +71,7 @@ impl State {
         self.place(hash).filter(|found| found.is_same(place))
     }
 
-    /// Whether something in memory cannot be told from it.
+    /// Whether an item in memory cannot be told from it.
     fn is_in_memory(&self, hash: u64) -> bool {
         let twins = [hash, hash & TOLD_APART, hash | !TOLD_APART];
         twins.iter().any(|hash| self.memory.contains_key(hash))
@@ -82,12 +82,12 @@ impl State {
 pub(crate) struct FakeIndex {
     state: Mutex<State>,
     rests: AtomicU64,
-    /// What is spare leaves memory in the moment in which collection comes to it.
+    /// Whether spare items leave memory at the moment when collection comes to them.
     pub(crate) leaves: AtomicBool,
 }
 
 impl FakeIndex {
-    /// How often long work has let others have the core.
+    /// How often long work has yielded the core.
     pub(crate) fn rests(&self) -> u64 {
         self.rests.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Journals of segments of small rows, which have room for a part of these: lists that become
+//! Journals of segments of small rows, which have room for only some of these: lists that become
 //! filters.
 
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::{Place, Refused};
 const PAGES: usize = 400;
 /// Entries of a list in segments as small as these.
 const ENTRIES_MAX: u64 = 510;
-/// With so many a list is worn: of 510 an eighth is left.
+/// A list with this many entries is worn: of 510 an eighth is left.
 const WORN: u64 = ENTRIES_MAX - ENTRIES_MAX / 8;
 
-/// A segment on the device with more rows than its journal has entries, and how many it has.
+/// A segment on the device with more rows than its journal has entries, and their number.
 fn small_rows() -> (World, u64) {
     let world = World::new(PAGES);
     let end = fill_a_segment(&world, 1);
@@ -28,12 +28,12 @@ fn small_rows() -> (World, u64) {
     (world, count)
 }
 
-/// How many of the keys are found.
+/// The number of these keys that are found.
 fn found(world: &World, numbers: std::ops::Range<u64>) -> u64 {
     numbers.filter(|&number| get(world, number).is_some()).count() as u64
 }
 
-/// All that lived in it was moved, many times what had died.
+/// Regression: all live items of the segment were moved, many times as many as had died.
 #[test]
 fn a_worn_list_becomes_a_filter_and_nothing_moves() {
     let (world, count) = small_rows();
@@ -45,7 +45,7 @@ fn a_worn_list_becomes_a_filter_and_nothing_moves() {
     });
     let stats = world.flash.stats();
     assert_eq!((stats.collected, stats.restaged, stats.distrusted), (0, 0, 0));
-    // What died before, meanwhile and since stays dead, also what dies after a kill.
+    // Items that died before, meanwhile and since stay dead, also one that dies after a kill.
     let world = world.killed().recovered();
     let dead = WORN + 200;
     assert_eq!(found(&world, 0..dead), 0);
@@ -68,7 +68,7 @@ fn a_worn_list_becomes_a_filter_and_nothing_moves() {
 }
 
 #[test]
-fn what_has_died_stays_dead_after_a_kill_at_any_note_of_a_list_that_becomes_a_filter() {
+fn dead_items_stay_dead_after_a_kill_while_a_list_becomes_a_filter() {
     let mut trusted = 0;
     for notes in 1..30 {
         let (world, count) = small_rows();
@@ -91,7 +91,7 @@ fn what_has_died_stays_dead_after_a_kill_at_any_note_of_a_list_that_becomes_a_fi
 }
 
 #[test]
-fn a_note_that_is_refused_takes_the_segment_with_it_whatever_its_journal_is() {
+fn a_refused_note_takes_the_segment_with_it_whatever_its_journal_is() {
     for before in 0..12 {
         let (world, count) = small_rows();
         (0..WORN).for_each(|number| world.delete(number));
@@ -108,10 +108,10 @@ fn a_note_that_is_refused_takes_the_segment_with_it_whatever_its_journal_is() {
     }
 }
 
-/// A refactoring gave entries other bits, and the next start took what was dead for alive. Where
-/// this sum changes, filters on devices are of an earlier format, and need another mark.
+/// Regression: a refactoring gave entries other bits, and the next start took dead items for alive.
+/// If this sum changes, filters on devices are of an earlier format, and need another mark.
 #[test]
-fn a_filter_is_on_the_device_what_it_was_when_its_mark_was_given() {
+fn a_filters_bytes_are_those_for_which_its_mark_was_given() {
     let world = World::new(PAGES);
     let (flash, journal) = (&world.flash, &world.flash.segments[0].journal);
     let note = |number: u64| {
@@ -130,10 +130,10 @@ fn a_filter_is_on_the_device_what_it_was_when_its_mark_was_given() {
     assert_eq!(codec::checksum(&bytes[64..]), 0x7669_c6e7);
 }
 
-/// Every sixteenth segment had the same lock, and who waited for it waited with the lock of a table
-/// of the index.
+/// Regression: every sixteenth segment had the same lock, and a thread that waited for it waited
+/// with the lock of a table of the index.
 #[test]
-fn who_reads_a_filter_of_a_slow_device_keeps_nobody_waiting_for_another() {
+fn reading_a_filter_of_a_slow_device_blocks_no_other_segment() {
     let world = World::new(PAGES);
     let (flash, device) = (&world.flash, &world.device);
     let note = |segment, number: u64| flash.journal(segment, number as u32, hash(number));
@@ -160,8 +160,9 @@ fn who_reads_a_filter_of_a_slow_device_keeps_nobody_waiting_for_another() {
     note(slow + 16, WORN);
 }
 
-/// The background turned a list and collected nothing, with each of its turns until no list was
-/// worn. Whoever wants to stage something asks it for room once, so meanwhile all of that was lost.
+/// Regression: the background turned a list and collected nothing, with each of its turns until no
+/// list was worn. A thread that stages asks it for room only once, so meanwhile all its items were
+/// lost.
 #[test]
 fn a_turn_makes_room_however_many_lists_are_worn() {
     let world = World::new(PAGES);
@@ -225,7 +226,7 @@ fn no_death_of_many_threads_is_lost_while_a_list_becomes_a_filter() {
     }
 }
 
-/// The bits of a segment's journal that its notes are in, by their numbers on the device.
+/// The bits of a segment's journal that hold its notes, by their numbers on the device.
 fn bits_of_notes(world: &World, segment: u32) -> Range<usize> {
     let geometry = &world.flash.geometry;
     let (at, length) = (geometry.journal_at(segment) as usize, geometry.journal_bytes());
@@ -234,8 +235,8 @@ fn bits_of_notes(world: &World, segment: u32) -> Range<usize> {
     at * 8..(at + used + 1) * 8
 }
 
-/// Flips each of these bits, alone, while nobody has the device, and sees what the next start finds
-/// of the first items, which are dead. Returns how often it found others beside them.
+/// Flips each of these bits, alone, while the device is closed, and checks what the next start
+/// finds of the first items, which are dead. Returns how often it found others beside them.
 fn flip_each(world: World, bits: impl Iterator<Item = usize>, dead: u64) -> [u32; 2] {
     let device = Arc::clone(&world.device);
     let (mut world, bytes) = (world, device.bytes());
@@ -253,8 +254,8 @@ fn flip_each(world: World, bits: impl Iterator<Item = usize>, dead: u64) -> [u32
     [alive, damaged]
 }
 
-/// One flipped bit of an entry brought the item back that it had been of, one of a mark all that
-/// was dead in a segment, and one of a filter some.
+/// Regression: one flipped bit of an entry brought back its item, one of a mark all dead items of a
+/// segment, and one of a filter some.
 #[test]
 fn a_flipped_bit_of_a_journal_brings_nothing_back() {
     const DEAD: u64 = 20;
@@ -282,10 +283,10 @@ fn a_flipped_bit_of_a_journal_brings_nothing_back() {
     assert!(damaged > 400 && alive < damaged / 20, "{alive} beside {damaged}");
 }
 
-/// Notes are added to blocks that are read first. What was misread then was written back, and had
-/// been flipped for good.
+/// Regression: notes are added to blocks that are read first. A misread bit was then written back,
+/// and so flipped for good.
 #[test]
-fn what_is_misread_while_a_note_is_added_is_not_kept() {
+fn bits_misread_while_a_note_is_added_are_not_kept() {
     let (world, count) = small_rows();
     (0..WORN).for_each(|number| world.delete(number));
     world.maintain();
@@ -293,7 +294,7 @@ fn what_is_misread_while_a_note_is_added_is_not_kept() {
     let length = world.flash.geometry.journal_bytes();
     let blocks = at + 64..at + length;
     let before = world.device.bytes()[blocks.clone()].to_vec();
-    // What is misread as not set, while all later deaths are noted.
+    // Bits misread as not set, while all later deaths are noted.
     world.device.change(|bytes| {
         for block in bytes[blocks.clone()].chunks_mut(64) {
             if let Some(byte) = block[..60].iter_mut().find(|byte| **byte != 0) {
@@ -303,7 +304,7 @@ fn what_is_misread_while_a_note_is_added_is_not_kept() {
     });
     let misread = world.device.bytes()[blocks.clone()].to_vec();
     (WORN..WORN + 40).for_each(|number| world.delete(number));
-    // The next one reads what is there, and that is what was written meanwhile, if anything was.
+    // The next process reads the bytes that are there, or were written meanwhile, if any were.
     world.device.change(|bytes| {
         let there = bytes[blocks].chunks_mut(64);
         for (there, (misread, before)) in there.zip(misread.chunks(64).zip(before.chunks(64))) {
@@ -318,8 +319,8 @@ fn what_is_misread_while_a_note_is_added_is_not_kept() {
     assert!(damaged > 0 && count > WORN + 40);
 }
 
-/// A drive that loses what it was given, and has what was there before: a journal of an earlier
-/// life, of the same segment, or nothing but zeros.
+/// A drive that loses a write has the earlier content: a journal of an earlier life, of the same
+/// segment, or nothing but zeros.
 #[test]
 fn a_journal_that_a_drive_has_lost_is_not_taken_for_an_empty_one() {
     for is_blank in [true, false] {

@@ -1,5 +1,5 @@
-//! What is on a device, to the byte. Whoever changes any of it has to raise the superblock's
-//! version, or a build would take for its own what another one has written.
+//! The content of a device, to the byte. A change to any of it has to raise the superblock's
+//! version, or a build would take another one's device for its own.
 
 use ::io::device::PAGE_BYTES;
 
@@ -13,7 +13,7 @@ use crate::{Compression, Settings};
 const PAGES: usize = 400;
 
 /// A device with something in each of its parts but the dictionaries, written by the same calls
-/// each time. Nothing in it is compressed: how zstd does that is up to zstd.
+/// each time. Nothing in it is compressed: zstd's output is up to zstd.
 fn written() -> World {
     let settings = Settings { compression: Compression::Nothing, ..settings_immediate() };
     let world = World::with(PAGES, settings);
@@ -25,12 +25,12 @@ fn written() -> World {
     };
     put(&world, 0..1500);
     (0..200).for_each(|number| world.delete(number));
-    // What is read moves to the hot area.
+    // Items that are read move to the hot area.
     (300..600).for_each(|number| assert!(get(&world, number).is_some(), "{number}"));
     put(&world, 1500..1600);
     let world = world.reopened();
     assert!(world.flash.recover(&world.index, 1000), "there are more segments than one call reads");
-    // Of keys that recovery has not come to.
+    // Keys that recovery has not come to.
     (200..230).for_each(|number| world.delete(number));
     assert!(world.flush_prefix(b"key-7"));
     world.flash.close(&world.index).expect("the device works");
@@ -53,8 +53,8 @@ fn a_device_is_written_as_this_version_has_always_written_it() {
     ];
     let found = world.flash.stats();
     assert!(found.damaged == 0 && found.hot.segments > 0 && found.cold.segments > 4, "{found:?}");
-    // In the first page and the changes is what the second process has skipped by its seed, the
-    // same each time.
+    // The first page and the changes hold what the second process has skipped by its seed, the same
+    // each time.
     let expected = [0xe3de_b930, 0x1d7b_17de, 0x6e1a_b07a, 0x2f33_126c, 0x71eb_0ad2];
     assert_eq!(sums, expected, "first page, table, journals, changes, segments");
     // Nothing else is on it.

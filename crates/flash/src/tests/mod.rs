@@ -67,17 +67,17 @@ pub(crate) fn settings() -> Settings {
     Settings { segment_bytes: 64 << 10, ..Settings::new([7; 16], [1; 16]) }
 }
 
-/// With a hot area that takes in what was read often from the start.
+/// With a hot area that takes in often-read items from the start.
 pub(crate) fn settings_hot() -> Settings {
     Settings { partition: Partition::Fixed { hot_percent: 5 }, ..settings() }
 }
 
-/// What is read moves there at once.
+/// With a hot area to which a read item moves at once.
 pub(crate) fn settings_immediate() -> Settings {
     Settings { promotion: Promotion::Immediate, ..settings_hot() }
 }
 
-/// One of those that make a difference for where items lie.
+/// One of the settings that make a difference for where items lie.
 pub(crate) fn settings_of(seed: u64) -> Settings {
     match seed % 4 {
         0 => settings(),

@@ -13,7 +13,7 @@ const KEYS: u64 = 300;
 /// Ten segments or so of 64 KiB, or some more and dictionaries.
 const PAGES: [usize; 2] = [180, 290];
 
-/// What may be found of each key: several values while a change was under way at a kill.
+/// The values that may be found of each key: several while a change was under way at a kill.
 #[derive(Default)]
 struct Model {
     values: HashMap<u64, Vec<Vec<u8>>>,
@@ -35,7 +35,7 @@ struct Run {
     keys: Range<u64>,
 }
 
-/// Items that moved in the tiers that there were.
+/// Items that moved in all tiers of a run.
 #[derive(Debug, Default)]
 struct Moves {
     to_hot: u64,
@@ -94,7 +94,7 @@ impl Run {
         run
     }
 
-    /// Two thirds of the runs scrub what flushes of prefixes have taken.
+    /// Two thirds of the runs scrub items that flushes of prefixes have taken.
     fn choose_scrubbing(&self) {
         if !self.scrubs {
             self.world.stop_scrubbing();
@@ -109,7 +109,7 @@ impl Run {
         }
     }
 
-    /// Takes note of a change: what was there may still be found if the process died meanwhile.
+    /// Notes a change: the old value may still be found if the process died meanwhile.
     fn changed(&mut self, number: u64, value: Option<Vec<u8>>) {
         if let Some((_, unchanged)) = &mut self.begun {
             unchanged.remove(&number);
@@ -185,7 +185,7 @@ impl Run {
             996 if number.is_multiple_of(2) => {
                 self.world.flash.write_waiting(&self.world.index);
             }
-            // The index has no words, also not for what is not recovered yet.
+            // The index has no words, also none for items not recovered yet.
             996 => _ = self.world.flash.evict(&self.world.index),
             997 => self.set_costs(),
             998 => {
@@ -198,7 +198,7 @@ impl Run {
         }
     }
 
-    /// Of a key the first bytes: all keys have them, or some, or it alone.
+    /// Flushes the first bytes of a key: all keys have them, or some, or it alone.
     fn flush_prefix(&mut self, number: u64) {
         let name = key(number);
         let bytes = name.len() - self.random.below(3) as usize;
@@ -210,7 +210,7 @@ impl Run {
         }
     }
 
-    /// What has not changed since the flush has begun is gone now after a kill too.
+    /// Keys that have not changed since the flush began are now gone after a kill, too.
     fn end_flush_prefix(&mut self) {
         let Some((begun, unchanged)) = self.begun.take() else { return };
         self.world.flash.end_flush_prefix(begun, &self.world.index);
@@ -237,13 +237,13 @@ impl Run {
         self.choose_scrubbing();
     }
 
-    /// What was in memory only is gone.
+    /// Items that were only in memory are gone.
     fn restart_killed(&mut self) {
         self.with_world(World::killed);
     }
 
-    /// Flips bits of notes: one of each of so many segments' journals, and one of the changes. Most
-    /// are of a byte that something was noted in.
+    /// Flips bits of notes: one in each of `journals` segments' journals, and one in the changes.
+    /// Most are in a byte that something was noted in.
     fn flip_bits(&mut self, journals: usize) {
         let geometry = self.world.flash.geometry;
         let bytes = self.world.device.bytes();
@@ -267,7 +267,7 @@ impl Run {
         }
     }
 
-    /// Closes, and sees that all that was on flash is found again.
+    /// Closes, and checks that all items that were on flash are found again.
     fn restart_cleanly(&mut self) {
         self.check_all();
         self.end_flush_prefix();
@@ -294,7 +294,7 @@ impl Run {
 }
 
 #[test]
-fn what_is_found_is_the_latest_value_across_flushes_and_clean_restarts() {
+fn the_latest_value_is_found_across_flushes_and_clean_restarts() {
     let mut moves = Moves::default();
     for seed in 0..40 {
         let mut run = Run::new(seed);
@@ -312,7 +312,7 @@ fn what_is_found_is_the_latest_value_across_flushes_and_clean_restarts() {
 }
 
 #[test]
-fn what_is_found_after_a_kill_at_any_write_is_the_latest_value() {
+fn a_value_found_after_a_kill_at_any_write_is_the_latest() {
     let mut moves = Moves::default();
     for seed in 1000..1150 {
         let mut run = Run::new(seed);
@@ -326,7 +326,7 @@ fn what_is_found_after_a_kill_at_any_write_is_the_latest_value() {
             }
             run.restart_killed();
             if run.random.below(4) == 0 {
-                // The next one is closed while it still recovers, and the machine started anew.
+                // The next process is closed while it still recovers, and the machine restarted.
                 run.world.device.die_after(u64::MAX);
                 (0..run.random.below(400)).for_each(|_| run.step());
                 run.with_world(World::rebooted);
@@ -342,9 +342,10 @@ fn what_is_found_after_a_kill_at_any_write_is_the_latest_value() {
     moves.check();
 }
 
-/// What was deleted or replaced came back with one flipped bit of what said that it was dead.
+/// Regression: a deleted or replaced value came back with one flipped bit in the note that it was
+/// dead.
 #[test]
-fn what_is_found_is_the_latest_value_with_flipped_bits_in_the_notes_of_before() {
+fn a_value_found_with_flipped_bits_in_earlier_notes_is_the_latest() {
     let (mut found, mut damaged, mut recovered) = (0, 0, 0);
     for seed in 3000..3080 {
         let mut run = Run::new(seed);
@@ -361,7 +362,7 @@ fn what_is_found_is_the_latest_value_with_flipped_bits_in_the_notes_of_before() 
             }
             run.flip_bits(2);
             run.restart_killed();
-            // Else the next flips are met while this one is still being recovered.
+            // Otherwise the next flips are met while this one is still being recovered.
             if run.random.below(3) > 0 {
                 run.with_world(World::recovered);
                 run.check_all();
@@ -375,10 +376,10 @@ fn what_is_found_is_the_latest_value_with_flipped_bits_in_the_notes_of_before() 
     assert!(found > 80 * 500 && damaged > 80 * 4, "{found} were found beside {damaged}");
 }
 
-/// The index takes one key for another once in many millions; here each has one that it is taken
-/// for. A reader finds the other's item and returns nothing, a writer removes it.
+/// The index takes one key for another once in many millions; here each key has one that it is
+/// taken for. A reader finds the other's item and returns nothing, a writer removes it.
 #[test]
-fn what_is_found_is_the_latest_value_where_the_index_cannot_tell_keys_apart() {
+fn a_value_found_is_the_latest_where_the_index_cannot_tell_keys_apart() {
     let mut moves = Moves::default();
     for seed in 2000..2060 {
         let mut run = Run::with_keys(seed, TWINS..TWINS + KEYS);

@@ -48,7 +48,7 @@ fn is_valid(device: &MemoryDevice, geometry: &Geometry, segment: u32) -> bool {
 }
 
 #[test]
-fn what_says_that_a_segment_is_valid_is_the_first_to_go_and_the_last_to_come() {
+fn a_segments_table_entry_is_the_first_to_go_and_the_last_to_come() {
     let world = World::new(PAGES);
     let geometry = world.flash.geometry;
     let take_log = || std::mem::take(&mut *world.device.log.lock().expect("no test has died"));
@@ -135,7 +135,7 @@ fn an_item_that_dies_while_its_unit_is_sealed_is_not_found_after_a_kill() {
 }
 
 #[test]
-fn what_changed_before_recovery_reached_it_is_not_believed_after_another_kill() {
+fn a_key_changed_before_recovery_reached_it_is_not_believed_after_a_kill() {
     let world = World::new(PAGES);
     let mut number = 0;
     while world.flash.stats().segments_written < 12 {
@@ -158,9 +158,9 @@ fn what_changed_before_recovery_reached_it_is_not_believed_after_another_kill() 
     assert!(get(&world, 1).is_some(), "and what has not changed");
 }
 
-/// A segment that was found at the start may be freed before its turn in recovery. Its table entry
-/// stayed until it was opened again, while the sequences behind it were settled: after a kill in
-/// between, it was believed, with items that had been replaced since.
+/// Regression: a segment that was found at the start may be freed before its turn in recovery. Its
+/// table entry stayed until it was opened again, while the sequences behind it were settled: after
+/// a kill in between, it was believed, with items that had been replaced since.
 #[test]
 fn a_segment_freed_before_its_turn_is_not_believed_after_another_kill() {
     let world = World::new(PAGES);
@@ -178,7 +178,7 @@ fn a_key_that_changed_before_its_turn_in_recovery_stays_changed() {
     fill_a_segment(&world, 500);
     let world = world.killed();
     world.set(0, b"newer".to_vec());
-    // Killed before its turn: what was in memory is gone, what lies on the device is older.
+    // Killed before its turn: the item in memory is gone, the one on the device is older.
     let again = world.killed().recovered();
     assert_eq!((get(&again, 0), get(&again, 2)), (None, Some(value(2, 8, 500))));
     let again = again.killed();

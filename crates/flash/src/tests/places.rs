@@ -1,5 +1,5 @@
-//! A device of which one place refuses writes for good: never an older value, and the places that
-//! work serve on.
+//! A device with places that refuse writes for good: never an older value, and the places that work
+//! go on serving.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::{Doubt, Refused};
 
 const PAGES: usize = 600;
 
-/// Puts so many items from a number on.
+/// Puts items of these numbers.
 fn put(world: &World, numbers: Range<u64>) {
     for number in numbers {
         world.put(number, &value(number, number * 4, 900));
@@ -36,7 +36,7 @@ fn pages(world: &World, segments: Range<u32>) -> Range<u64> {
     start * PAGE_BYTES as u64..end * PAGE_BYTES as u64
 }
 
-/// Puts an item, which may be refused, and has the background take a turn.
+/// Puts an item, which may be refused, and lets the background take a turn.
 fn try_to_put(world: &World, number: u64) -> Result<bool, Refused> {
     world.set(number, value(number, number * 4, 900));
     let outcome = world.demote(number);
@@ -44,7 +44,7 @@ fn try_to_put(world: &World, number: u64) -> Result<bool, Refused> {
     outcome
 }
 
-/// Which items the index leads to in a segment, of those below a number.
+/// The items below a number to which the index leads in a segment.
 fn items_in(world: &World, segment: u32, below: u64) -> Vec<u64> {
     let is_there = |number: &u64| {
         let place = world.index.state().place(super::hash(*number));
@@ -54,8 +54,8 @@ fn items_in(world: &World, segment: u32, below: u64) -> Vec<u64> {
     (0..below).filter(is_there).collect()
 }
 
-/// Regression: with each item of such a segment that died, all that had been stored until then was
-/// made void again, and the open segments were written nearly empty.
+/// Regression: with each item of such a segment that died, everything stored until then was made
+/// void again, and the open segments were written nearly empty.
 #[test]
 fn a_journal_that_cannot_be_written_voids_the_device_once() {
     let world = World::new(PAGES);
@@ -81,7 +81,7 @@ fn a_journal_that_cannot_be_written_voids_the_device_once() {
     assert!((0..450).all(|number| get(&world, number).is_none()));
 }
 
-/// Regression: each segment whose journal lies on a page that is bad had all made void for itself.
+/// Regression: each segment whose journal lies on a bad page made everything void for itself.
 #[test]
 fn journals_that_cannot_be_written_side_by_side_void_the_device_once() {
     let world = World::new(PAGES);
@@ -94,8 +94,8 @@ fn journals_that_cannot_be_written_side_by_side_void_the_device_once() {
     assert!((0..500).all(|number| get(&world, number).is_none()));
 }
 
-/// Regression: each key whose bit could not be written had all made void again, thousands of them
-/// for one page of the changes.
+/// Regression: each key whose bit could not be written made everything void again, thousands of
+/// them for one page of the changes.
 #[test]
 fn changes_that_cannot_be_written_void_the_device_once() {
     let world = World::new(PAGES);
@@ -149,8 +149,8 @@ fn segments_side_by_side_that_cannot_be_written_cost_what_they_were_given() {
     assert_eq!(aside(), []);
 }
 
-/// What is free is little where a tier is full: segments that were refused may not count as free,
-/// or nothing would be collected.
+/// Little is free where a tier is full: refused segments may not count as free, or nothing would be
+/// collected.
 #[test]
 fn a_full_tier_goes_on_without_the_segments_that_cannot_be_written() {
     let mut world = World::new(PAGES);
@@ -165,10 +165,10 @@ fn a_full_tier_goes_on_without_the_segments_that_cannot_be_written() {
     assert!((11_500..12_000).all(|number| get(&world, number).is_some()));
 }
 
-/// All that was free counted as bad when everything was refused for a while: what is there would be
-/// collected for want of room, or thousands of segments written for nothing.
+/// Regression: all free segments counted as bad when everything was refused for a while, so that
+/// items would be collected for want of room, or thousands of segments written for nothing.
 #[test]
-fn a_device_that_refused_all_for_a_while_has_its_free_segments_back_at_once() {
+fn a_device_that_refused_everything_has_its_free_segments_back_at_once() {
     let mut world = World::new(PAGES);
     put(&world, 0..300);
     let free = world.flash.stats().segments_free;
@@ -224,7 +224,7 @@ fn a_fresh_tier_whose_device_comes_and_goes_is_used_when_it_stays() {
     }
     let segments = u64::from(world.flash.geometry.segments);
     assert!(world.flash.stats().segments_refused + 2 >= segments, "{:?}", world.flash.stats());
-    // One try works, and what it gives is refused again.
+    // One try works, and the segments that it frees are set aside again.
     refuse(&world, false);
     {
         let mut writer = lock(&world.flash.writer);
@@ -262,10 +262,10 @@ fn a_segment_table_that_cannot_be_written_has_no_zeros_written() {
     assert!(world.flash.stats().io_errors - errors <= 45, "it is tried once a second");
 }
 
-/// Regression: what could not be collected stayed what was used longest ago, so that nothing else
-/// ever was.
+/// Regression: segments that could not be collected stayed the least recently used ones, so that no
+/// other ever was.
 #[test]
-fn segments_that_cannot_be_noted_as_free_do_not_keep_others_from_being_collected() {
+fn segments_that_cannot_be_noted_as_free_keep_no_other_from_collection() {
     let mut world = World::new(PAGES);
     put(&world, 0..1500);
     let entries = world.flash.geometry.entry_at(0)..world.flash.geometry.entry_at(3);
@@ -287,8 +287,8 @@ fn segments_that_cannot_be_noted_as_free_do_not_keep_others_from_being_collected
     assert!((8500..8900).filter(|number| get(&world, *number).is_some()).count() > 300);
 }
 
-/// Regression: while no note was taken, each try to collect put the oldest segments behind all that
-/// came later, which were then collected in their place for a whole round of the device.
+/// Regression: while no note was taken, each try to collect put the oldest segments behind all
+/// later ones, which were then collected in their place for a whole round of the device.
 #[test]
 fn an_outage_of_notes_leaves_the_order_of_segments_as_it_was() {
     let world = World::new(PAGES);
@@ -391,8 +391,8 @@ fn damaged_entries_that_cannot_be_zeroed_make_all_void() {
     }
 }
 
-/// Regression: a segment that could neither be read nor noted as free was asked for in each second
-/// for ever, and no flush of a prefix ended any more.
+/// Regression: a segment that could neither be read nor noted as free was read each second for
+/// ever, and no flush of a prefix ended any more.
 #[test]
 fn a_flush_ends_though_a_segment_can_neither_be_read_nor_noted_as_free() {
     for journal_works in [true, false] {

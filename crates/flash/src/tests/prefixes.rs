@@ -1,4 +1,4 @@
-//! Flushes of prefixes: what they take, what they leave, and what a restart makes of them.
+//! Flushes of prefixes: the items that they take and leave, and their state after a restart.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::refusal::TRIES_MAX;
 
 const PAGES: usize = 400;
 
-/// Which of so many items are found.
+/// Those of these items that are found.
 fn found(world: &World, numbers: std::ops::Range<u64>) -> Vec<u64> {
     numbers.filter(|&number| get(world, number).is_some()).collect()
 }
@@ -37,7 +37,7 @@ fn scrub(world: &World) {
 }
 
 #[test]
-fn a_flush_takes_what_is_staged_in_a_buffer_and_on_the_device() {
+fn a_flush_takes_items_staged_in_a_buffer_and_on_the_device() {
     let world = World::new(PAGES);
     let count = fill_a_segment(&world, 500);
     world.put(count, b"staged");
@@ -50,9 +50,9 @@ fn a_flush_takes_what_is_staged_in_a_buffer_and_on_the_device() {
     assert_eq!(stats.damaged, 0);
 }
 
-/// Everybody waited until the writer's lock was free and the device had been told.
+/// Regression: all callers waited until the writer's lock was free and the device had been told.
 #[test]
-fn from_the_first_step_of_a_flush_nothing_with_its_prefix_is_found_or_comes_in() {
+fn from_a_flushs_first_step_nothing_with_its_prefix_is_found_or_staged() {
     const STAGED: u64 = 1_000_000;
     let world = World::new(PAGES);
     let count = fill_a_segment(&world, 500);
@@ -82,10 +82,10 @@ fn from_the_first_step_of_a_flush_nothing_with_its_prefix_is_found_or_comes_in()
     assert_eq!(there, [STAGED + 1]);
 }
 
-/// What an earlier flush has taken stays gone, and what the background and other flushes write
-/// meanwhile says nothing of what has only begun.
+/// Items that an earlier flush has taken stay gone, and what the background and other flushes write
+/// meanwhile says nothing of a flush that has only begun.
 #[test]
-fn a_kill_between_the_steps_of_a_flush_leaves_what_only_that_one_takes() {
+fn a_kill_between_the_steps_of_a_flush_leaves_the_items_it_takes_alone() {
     let world = World::new(PAGES);
     let count = fill_a_segment(&world, 500);
     assert!(world.flush_prefix(b"key-12"));
@@ -98,9 +98,9 @@ fn a_kill_between_the_steps_of_a_flush_leaves_what_only_that_one_takes() {
     assert!(!found.iter().any(|&it| has_prefix(it, "key-12") || has_prefix(it, "key-3")));
 }
 
-/// The open segment holds both: only its units of before are void.
+/// The open segment holds both: only its earlier units are void.
 #[test]
-fn what_is_stored_after_a_flush_is_there_in_the_same_segment_too() {
+fn items_stored_after_a_flush_are_there_in_the_same_segment_too() {
     let world = World::new(PAGES);
     let mut number = 0;
     while place(&world, 0).is_none_or(|place| place.is_staged()) {
@@ -119,10 +119,10 @@ fn what_is_stored_after_a_flush_is_there_in_the_same_segment_too() {
     }
 }
 
-/// The start that finds it damaged believes nothing. It has to put it right, or the next one finds
-/// it damaged again, and believes nothing of what came in between.
+/// The start that finds the list damaged believes nothing. It has to correct it, or the next one
+/// finds it damaged again, and believes nothing of the items stored in between.
 #[test]
-fn a_damaged_list_of_flushed_prefixes_costs_what_was_stored_before_and_nothing_after() {
+fn a_damaged_list_of_prefixes_costs_items_stored_before_and_none_after() {
     let world = World::new(PAGES);
     world.put(0, b"before");
     assert!(world.flush_prefix(b"key-7"));
@@ -136,7 +136,7 @@ fn a_damaged_list_of_flushed_prefixes_costs_what_was_stored_before_and_nothing_a
 }
 
 #[test]
-fn a_process_that_was_killed_does_not_bring_back_what_was_flushed() {
+fn a_kill_does_not_bring_back_flushed_items() {
     let world = World::new(PAGES);
     let count = fill_a_segment(&world, 500);
     let before = world.flash.stats().segments_written;
@@ -148,7 +148,7 @@ fn a_process_that_was_killed_does_not_bring_back_what_was_flushed() {
         assert!(found.len() as u64 > count / 4, "of {before} segments");
         assert!(!found.iter().any(|&number| has_prefix(number, "key-1")));
         assert!(!found.iter().any(|&number| has_prefix(number, "key-22")));
-        // What comes now is there.
+        // Items stored now are there.
         world.put(1, b"new");
         assert_eq!(get(&world, 1), Some(b"new".to_vec()));
         world = world.reopened().recovered();
@@ -160,11 +160,11 @@ fn a_process_that_was_killed_does_not_bring_back_what_was_flushed() {
 
 /// Collection used to be the one way in which an item gets a younger place without being stored.
 #[test]
-fn collection_does_not_carry_what_was_flushed() {
+fn collection_does_not_carry_flushed_items() {
     let world = World::new(PAGES);
     world.stop_scrubbing();
     let count = fill_a_segment(&world, 500);
-    // Read: worth being moved.
+    // They were read, so they are worth moving.
     assert_eq!(found(&world, 0..count).len() as u64, count);
     assert!(world.flush_prefix(b"key-1"));
     let mut number = 10_000_000;
@@ -179,11 +179,11 @@ fn collection_does_not_carry_what_was_flushed() {
 }
 
 #[test]
-fn a_flush_is_over_when_all_segments_of_before_are_gone() {
+fn a_flush_ends_when_all_earlier_segments_are_gone() {
     let world = World::new(180);
     fill_a_segment(&world, 500);
     assert!(world.flush_prefix(b"key-1") && world.flush_prefix(b"key-2"));
-    // What collection cannot read it cannot move.
+    // Collection cannot move items that it cannot read.
     world.device.refuses_reads.store(true, Ordering::Relaxed);
     world.stop_scrubbing();
     world.maintain();
@@ -196,7 +196,7 @@ fn a_flush_is_over_when_all_segments_of_before_are_gone() {
         number += 1;
     }
     world.device.refuses_reads.store(false, Ordering::Relaxed);
-    // The page still says so, of segments that there are not.
+    // The page still says so, of segments that are gone.
     let world = world.killed();
     assert_eq!(world.flash.prefixes_flushed(), 2);
     let world = world.recovered();
@@ -206,10 +206,10 @@ fn a_flush_is_over_when_all_segments_of_before_are_gone() {
     assert_eq!(found(&world, 0..50).len(), 50);
 }
 
-/// Each flush waited for collection, which comes late or never to a tier that is not full, and when
-/// some ninety were waiting all others were refused.
+/// Regression: each flush waited for collection, which comes late or never to a tier that is not
+/// full, and when some ninety were waiting all others were refused.
 #[test]
-fn a_segment_that_cannot_be_read_is_given_up_and_keeps_no_flush_from_ending() {
+fn an_unreadable_segment_is_given_up_and_keeps_no_flush_from_ending() {
     for is_item_table in [false, true] {
         let world = World::new(PAGES);
         let count = fill_segments(&world, 4, 500);
@@ -240,10 +240,10 @@ fn a_segment_that_cannot_be_read_is_given_up_and_keeps_no_flush_from_ending() {
     }
 }
 
-/// The path to a device was gone for a while, in which scrubbing gave a segment up after each
-/// thousand turns, which are a second where the background has much to do.
+/// Regression: the path to a device was gone for a while, in which scrubbing gave a segment up
+/// after each thousand turns, which are a second where the background has much to do.
 #[test]
-fn scrubbing_loses_nothing_while_a_device_refuses_all_reads_for_some_seconds() {
+fn scrubbing_loses_nothing_while_a_device_refuses_reads_for_seconds() {
     let world = World::new(PAGES);
     let count = fill_segments(&world, 4, 500);
     assert!(world.flush_prefix(b"key-1"));
@@ -261,9 +261,9 @@ fn scrubbing_loses_nothing_while_a_device_refuses_all_reads_for_some_seconds() {
     assert_eq!(found(&world, 0..count).len(), kept);
 }
 
-/// What is wrong on the device is given up without a wait, and what was misread is not lost.
+/// Damage on the device is given up without a wait, and a misread table is not lost.
 #[test]
-fn a_table_that_scrubbing_misreads_costs_nothing_and_one_that_is_damaged_no_time() {
+fn a_table_misread_by_scrubbing_costs_nothing_and_a_damaged_one_no_time() {
     for is_damaged in [false, true] {
         let world = World::new(PAGES);
         let count = fill_segments(&world, 4, 500);
@@ -286,7 +286,7 @@ fn a_table_that_scrubbing_misreads_costs_nothing_and_one_that_is_damaged_no_time
     }
 }
 
-/// All that is in the unit goes, whatever its prefix, and nothing said so.
+/// Regression: all of the unit goes, whatever its prefix, and no counter said so.
 #[test]
 fn a_unit_that_scrubbing_finds_damaged_is_counted() {
     let world = World::new(PAGES);
@@ -302,13 +302,13 @@ fn a_unit_that_scrubbing_finds_damaged_is_counted() {
     assert!(found(&world, 5..6).is_empty());
 }
 
-/// Nothing is written, and the flush is over all the same.
+/// Nothing is written, and the flush ends all the same.
 #[test]
-fn scrubbing_ends_a_flush_and_what_it_took_is_dead_after_a_kill_too() {
+fn scrubbing_ends_a_flush_and_its_items_are_dead_after_a_kill_too() {
     let world = World::new(PAGES);
     let count = fill_segments(&world, 3, 500);
     assert!(world.flush_prefix(b"key-1") && world.flush_prefix(b"key-33"));
-    // Meanwhile another, which has a pass of its own.
+    // Meanwhile another flush, which has a pass of its own.
     world.maintain();
     assert!(world.flush_prefix(b"key-4"));
     scrub(&world);
@@ -328,9 +328,9 @@ fn scrubbing_ends_a_flush_and_what_it_took_is_dead_after_a_kill_too() {
     assert_eq!(world.flash.stats().damaged, 0);
 }
 
-/// Each pass used to write the open segments as they were.
+/// Regression: each pass wrote the open segments as they were.
 #[test]
-fn flushes_that_come_all_the_time_write_no_segments_that_are_not_full() {
+fn continual_flushes_write_no_segments_that_are_not_full() {
     let world = World::new(PAGES);
     let flushed = fill_a_segment(&world, 500);
     let mut number = 1_000_000;
@@ -350,7 +350,7 @@ fn flushes_that_come_all_the_time_write_no_segments_that_are_not_full() {
 
 /// The pass looks into a buffer, which is written later, and the process is killed.
 #[test]
-fn what_was_scrubbed_in_a_buffer_is_dead_when_that_was_written() {
+fn an_item_scrubbed_in_a_buffer_is_dead_when_that_was_written() {
     let world = World::new(PAGES);
     let mut number = 0;
     while place(&world, 0).is_none_or(|place| place.is_staged()) {
@@ -362,7 +362,7 @@ fn what_was_scrubbed_in_a_buffer_is_dead_when_that_was_written() {
     scrub(&world);
     let stats = world.flash.stats();
     assert!(stats.bytes_written == 0 && stats.journalled > 0, "{stats:?}");
-    // Of the same segment, and not flushed.
+    // An item of the same segment that is not flushed.
     world.put(1_000_000, &value(1_000_000, 4, 300));
     while world.flash.stats().bytes_written == 0 {
         number += 1;
@@ -376,10 +376,10 @@ fn what_was_scrubbed_in_a_buffer_is_dead_when_that_was_written() {
     assert_eq!(get(&world, 1_000_000), Some(value(1_000_000, 4, 300)));
 }
 
-/// A flush of everything waits for the device, somebody deletes a key and is told so, and then the
+/// A flush of everything waits for the device, a client deletes a key and is told so, and then the
 /// process is killed.
 #[test]
-fn what_dies_while_everything_is_flushed_stays_dead_after_a_kill() {
+fn an_item_deleted_during_a_full_flush_stays_dead_after_a_kill() {
     let world = World::new(PAGES);
     let count = fill_a_segment(&world, 500);
     let number = (0..count).find(|&it| place(&world, it).is_some_and(|place| !place.is_staged()));
@@ -403,9 +403,9 @@ fn what_dies_while_everything_is_flushed_stays_dead_after_a_kill() {
     assert!(!found.contains(&number) && found.len() > 1, "the flush was not answered: {found:?}");
 }
 
-/// While the device is read for a pass, others stage, and look at what is staged.
+/// While the device is read for a pass, other threads stage, and look at staged rows.
 #[test]
-fn who_scrubs_does_not_keep_others_waiting_for_the_device() {
+fn scrubbing_keeps_no_other_thread_waiting_for_the_device() {
     let world = World::new(PAGES);
     let count = fill_a_segment(&world, 500);
     assert!(world.flush_prefix(b"key-1"));
@@ -455,7 +455,7 @@ fn nothing_is_believed_of_a_device_whose_flushes_are_damaged() {
     assert_eq!(get(&world, 1), Some(b"new".to_vec()));
 }
 
-/// Otherwise the next start might bring back what was flushed.
+/// Otherwise the next start might bring back flushed items.
 #[test]
 fn a_flush_that_the_device_does_not_take_makes_all_of_it_void() {
     let world = World::new(PAGES);

@@ -1,4 +1,4 @@
-//! A process that is killed or closed while it is still finding what an earlier one has left:
+//! A process that is killed or closed while it is still finding the items of an earlier one:
 //! nothing that was changed meanwhile comes back, and all else is found by the next one.
 
 use std::ops::Range;
@@ -15,14 +15,14 @@ use crate::Reader;
 const PAGES: usize = 1000;
 const KEYS: u64 = 3000;
 
-/// A tier that was killed with these keys on the device, some more and some less in memory.
+/// A tier that was killed with these keys on the device, a few more and a few fewer in memory.
 fn killed() -> World {
     let world = World::new(PAGES);
     put(&world, 0..KEYS, 0);
     world.killed()
 }
 
-/// One that does not compress.
+/// A value that does not compress.
 fn value_of(number: u64, version: u64) -> Vec<u8> {
     value(number, (version * KEYS + number) * 4, 600)
 }
@@ -35,7 +35,7 @@ fn put(world: &World, numbers: Range<u64>, version: u64) {
     }
 }
 
-/// How many keys are found, all of them with this version's value.
+/// The number of keys that are found, all of them with this version's value.
 fn found(world: &World, numbers: Range<u64>, version: u64) -> u64 {
     let mut reader = Reader::new();
     let is_found = |number: &u64| {
@@ -47,10 +47,10 @@ fn found(world: &World, numbers: Range<u64>, version: u64) -> u64 {
     numbers.filter(is_found).count() as u64
 }
 
-/// The list of what was found at the start kept its memory for the life of the process, beside that
-/// of the lists which had taken over what was on it.
+/// Regression: the list of items found at the start kept its memory for the life of the process,
+/// beside that of the lists which had taken over its content.
 #[test]
-fn what_was_found_at_the_start_takes_no_memory_when_the_index_has_it() {
+fn the_list_found_at_the_start_takes_no_memory_when_the_index_has_all() {
     let world = killed();
     let before = world.flash.memory_bytes() - world.flash.changes_memory_bytes();
     let world = world.recovered();
@@ -66,23 +66,23 @@ fn a_kill_during_recovery_takes_only_what_was_changed_meanwhile() {
     assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
     let known = world.flash.stats().recovered;
     assert!(known > 0 && known < all / 2);
-    // Keys that it has not come to.
+    // Keys that recovery has not come to.
     (0..100).for_each(|number| world.delete(number));
     (100..200).for_each(|number| world.set(number, b"in memory only".to_vec()));
     let world = world.killed().recovered();
     let unchanged = found(&world, 200..KEYS, 0);
     assert!(unchanged + 250 > all && world.flash.stats().recovered < all, "{unchanged} of {all}");
     assert_eq!(found(&world, 0..200, 0), 0);
-    // What was found dead is noted where it lies: nothing of it is there the next time, either.
+    // Items found dead are noted where they lie: none of them is there the next time, either.
     let world = world.killed().recovered();
     assert_eq!(found(&world, 200..KEYS, 0), unchanged);
     assert_eq!(found(&world, 0..200, 0), 0);
 }
 
-/// The oldest came first: what a stop had saved, the hot zone before all, was there last, and by
-/// then clients had missed it and stored it anew.
+/// Regression: the oldest came first: items that a stop had saved, above all the hot zone, were
+/// there last, and by then clients had missed them and stored them anew.
 #[test]
-fn what_was_stored_last_is_found_first_and_needs_no_filter_from_then_on() {
+fn the_newest_items_are_found_first_and_need_no_filter_from_then_on() {
     let world = killed();
     assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
     let known = world.flash.stats().recovered;
@@ -93,7 +93,8 @@ fn what_was_stored_last_is_found_first_and_needs_no_filter_from_then_on() {
     let superblock = *lock(&world.flash.superblock);
     let settled_from = superblock.unsettled_below;
     assert!(superblock.unsettled_from < settled_from);
-    // What is stored now lies in no segment that counts as unsettled, whoever opens the device.
+    // Items stored now lie in no segment that counts as unsettled, whichever process opens the
+    // device.
     put(&world, KEYS - 300..KEYS, 1);
     let world = world.killed();
     assert!(world.flash.next_sequence.load(Ordering::Relaxed) > settled_from);
@@ -103,10 +104,10 @@ fn what_was_stored_last_is_found_first_and_needs_no_filter_from_then_on() {
     assert!(found(&world.recovered(), 0..KEYS - 300, 0) > (KEYS - 300) * 9 / 10);
 }
 
-/// All reads fail at once while a path is gone, and each cost a segment, which was void on the
-/// device too: of a sound device nothing was left when the path was back.
+/// Regression: all reads fail at once while a path is gone, and each cost a segment, which was void
+/// on the device too: of a sound device nothing was left when the path was back.
 #[test]
-fn a_device_that_does_not_read_for_a_moment_costs_nothing_of_what_is_found() {
+fn a_device_that_does_not_read_for_a_moment_costs_no_item() {
     let all = found(&killed().recovered(), 0..KEYS, 0);
     let mut world = killed();
     let segments = world.flash.stats().segments_found;
@@ -129,10 +130,10 @@ fn a_device_that_does_not_read_for_a_moment_costs_nothing_of_what_is_found() {
     assert_eq!(found(&world.killed().recovered(), 0..KEYS, 0), all);
 }
 
-/// What was damaged of the segment table was made void without a word, and what was misread once of
-/// that, of a journal, an item table or the first page was void as well.
+/// Regression: a damaged part of the segment table was made void without a count, and a single
+/// misreading of it, of a journal, an item table or the first page made things void as well.
 #[test]
-fn what_is_misread_once_costs_nothing_and_what_is_damaged_is_counted() {
+fn a_single_misreading_costs_nothing_and_damage_is_counted() {
     let all = found(&killed().recovered(), 0..KEYS, 0);
     let places = |world: &World| {
         let geometry = world.flash.geometry;
@@ -145,7 +146,7 @@ fn what_is_misread_once_costs_nothing_and_what_is_damaged_is_counted() {
     for place in 0..count {
         let world = killed();
         let at = places(&world)[place];
-        // Something is to be read of what was flushed.
+        // Something has to be read of the flushed prefixes.
         assert!(world.flush_prefix(b"other"));
         world.device.misread_once(at);
         let world = world.killed().recovered();
@@ -161,7 +162,7 @@ fn what_is_misread_once_costs_nothing_and_what_is_damaged_is_counted() {
 }
 
 #[test]
-fn a_segment_that_is_refused_for_long_is_given_up_and_those_behind_it_are_found() {
+fn a_segment_refused_for_long_is_given_up_and_later_ones_are_found() {
     let all = found(&killed().recovered(), 0..KEYS, 0);
     let mut world = killed();
     let segments = world.flash.stats().segments_found;
@@ -175,7 +176,7 @@ fn a_segment_that_is_refused_for_long_is_given_up_and_those_behind_it_are_found(
         seconds += 1;
     }
     let stats = world.flash.stats();
-    // Whose journals are on the page.
+    // The segments whose journals are on the page.
     let lost = segments - stats.segments_written;
     assert_eq!((stats.damaged, stats.io_errors), (lost, 8 * lost));
     assert!((1..segments / 2).contains(&lost) && seconds == 7 * lost + 1, "{lost}, {seconds}");
@@ -183,9 +184,9 @@ fn a_segment_that_is_refused_for_long_is_given_up_and_those_behind_it_are_found(
     assert!(left < all && left >= all * (segments - lost) / segments - 60, "{left} of {all}");
 }
 
-/// A segment was written, and the process killed before that was noted. The next one gave the same
-/// segment the same sequence, the drive lost what it wrote there, and an older value of each key
-/// was sound where it lay.
+/// Regression: a segment was written, and the process killed before that was noted. The next one
+/// gave the same segment the same sequence, the drive lost its write there, and an older value of
+/// each key was sound where it lay.
 #[test]
 fn what_a_killed_process_left_unnoted_is_not_taken_for_what_a_drive_has_lost() {
     let world = World::new(PAGES);
@@ -210,10 +211,11 @@ fn what_a_killed_process_left_unnoted_is_not_taken_for_what_a_drive_has_lost() {
     assert_eq!(found(&world, 0..count, 1), 0);
 }
 
-/// Of two processes that were killed one after the other, behind one that was killed while it still
-/// recovered, the second began with the sequence of the first, which nothing on the device named.
+/// Regression: of two processes that were killed one after the other, behind one that was killed
+/// while it still recovered, the second began with the sequence of the first, which nothing on the
+/// device named.
 #[test]
-fn what_was_left_unnoted_behind_a_recovery_is_not_taken_for_what_a_drive_has_lost() {
+fn a_segment_left_unnoted_behind_a_recovery_is_not_taken_for_a_lost_one() {
     let world = killed();
     assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
     let world = world.killed_drawing(1).recovered();
@@ -234,8 +236,9 @@ fn what_was_left_unnoted_behind_a_recovery_is_not_taken_for_what_a_drive_has_los
     assert!(in_buffers < (end - KEYS) / 2, "{in_buffers} of {}", end - KEYS);
 }
 
-/// A close went on until all was found. On a large device that took longer than whoever stops a
-/// process waits; it was killed then, and if the machine was started anew, all was void.
+/// Regression: a close went on until all was found. On a large device that took longer than a
+/// supervisor waits; the process was killed then, and if the machine was restarted, everything was
+/// void.
 #[test]
 fn a_close_during_recovery_leaves_the_rest_to_the_next_boot() {
     let all = found(&killed().recovered(), 0..KEYS, 0);
@@ -257,10 +260,11 @@ fn a_close_during_recovery_leaves_the_rest_to_the_next_boot() {
     assert_eq!(found(&world, 0..100, 0) + found(&world, KEYS - 100..KEYS, 0), 0);
 }
 
-/// What changed while the first process recovered, which was closed then, is dead for the third,
-/// though the second knew of it by the device alone; so is what the second has changed itself.
+/// A key that changed while the first process recovered, which was then closed, is dead for the
+/// third, though the second knew of it by the device alone; so is a key that the second has changed
+/// itself.
 #[test]
-fn nothing_that_changed_before_the_second_close_during_recovery_is_found_after_it() {
+fn nothing_changed_before_a_second_close_during_recovery_is_found_later() {
     let mut world = killed();
     for round in 1..=5 {
         assert!(world.flash.recover(&world.index, 0));
@@ -286,11 +290,12 @@ fn change_both_ends(world: &World) {
     }
 }
 
-/// The index takes one key for another once in many millions, and who removes the one removes the
-/// item of the other. The note had bits by which the two differ: nothing led to the item any more,
-/// so nothing noted its death when its key was stored anew, and after the next start it was back.
+/// Regression: the index takes one key for another once in many millions, and removing the one
+/// removes the item of the other. The note had bits by which the two differ: nothing led to the
+/// item any more, so nothing noted its death when its key was stored anew, and after the next start
+/// it was back.
 #[test]
-fn what_went_for_a_key_that_cannot_be_told_from_it_stays_dead() {
+fn an_item_removed_for_a_key_that_cannot_be_told_apart_stays_dead() {
     let world = killed().recovered();
     for number in 0..KEYS / 4 {
         let hash = super::hash(number);
@@ -307,10 +312,10 @@ fn what_went_for_a_key_that_cannot_be_told_from_it_stays_dead() {
 }
 
 #[test]
-fn what_was_stored_during_recovery_is_found_by_the_next_process() {
+fn items_stored_during_recovery_are_found_by_the_next_process() {
     let world = killed();
     assert!(world.flash.recover(&world.index, 0));
-    // Enough for some segments to be written, and of keys that recovery has not come to.
+    // Enough to write some segments, and of keys that recovery has not come to.
     put(&world, 0..500, 1);
     let written = world.flash.stats().bytes_written;
     assert!(written > 0 && world.flash.is_recovering());
@@ -347,8 +352,9 @@ fn a_change_that_cannot_be_noted_voids_what_there_is() {
     assert_eq!(world.flash.stats().recovered, 0);
 }
 
-/// What clients store while the items are being found fills memory, and a large index wants more of
-/// it than is free at once. What found no room was noted as dead, a segment's items in one go.
+/// Regression: items that clients store during recovery fill memory, and a large index needs more
+/// of it than is free at once. Items that found no room were noted as dead, a segment's items in
+/// one go.
 #[test]
 fn an_index_that_is_full_for_a_moment_costs_nothing() {
     let all = killed().recovered().flash.stats().recovered;
@@ -365,7 +371,7 @@ fn an_index_that_is_full_for_a_moment_costs_nothing() {
 }
 
 #[test]
-fn what_finds_no_room_at_all_is_dead_and_what_found_some_is_there() {
+fn an_item_without_any_room_is_dead_and_one_that_found_some_is_there() {
     let world = killed();
     world.index.state().room = Some(100);
     let world = world.recovered();
@@ -378,11 +384,11 @@ fn what_finds_no_room_at_all_is_dead_and_what_found_some_is_there() {
     assert_eq!(found(&world, 0..KEYS, 0), 100);
 }
 
-/// Where a process with more memory has left more than this one's index may lead to, the index took
-/// it all the same, beyond its share of the memory, and each item that found no room at all was
-/// noted as dead.
+/// Regression: where a process with more memory has left more items than this one's index may lead
+/// to, the index took them all the same, beyond its share of the memory, and each item that found
+/// no room at all was noted as dead.
 #[test]
-fn what_the_index_may_not_lead_to_is_void_by_one_note_and_stays_so() {
+fn items_beyond_the_index_are_void_by_one_note_and_stay_so() {
     let world = killed();
     world.index.state().found_max = Some(500);
     world.set(0, b"changes".to_vec());
@@ -390,7 +396,7 @@ fn what_the_index_may_not_lead_to_is_void_by_one_note_and_stays_so() {
     let notes = |world: &World| world.device.log.lock().expect("no test has died").len();
     let before = notes(&world);
     assert!(!world.flash.recover(&world.index, 0), "eight segments have more than 500 items");
-    // That all else is void, and that nothing is unsettled.
+    // One that all else is void, and that nothing is unsettled.
     assert_eq!(notes(&world) - before, 1);
     let stats = world.flash.stats();
     assert!((500..700).contains(&stats.recovered), "{stats:?}");
@@ -400,7 +406,7 @@ fn what_the_index_may_not_lead_to_is_void_by_one_note_and_stays_so() {
     assert!(!world.flash.is_recovering());
     let newest = found(&world, KEYS - stats.recovered - 200..KEYS, 0);
     assert_eq!(newest, stats.recovered);
-    // What comes now is found by the next process, and nothing else.
+    // Items stored now are found by the next process, and no others.
     put(&world, 0..300, 1);
     let world = world.killed().recovered();
     let written = found(&world, 0..300, 1);
@@ -409,7 +415,7 @@ fn what_the_index_may_not_lead_to_is_void_by_one_note_and_stays_so() {
 }
 
 #[test]
-fn what_cannot_be_noted_as_void_voids_the_device() {
+fn items_that_cannot_be_noted_as_void_void_the_device() {
     let world = killed();
     assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
     world.index.state().found_max = Some(500);
@@ -418,9 +424,9 @@ fn what_cannot_be_noted_as_void_voids_the_device() {
     assert_eq!(world.killed().recovered().flash.stats().recovered, 0);
 }
 
-/// Whoever evicts for want of words gets some, though all that is not found yet is older.
+/// Evicting for want of words yields some, though all items not found yet are older.
 #[test]
-fn an_eviction_during_recovery_makes_void_what_was_not_found_and_frees_words() {
+fn an_eviction_during_recovery_voids_items_not_found_and_frees_words() {
     let world = killed();
     assert!(world.flash.recover(&world.index, 0));
     let before = world.flash.stats();
@@ -432,9 +438,9 @@ fn an_eviction_during_recovery_makes_void_what_was_not_found_and_frees_words() {
     assert_eq!(world.flash.stats().recovered, after.items);
 }
 
-/// Memory that others give up for it would be lost to them, and do nothing for it.
+/// Memory that other parts give up for it would be lost to them, and do nothing for it.
 #[test]
-fn for_what_finds_no_room_in_any_memory_none_is_made() {
+fn no_room_is_made_for_items_that_no_memory_can_hold() {
     let all = killed().recovered().flash.stats().recovered;
     let world = killed();
     let hopeless = KEYS / 2..KEYS / 2 + 10;
@@ -449,9 +455,9 @@ fn for_what_finds_no_room_in_any_memory_none_is_made() {
     assert_eq!(found(&world, 0..KEYS, 0), all - lost);
 }
 
-/// That kept the server from starting, each time.
+/// Regression: that kept the server from starting, each time.
 #[test]
-fn changes_that_cannot_be_read_count_for_all_that_was_not_found() {
+fn unreadable_changes_count_for_all_items_not_found() {
     let world = killed();
     assert!(world.flash.recover(&world.index, 0), "there are more segments than one call reads");
     let known = world.flash.stats().recovered;
@@ -464,8 +470,8 @@ fn changes_that_cannot_be_read_count_for_all_that_was_not_found() {
     assert_eq!(found(&world, 0..1, 0), 0);
 }
 
-/// A bit that was read as not set brought back what its key had been. Now its block counts for all
-/// keys that have their bits there, and others cost nothing.
+/// Regression: a bit that was misread as not set brought back a key's older value. Now its block
+/// counts for all keys that have their bits there, and others cost nothing.
 #[test]
 fn a_flipped_bit_of_the_changes_brings_nothing_back() {
     const DEAD: Range<u64> = 0..60;
@@ -493,8 +499,8 @@ fn a_flipped_bit_of_the_changes_brings_nothing_back() {
     }
 }
 
-/// A drive that loses what it was given has what was there before: the changes of an earlier
-/// recovery, or nothing at all.
+/// A drive that loses a write has the earlier content: the changes of an earlier recovery, or
+/// nothing at all.
 #[test]
 fn changes_of_an_earlier_life_are_not_taken_for_those_of_this_one() {
     for is_blank in [true, false] {
@@ -523,7 +529,7 @@ fn changes_of_an_earlier_life_are_not_taken_for_those_of_this_one() {
 }
 
 #[test]
-fn what_is_kept_of_changes_is_let_go_with_the_last_segment() {
+fn the_kept_changes_are_let_go_with_the_last_segment() {
     let world = killed();
     world.delete(0);
     let during = world.flash.memory_bytes();

@@ -1,5 +1,5 @@
-//! Several threads at once: what a reader finds is at least as new as what was acknowledged before
-//! it began.
+//! Several threads at once: a reader finds nothing older than the value that was acknowledged
+//! before it began.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,7 +11,8 @@ use crate::{FlashStats, Promotion, Reader, Refused};
 const KEYS: u64 = 900;
 const WRITERS: u64 = 2;
 const STEPS: usize = 25_000;
-/// Which thread gets how far is the scheduler's choice: so often is tried to see everything.
+/// How far each thread gets is the scheduler's choice: the test is tried this many times to see
+/// everything.
 const TORTURES_MAX: usize = 8;
 
 /// The version that a value names.
@@ -50,7 +51,7 @@ fn write(world: &World, acknowledged: &[AtomicU64], writer: u64) {
 }
 
 #[test]
-fn readers_find_nothing_older_than_what_was_acknowledged_before() {
+fn readers_find_nothing_older_than_an_earlier_acknowledged_value() {
     for settings in [settings_hot(), settings_immediate()] {
         let is_immediate = settings.promotion == Promotion::Immediate;
         let has_moved = (0..TORTURES_MAX).any(|_| {
@@ -97,7 +98,7 @@ fn torture(world: World) -> FlashStats {
             }
         });
         let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
-        // Also when a writer panicked: or the scope would wait for the others for ever.
+        // Also when a writer panicked: otherwise the scope would wait for the others for ever.
         is_over.store(true, Ordering::Relaxed);
         ended.into_iter().for_each(|ended| ended.expect("it did not panic"));
     });

@@ -1,4 +1,4 @@
-//! Walks: every item once, wherever it lies, and nothing that is dead.
+//! Walks visit every item once, wherever it lies, and nothing that is dead.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::{Walk, Walked};
 
 const PAGES: usize = 400;
 
-/// All that a walk visits, and how often it read.
+/// All items that a walk visits, and how often it read.
 fn walked(world: &World) -> (BTreeMap<Vec<u8>, Vec<Vec<u8>>>, usize) {
     let (mut walk, mut pages, mut reads) = (Walk::default(), None, 0);
     let mut visited: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
@@ -63,7 +63,7 @@ fn every_item_comes_once_and_dead_ones_do_not() {
         count += 5;
         let is_left = |number: &u64| number % 3 != 1;
         (0..count).filter(|number| number % 6 == 1).for_each(|number| world.delete(number));
-        // What is in memory again is not on flash any more.
+        // Items that are in memory again are not on flash any more.
         (0..count).filter(|number| number % 6 == 4).for_each(|number| world.set(number, vec![1]));
         let left = (0..count).filter(is_left);
         let wanted = expected(left.map(|number| (number, value(number, number * 4, length))));
@@ -71,7 +71,7 @@ fn every_item_comes_once_and_dead_ones_do_not() {
         assert!(visited == wanted, "{length}: {} of {}", visited.len(), wanted.len());
         assert!(reads > 3 && walked(&world).0 == wanted);
         let world = world.reopened().recovered();
-        // Journals that ran over have taken their segments with them.
+        // Journals that overflowed have taken their segments with them.
         let (visited, _) = walked(&world);
         assert_eq!(visited.len(), world.index.state().len());
         assert!(visited.iter().all(|(key, values)| wanted.get(key) == Some(values)), "{length}");
@@ -82,7 +82,7 @@ fn every_item_comes_once_and_dead_ones_do_not() {
 }
 
 #[test]
-fn what_cannot_be_read_is_passed_over() {
+fn unreadable_items_are_passed_over() {
     let world = World::new(PAGES);
     let count = fill_a_segment(&world, 300);
     world.device.refuses_reads.store(true, Ordering::Relaxed);
@@ -119,7 +119,7 @@ fn a_segment_that_is_used_again_during_a_walk_is_left() {
                 let mut read = Pages::zeroed(pages);
                 world.device.read(page, read.as_pages_mut()).expect("within the device");
                 stale = Some(read);
-                // All that was there is gone before the pages are looked at.
+                // All items there are gone before the pages are looked at.
                 (0..count).for_each(|number| world.set(number, b"in memory".to_vec()));
             }
         }

@@ -1,4 +1,4 @@
-//! An index that has no room for more items: what leaves it while there is room on the device.
+//! An index that has no room for more items: which ones leave it while there is room on the device.
 
 use super::World;
 use super::areas::mark_read;
@@ -7,9 +7,9 @@ use super::world::value;
 
 const PAGES: usize = 400;
 
-/// All of a segment used to leave the index with the first that was not read.
+/// Regression: all items of a segment left the index with the first that was not read.
 #[test]
-fn what_was_read_keeps_its_word_where_there_is_room_on_the_device() {
+fn a_read_item_keeps_its_word_where_there_is_room_on_the_device() {
     let world = World::new(PAGES);
     let count = fill_segments(&world, 3, 300);
     let is_in_first = |&number: &u64| number < count / 6;
@@ -26,7 +26,7 @@ fn what_was_read_keeps_its_word_where_there_is_room_on_the_device() {
     assert!(place(&world, 1).is_none(), "it was not read");
 }
 
-/// What is written is bounded by what leaves the index.
+/// The bytes written are bounded by the items that leave the index.
 #[test]
 fn where_all_was_read_each_second_segment_is_evicted_whole() {
     let world = World::new(PAGES);

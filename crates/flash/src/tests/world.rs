@@ -26,7 +26,7 @@ pub(crate) fn key(number: u64) -> Vec<u8> {
     format!("key-{number}").into_bytes()
 }
 
-/// A value that says whose it is, and which. Some compress by half, some well, some not.
+/// A value that names its key and version. Some compress by half, some well, some not.
 pub(crate) fn value(number: u64, version: u64, length: usize) -> Vec<u8> {
     let mut value = format!("{number} at {version}, ").into_bytes();
     let mut random = super::Random(version);
@@ -74,19 +74,20 @@ impl World {
         Self::open(device, settings).expect("it was open before")
     }
 
-    /// The same when the wall clock says this.
+    /// Drops everything in memory, and opens the device again at this wall-clock time.
     pub(crate) fn killed_at(mut self, now: u32) -> Self {
         self.settings.now = now;
         self.killed()
     }
 
-    /// The same by a process that has drawn this seed.
+    /// Drops everything in memory, and opens the device again in a process that has drawn this
+    /// seed.
     pub(crate) fn killed_drawing(mut self, seed: u8) -> Self {
         self.settings.hash_seed[0] = seed;
         self.killed()
     }
 
-    /// The same when keys are hashed by the function with this check.
+    /// Drops everything in memory, and opens the device again with the hash function of this check.
     pub(crate) fn killed_hashing(mut self, hash_check: u64) -> Self {
         self.settings.hash_check = hash_check;
         self.killed()
@@ -103,13 +104,13 @@ impl World {
         self.killed()
     }
 
-    /// The same when the machine was started anew in between.
+    /// Closes cleanly, restarts the machine, and opens the device again.
     pub(crate) fn rebooted(mut self) -> Self {
         self.settings.boot_id[0] ^= 1;
         self.reopened()
     }
 
-    /// A store into memory.
+    /// Stores a value into memory.
     pub(crate) fn set(&self, number: u64, value: Vec<u8>) {
         self.replace(number, Some(value));
     }
@@ -118,7 +119,8 @@ impl World {
         self.replace(number, None);
     }
 
-    /// What is on flash goes, also if it is that of a key which cannot be told from this one.
+    /// Changes memory; the key's item on flash is forgotten, also if it is of a key that cannot be
+    /// told from this one.
     fn replace(&self, number: u64, value: Option<Vec<u8>>) {
         let hash = hash(number);
         let mut state = self.index.state();
@@ -138,7 +140,7 @@ impl World {
         self.demote_by(number, Intake::Usual)
     }
 
-    /// The same by one who cannot wait.
+    /// Demotes for a caller that cannot wait.
     pub(crate) fn demote_at_once(&self, number: u64) -> Result<bool, Refused> {
         self.demote_by(number, Intake::AtOnce)
     }
@@ -174,7 +176,7 @@ impl World {
         assert_eq!(self.demote(number), Ok(true));
     }
 
-    /// Looks for a key's value as a cache would: again when it has moved meanwhile.
+    /// Looks up a key's value as a cache would: again when it has moved meanwhile.
     pub(crate) fn get(&self, number: u64, reader: &mut Reader) -> Option<Vec<u8>> {
         let (key, hash) = (key(number), hash(number));
         loop {
@@ -206,12 +208,12 @@ impl World {
                 drop(state);
                 if let Some(ticket) = read {
                     let record = Record { key: &key, value: reader.value(), fields };
-                    // Whatever comes of it, it was read.
+                    // Whatever comes of the promotion, the item was read.
                     let _ = self.flash.promote(hash, place, &ticket, &record, &self.index);
                 }
                 return Some(reader.value().to_vec());
             }
-            // Who only reads leaves it: it may be another key's.
+            // A mere reader leaves it: it may be another key's.
             if number < TWINS || number.is_multiple_of(4) {
                 state.forget(hash);
                 self.flash.forget(place, hash);
@@ -225,7 +227,7 @@ impl World {
         while self.flash.maintain(&self.index, self.now) {}
     }
 
-    /// Leaves it to collection what flushes of prefixes have taken.
+    /// Leaves items that flushes of prefixes have taken to collection.
     pub(crate) fn stop_scrubbing(&self) {
         lock(&self.flash.chores).is_scrubbed_apart = true;
     }
@@ -238,7 +240,8 @@ impl World {
         is_begun
     }
 
-    /// The first of its steps: from then on it is flushed for everybody but a process after a kill.
+    /// Takes the first step of a flush: from then on it holds for every thread, but not for a
+    /// process after a kill.
     pub(crate) fn begin_flush_prefix(&self, prefix: &[u8]) -> Option<PrefixFlush> {
         if !self.flash.has_room_for_prefix(prefix) {
             return None;
@@ -247,12 +250,12 @@ impl World {
         let hashes = self.hashes_of(prefix);
         let mut state = self.index.state();
         hashes.iter().for_each(|hash| state.note_change(*hash));
-        // What is on flash the index may go on leading to.
+        // The index may go on leading to items on flash.
         state.memory.retain(|hash, _| !hashes.contains(hash));
         Some(begun)
     }
 
-    /// The hashes of the keys with a prefix, of those that the index has.
+    /// The hashes of the index's keys with a prefix.
     fn hashes_of(&self, prefix: &[u8]) -> Vec<u64> {
         let state = self.index.state();
         let has_prefix = |number: &u64| key(*number).starts_with(prefix);

@@ -1,7 +1,7 @@
 //! A device on a file or a block device.
 //!
-//! Pages go past the kernel's page cache where the file system allows it: what is cached of them is
-//! chosen by the tiers above, and a second copy in the kernel would take their memory. Notes are a
+//! Pages bypass the kernel's page cache where the file system allows it: the tiers above choose
+//! which of them are cached, and a second copy in the kernel would take their memory. Notes are a
 //! few bytes at any place, which direct I/O cannot write, so they go through the page cache, where
 //! they outlive the process as well. The two never share a page, so neither finds an old copy of
 //! what the other wrote.
@@ -24,15 +24,15 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens the file at `path`, of `bytes` bytes, which are a multiple of the page. A file that is
-    /// missing or empty is made so long, with its room reserved; one of another length is left as
-    /// it is and refused. A block device may be longer.
+    /// Opens the file at `path`, of `bytes` bytes, a multiple of the page. A file that is missing
+    /// or empty is made this long, with its room reserved; one of another length is left as it is
+    /// and refused. A block device may be longer.
     pub fn open(path: &Path, bytes: u64) -> Result<(Self, Opened), OpenError> {
         Self::begin(Request { path, bytes, keeps_content: true, wants_direct: true })
     }
 
-    /// As [`FileDevice::open`], but drops what a file holds, however long it is. What a block
-    /// device holds stays, for whoever begins anew to write over.
+    /// Opens like [`FileDevice::open`], but drops a file's content, however long it is. A block
+    /// device's content stays, for the caller to write over.
     pub fn recreate(path: &Path, bytes: u64) -> Result<(Self, Opened), OpenError> {
         Self::begin(Request { path, bytes, keeps_content: false, wants_direct: true })
     }
@@ -43,13 +43,13 @@ impl FileDevice {
         Ok((Self { files, pages: request.bytes / PAGE_BYTES as u64 }, opened))
     }
 
-    /// Whether it is a file that has no name any more: then it goes with this.
+    /// Whether it is a file that has no name any more, which disappears when this is dropped.
     pub fn is_deleted(&self) -> bool {
         let found = self.files.notes.metadata();
         found.is_ok_and(|found| found.is_file() && found.nlink() == 0)
     }
 
-    /// Lets nobody but its owner read or write a file, if that is whom the process runs as.
+    /// Lets only its owner read or write a file, if that is the user that the process runs as.
     pub fn make_private(&self) -> io::Result<()> {
         make_private(&self.files.notes)
     }
@@ -59,7 +59,8 @@ impl FileDevice {
     }
 }
 
-/// The calls of std go on after an interruption and after a part, and report an early end.
+/// The calls of std continue after an interruption and after a partial transfer, and report an
+/// early end.
 impl Device for FileDevice {
     fn pages(&self) -> u64 {
         self.pages
@@ -90,7 +91,7 @@ impl Device for FileDevice {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // Both descriptors are of one file, and what is written through either is the file's.
+        // Both descriptors are of one file, and so is everything written through either.
         self.files.notes.sync_data()
     }
 }
@@ -126,7 +127,7 @@ mod tests {
         pages
     }
 
-    /// Opens a file in both ways, the second as where direct I/O is refused.
+    /// Opens a file in both ways, the second like a system that refuses direct I/O.
     fn both_ways(path: &Path) -> [FileDevice; 2] {
         [(true, "direct"), (false, "cached")].map(|(wants_direct, name)| {
             let path = &path.join(name);
@@ -150,16 +151,16 @@ mod tests {
         assert!(found.blocks() * 512 >= BYTES);
     }
 
-    /// Room that a start had reserved before it was killed was missing for every later one, which
-    /// found an empty file and no room on the device.
+    /// Regression: room that a start had reserved before it was killed was missing for every later
+    /// one, which found an empty file and no room on the device.
     #[test]
-    fn what_was_reserved_for_a_file_that_was_not_lengthened_is_given_back() {
+    fn room_reserved_for_a_file_that_was_not_lengthened_is_given_back() {
         let folder = folder();
         let path = folder.path().join("device");
         let file = fs::File::create(&path).unwrap();
         let reserved = 64 * BYTES;
         match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, reserved) {
-            // Nor would it have been reserved.
+            // Then it would not have been reserved either.
             Err(Errno::OPNOTSUPP) => return,
             made => made.unwrap(),
         }
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_device_is_refused_by_its_kind() {
+    fn a_path_that_cannot_be_a_device_is_refused_by_its_kind() {
         let folder = folder();
         let open = |path: &Path| FileDevice::open(path, BYTES).unwrap_err();
         let error = open(folder.path());

@@ -1,15 +1,15 @@
-//! How a file or block device is opened: the steps, in an order in which a process that is killed
-//! between two of them leaves nothing that looks like something else.
+//! Opens a file or block device, in an order of steps in which a process that is killed between two
+//! of them leaves nothing that looks like something else.
 //!
-//! 1. What cannot be a device is refused by its kind, before it is opened: opening some character
-//!    devices has effects of its own.
+//! 1. A path that cannot be a device is refused by its kind, before it is opened: opening some
+//!    character devices has effects of its own.
 //! 2. The file is opened for notes, through the page cache, and locked. A block device is also
 //!    claimed, which the kernel refuses for one that is mounted.
 //! 3. A file's room is reserved beyond its end, and only then is its length set. So a file has
 //!    either its whole length or none, and an empty file counts as one that does not exist yet;
-//!    what a process that was killed in between has reserved beyond its end is given back first.
-//!    Room that the file system does not have is not asked for: some would fill up before they
-//!    refuse, and others write there too.
+//!    room that a process killed in between has reserved beyond the end is given back first. Room
+//!    that the file system does not have is not asked for: some would fill up before they refuse,
+//!    and other programs write there too.
 //! 4. The same file is opened again for pages, past the page cache. A file system may refuse that
 //!    at once or with the first read; pages then share the descriptor of notes. So they do where
 //!    blocks are larger than pages: the page cache writes whole blocks, and with a note it would
@@ -29,26 +29,26 @@ use rustix::io::Errno;
 use super::{OpenError, PAGE_BYTES, Pages};
 use crate::lock::lock;
 
-/// What was found or made when a device was opened.
+/// The state of a device when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
     /// Whether all of it is zeros, because it was made just now. A block device never counts as
-    /// new: what it holds is not known.
+    /// new: its content is not known.
     pub is_new: bool,
-    /// Whether pages go past the page cache.
+    /// Whether pages bypass the page cache.
     pub is_direct: bool,
 }
 
-/// What is to be opened, and how.
+/// A device to open, and the way to open it.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The file or block device.
     pub path: &'a Path,
-    /// How many bytes it is to have.
+    /// The bytes that it is to have.
     pub bytes: u64,
-    /// Whether what a file holds is kept.
+    /// Whether a file's content is kept.
     pub keeps_content: bool,
-    /// Whether pages are to go past the page cache, where that is possible.
+    /// Whether pages are to bypass the page cache, where that is possible.
     pub wants_direct: bool,
 }
 
@@ -126,7 +126,7 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Gives a file its length and its room, and returns whether it had none before.
+    /// Gives a file its length and its room; returns whether it had none before.
     fn make_room(&self, notes: &File) -> Result<bool, OpenError> {
         if !self.keeps_content {
             notes.set_len(0).map_err(|error| self.explain(error))?;
@@ -159,7 +159,7 @@ impl Request<'_> {
         let mut probe = Pages::zeroed(1);
         match pages.read_at(probe.bytes_mut(), 0) {
             Err(error) if is_refusal(&error) => Ok(None),
-            // A page that cannot be read is found when it is wanted.
+            // A page that cannot be read is noticed when it is needed.
             _ => Ok(Some(pages)),
         }
     }
@@ -169,7 +169,7 @@ impl Request<'_> {
     }
 }
 
-/// Whether direct I/O is what was refused.
+/// Whether the error means that direct I/O was refused.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
@@ -181,8 +181,8 @@ fn has_fine_blocks(file: &File) -> io::Result<bool> {
 
 /// Makes an empty file `bytes` bytes long, or leaves it empty.
 fn make(file: &File, bytes: u64) -> io::Result<()> {
-    // An earlier process may have been killed when it had reserved room and not set the length: it
-    // is given back, or there might be none for what is asked for now.
+    // An earlier process may have been killed when it had reserved room and not set the length.
+    // That room is given back, or there might be too little for this request.
     file.set_len(0)?;
     let system = fstatvfs(file)?;
     // A file system without a limit says that it has no blocks at all.
@@ -192,14 +192,14 @@ fn make(file: &File, bytes: u64) -> io::Result<()> {
     }
     let made = reserve(file, bytes).and_then(|()| lengthen(file, bytes));
     if made.is_err() {
-        // Gives back what was reserved, as far as the system lets it. The first error is the one
-        // to tell.
+        // Gives back the reserved room, as far as the system allows. The first error is the one to
+        // report.
         let _ = file.set_len(0);
     }
     made
 }
 
-/// Sets a file's length. The files of some systems, such as those of `/proc`, take it and stay.
+/// Sets a file's length. Files of some systems, such as `/proc`, accept it and do not change.
 fn lengthen(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(bytes)?;
     if file.metadata()?.len() == bytes {
@@ -208,8 +208,8 @@ fn lengthen(file: &File, bytes: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "it does not keep its length"))
 }
 
-/// Makes sure that `bytes` bytes can be written to a file, and leaves its length. Where the file
-/// system cannot reserve room, a later write may find none.
+/// Makes sure that `bytes` bytes can be written to a file, without changing its length. Where the
+/// file system cannot reserve room, a later write may find none.
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     debug_assert!(bytes.is_multiple_of(PAGE_BYTES as u64));
     loop {

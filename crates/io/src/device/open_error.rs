@@ -1,12 +1,12 @@
-//! Why a file cannot be a device. Each message names the file and the cause, for it is read by
-//! whoever starts the server.
+//! Why a file cannot be a device. Each message names the file and the cause, for it is read by the
+//! person who starts the server.
 
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What stands in the way of opening a file or block device.
+/// The cause that prevents opening a file or block device.
 #[derive(Debug)]
 pub enum OpenError {
     /// The path is a directory.
@@ -19,21 +19,21 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// This process may not read and write there, or nobody may write there.
+    /// This process may not read and write there, or the file is read-only for all.
     Denied {
         /// The path.
         path: PathBuf,
         /// Which of these.
         source: io::Error,
     },
-    /// The file system has no room for so many bytes.
+    /// The file system has too little room.
     NoSpace {
         /// The path.
         path: PathBuf,
-        /// How many bytes the file was to have.
+        /// The bytes that the file was to have.
         wanted: u64,
     },
-    /// Somebody has it open as a device, or has mounted it.
+    /// Another process has it open as a device, or it is mounted.
     InUse {
         /// The path.
         path: PathBuf,
@@ -42,31 +42,31 @@ pub enum OpenError {
     OtherSize {
         /// The path.
         path: PathBuf,
-        /// How many bytes the file has.
+        /// The bytes that the file has.
         found: u64,
-        /// How many it was to have.
+        /// The bytes that it was to have.
         wanted: u64,
     },
     /// The block device is shorter than wanted.
     TooSmall {
         /// The path.
         path: PathBuf,
-        /// How many bytes the block device has.
+        /// The bytes that the block device has.
         found: u64,
-        /// How many it was to have at least.
+        /// The bytes that it was to have at least.
         wanted: u64,
     },
     /// Anything else.
     Io {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl OpenError {
-    /// What an error of the system means for a file at `path` that is to have `wanted` bytes.
+    /// The meaning of an error of the system for a file at `path` that is to have `wanted` bytes.
     pub(super) fn explain(path: &Path, wanted: u64, source: io::Error) -> Self {
         let path = path.to_path_buf();
         match source.raw_os_error() {

@@ -1,4 +1,4 @@
-//! Pages: the unit in which devices are read and written, aligned in memory as direct I/O wants it.
+//! Pages: the unit in which devices are read and written, aligned in memory as direct I/O requires.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -15,7 +15,7 @@ pub struct Page(pub [u8; PAGE_BYTES]);
 pub struct Pages(Vec<Page>);
 
 impl Pages {
-    /// So many pages of zeros.
+    /// Makes `count` pages of zeros.
     pub fn zeroed(count: usize) -> Self {
         Self(vec![Page::zeroed(); count])
     }
@@ -25,7 +25,7 @@ impl Pages {
         &self.0
     }
 
-    /// The pages, to be changed.
+    /// The pages, mutable.
     pub fn as_pages_mut(&mut self) -> &mut [Page] {
         &mut self.0
     }
@@ -35,7 +35,7 @@ impl Pages {
         bytemuck::cast_slice(&self.0)
     }
 
-    /// All their bytes, to be changed.
+    /// All their bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         bytemuck::cast_slice_mut(&mut self.0)
     }

@@ -1,21 +1,21 @@
 //! Reads in the background, because a worker never waits for a device.
 //!
-//! A read is queued in the order of submission, until it is begun, fills pages of its own and calls
-//! what is to happen then. The queue is bounded: whoever finds it full hears so at once and decides
-//! what a read that late would be worth. Dropping the pool waits for all reads that were submitted,
-//! so each of them is answered exactly once.
+//! Reads are queued in the order of submission. A read fills pages of its own and then calls its
+//! `done`. The queue is bounded: a submitter that finds it full is told at once and decides what a
+//! read that late would be worth. Dropping the pool waits for all submitted reads, so each of them
+//! is answered exactly once.
 //!
-//! Who reads is one of two ([`ReadMethod`]):
+//! There are two ways to read ([`ReadMethod`]):
 //!
 //! - `uring`: one thread hands the reads over to the kernel through a `ring`, many with one system
-//!   call, and answers them as they end. Needs a device with a descriptor, and a kernel that allows
-//!   it: containers often do not.
+//!   call, and answers them as they end. It needs a device with a descriptor, and a kernel that
+//!   allows it: containers often do not.
 //! - `threads`: several threads that each read and wait.
 //!
-//! Both share the `queue`, and with it what is promised above. Beside the pool a thread that waits
-//! for other things as well may have a ring of its `own`. What is called runs on a thread of
-//! the pool and holds up its reads, so it should hand the pages on and return. If it panics, the
-//! thread goes on with the next read, and the panic goes on in whoever drops the pool.
+//! Both share the `queue`, and with it the promises above. Beside the pool, a thread that waits for
+//! other things as well may have a ring of its `own`. A `done` runs on a thread of the pool and
+//! holds up its reads, so it should hand the pages on and return. If it panics, the thread goes on
+//! with the next read, and the panic is resumed in the thread that drops the pool.
 
 mod own;
 mod queue;
@@ -39,10 +39,10 @@ use ring::{Make, Ring};
 use super::{Device, Pages, range};
 use crate::thread::ask_for_short_turns;
 
-/// What happens when a read has ended.
+/// Called when a read has ended.
 pub type Done = Box<dyn FnOnce(io::Result<Pages>) + Send>;
 
-/// The queue is full; what was to happen is given back, and nothing will be read.
+/// The queue is full; `done` is given back, and nothing will be read.
 pub struct Busy(pub Done);
 
 impl Debug for Busy {
@@ -61,10 +61,10 @@ pub enum ReadMethod {
 }
 
 impl ReadMethod {
-    /// All there are.
+    /// All methods.
     pub const ALL: [Self; 2] = [Self::IoUring, Self::Threads];
 
-    /// Its name, as an option and a statistic.
+    /// Its name, as an option's value and a statistic.
     pub fn name(self) -> &'static str {
         match self {
             Self::IoUring => "io_uring",
@@ -73,7 +73,7 @@ impl ReadMethod {
     }
 }
 
-/// Who reads from one device.
+/// Reads from one device in the background.
 #[derive(Debug)]
 pub struct ReadPool {
     shared: Arc<Shared>,
@@ -88,9 +88,10 @@ struct Shared {
 }
 
 impl ReadPool {
-    /// Starts a pool that reads by `method`, or else by io_uring where device and kernel allow it
-    /// and by so many `threads` where not. Up to `waiting_max` reads wait until they are begun.
-    /// Fails if the system does not give the threads, or not the ring that `method` asks for.
+    /// Starts a pool that reads by `method`, or by default by io_uring where device and kernel
+    /// allow it and by this many `threads` where not. Up to `waiting_max` reads wait until they are
+    /// begun. Fails if the system does not give the threads, or not the ring that `method` asks
+    /// for.
     ///
     /// A process must not fork afterwards.
     pub fn new(
@@ -102,12 +103,13 @@ impl ReadPool {
         Self::start(device, method, threads, waiting_max, ring::make)
     }
 
-    /// Whether reads by io_uring would start, tried with a ring that is closed at once: the error
-    /// is what [`ReadPool::new`] would say. Leaves nothing behind, so the process may fork.
+    /// Tries whether reads by io_uring would start, with a ring that is closed at once: the error
+    /// is the one that [`ReadPool::new`] would return. Leaves nothing behind, so the process may
+    /// fork.
     pub fn try_io_uring(device: &dyn Device) -> io::Result<()> {
         let (source, bell) = (descriptor(device)?, Bell::new()?);
         // In a thread of its own: when the kernel clears a ring away, a moment later, it interrupts
-        // whatever call the thread that had it waits in, and not every call goes on by itself.
+        // the call in which the ring's thread waits, and not every call continues by itself.
         thread::scope(|scope| {
             let named = thread::Builder::new().name("try-ring".to_owned());
             let tried = named
@@ -137,17 +139,17 @@ impl ReadPool {
     fn by_ring(device: Arc<dyn Device>, waiting_max: usize, make: Make) -> io::Result<Self> {
         let queue = Queue::new(waiting_max, Some(Bell::new()?));
         let shared = Arc::new(Shared { device, queue });
-        // The ring belongs to the thread that makes it, so that is where it shows what is refused.
+        // The ring belongs to the thread that makes it, so a refusal shows there.
         let (sender, receiver) = sync_channel(1);
         let served = Arc::clone(&shared);
         let serve = move || {
-            // It sleeps most of the time, and those who wait for it may keep its core busy.
+            // It sleeps most of the time, and threads that wait for it may keep its core busy.
             let _ = ask_for_short_turns();
             let Shared { device, queue } = &*served;
             let bell = queue.bell().expect("it was made with one");
             match descriptor(&**device).and_then(|source| Ring::new(source, bell, make)) {
                 Ok(ring) => {
-                    // Who started this thread waits for what is sent.
+                    // The thread that started this one waits for the message.
                     let _ = sender.send(Ok(()));
                     uring::serve(queue, &**device, ring);
                 }
@@ -162,7 +164,7 @@ impl ReadPool {
 
     fn by_threads(device: Arc<dyn Device>, threads: usize, waiting_max: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared { device, queue: Queue::new(waiting_max, None) });
-        // If a thread cannot be started, dropping the pool ends those that were.
+        // If a thread cannot be started, dropping the pool ends those that were started.
         let mut pool =
             Self { shared, threads: Vec::with_capacity(threads), method: ReadMethod::Threads };
         for number in 0..threads {
@@ -187,21 +189,21 @@ impl ReadPool {
         self.shared.queue.push(Read { page, count, done })
     }
 
-    /// Submits several reads at once, which wakes who reads only once. Returns what was to happen
-    /// after those for which the queue has no room, the last of them.
+    /// Submits several reads at once, with a single wake-up. Returns the `done` of the last ones,
+    /// for which the queue has no room.
     pub fn submit_all(&self, reads: impl IntoIterator<Item = (u64, usize, Done)>) -> Vec<Done> {
         let read = |(page, count, done)| Read { page, count, done };
         let refused = self.shared.queue.push_all(reads.into_iter().map(read).collect());
         refused.into_iter().map(|read| read.done).collect()
     }
 
-    /// How many reads wait: those that were not begun yet.
+    /// The number of waiting reads: those that were not begun yet.
     pub fn waiting(&self) -> usize {
         self.shared.queue.waiting()
     }
 }
 
-/// What a ring reads from.
+/// The descriptor that a ring reads from.
 fn descriptor(device: &dyn Device) -> io::Result<std::os::fd::BorrowedFd<'_>> {
     let missing = || io::Error::new(io::ErrorKind::Unsupported, "the device has no descriptor");
     device.descriptor().ok_or_else(missing)
@@ -211,8 +213,8 @@ impl Drop for ReadPool {
     fn drop(&mut self) {
         self.shared.queue.end();
         let this = thread::current().id();
-        // What is called may hold the last reference to the pool. Its own thread cannot be waited
-        // for; it ends by itself once nothing waits.
+        // A `done` may hold the last reference to the pool. Its own thread cannot be waited for; it
+        // ends by itself once nothing waits.
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != this) {
             let joined = thread.join();
             debug_assert!(joined.is_ok(), "panics are caught");

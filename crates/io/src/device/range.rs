@@ -1,5 +1,5 @@
-//! Whether a call stays within its device. A position may have been read from a damaged medium, so
-//! one that lies outside is an error and not the end of the process.
+//! Checks that a call stays within its device. A position may have been read from a damaged medium,
+//! so one outside is an error and must not end the process.
 
 use std::io;
 

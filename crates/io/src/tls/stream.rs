@@ -1,26 +1,27 @@
-//! One connection over TLS, with the manners of a socket that does not block.
+//! One connection over TLS, which behaves like a non-blocking socket.
 //!
 //! ```text
-//! socket -> sealed ------------> rustls -> opened ------> whoever reads
+//! socket -> sealed ------------> rustls -> opened ------> reader
 //!           less than a record             what did not fit the target
 //!
-//! whoever writes -> rustls -> outgoing --> socket
+//! writer         -> rustls -> outgoing --> socket
 //!                             what the socket did not take
 //! ```
 //!
-//! Readiness is the socket's and edge-triggered, so that bytes which lie here and not there would
-//! never be announced. A read therefore goes on until the target is full or the socket is drained,
-//! and [`TlsStream::holds_input`] says if there is more: bytes that are open already, a socket
-//! that was not asked to its end, or the end itself, which a client may say without closing.
+//! Readiness is the socket's and edge-triggered, so bytes that lie here and no longer in the socket
+//! would never be announced. A read therefore goes on until the target is full or the socket is
+//! drained, and [`TlsStream::holds_input`] says if there is more: bytes that are open already, a
+//! socket that was not read to its end, or the end itself, which a client may announce without
+//! closing.
 //!
-//! What has been sealed cannot be taken back, but a writer must know what it still has to write.
-//! As long as a sealed record waits for the socket, its last byte therefore counts as not taken:
-//! the writer comes again with it when the socket takes more, and by then it is `owed` and not
-//! sealed a second time. So unsent output is the writer's business, as it is without TLS, and here
-//! lies no more of it than [`SEALED_BYTES_MAX`].
+//! Sealed bytes cannot be taken back, but a writer must know what it still has to write. As long as
+//! a sealed record waits for the socket, its last byte therefore counts as not taken: the writer
+//! comes again with it when the socket takes more, and by then it is `owed` and not sealed a second
+//! time. So unsent output is the writer's business, as it is without TLS, and no more of it than
+//! [`SEALED_BYTES_MAX`] lies here.
 //!
-//! rustls is used without its own buffers: what is received, opened and sealed lies in two buffers
-//! of the thread, and only what cannot go on stays with the connection. An idle one owns none.
+//! rustls is used without its own buffers: received, opened and sealed bytes lie in two buffers of
+//! the thread, and only those that cannot go on stay with the connection. An idle one owns none.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -37,34 +38,34 @@ use rustls::{HandshakeKind, InvalidMessage};
 
 use super::Config;
 
-/// The longest record with its header and what sealing adds (RFC 5246, 6.2.3).
+/// The longest record with its header and the bytes that sealing adds (RFC 5246, 6.2.3).
 const RECORD_BYTES_MAX: usize = 5 + (16 << 10) + 2048;
 
-/// What sealing adds to a record of 16 KiB and less, in any of the suites that there are.
+/// The most bytes that sealing adds to a record of up to 16 KiB, in any of the suites.
 pub(super) const RECORD_EXTRA_BYTES: usize = 64;
 
-/// So much is received at once, as without TLS.
+/// Bytes received at once, as without TLS.
 const RECEIVE_BYTES: usize = 64 << 10;
 
-/// What may lie before what is received: less than a record, or the records of one message of the
-/// handshake, which is not that long; rustls' own buffers end there too.
+/// The most bytes that may lie before the received ones: less than a record, or the records of one
+/// message of the handshake, which is not that long; rustls' own buffers end there too.
 const UNOPENED_BYTES_MAX: usize = 64 << 10;
 
-/// A read asks the socket no more often than this, whatever it brings: a client that sends empty
+/// The most times that a read asks the socket, whatever it brings: a client that sends empty
 /// records for ever does not keep its worker.
 const RECEIVES_MAX: usize = 16;
 
-/// So many bytes are sealed before they are sent.
+/// Bytes that are sealed before they are sent.
 const SEAL_BYTES: usize = 32 << 10;
 
 /// Pieces of output that are sealed before they are sent; each becomes a record of its own.
 const PIECES_MAX: usize = 128;
 
-/// The most that waits here for a socket.
+/// The most bytes that wait here for a socket.
 pub const SEALED_BYTES_MAX: usize = SEAL_BYTES + (PIECES_MAX + 2) * RECORD_EXTRA_BYTES;
 
 thread_local! {
-    /// What this thread receives into and seals into; made when first needed.
+    /// The buffers that this thread receives into and seals into; made when first needed.
     static SCRATCH: RefCell<Scratch> = const {
         RefCell::new(Scratch { incoming: Vec::new(), outgoing: Vec::new() })
     };
@@ -81,32 +82,32 @@ pub struct TlsStream {
     socket: TcpStream,
     peer: SocketAddr,
     session: UnbufferedServerConnection,
-    /// Received, and less than can be opened.
+    /// Received bytes, fewer than can be opened.
     pub(super) sealed: Vec<u8>,
-    /// Opened, and more than the last target had room for.
+    /// Opened bytes for which the last target had no room.
     pub(super) opened: Vec<u8>,
     /// How many of these have been read.
     opened_read: usize,
-    /// Sealed, and more than the socket took.
+    /// Sealed bytes that the socket did not take.
     pub(super) outgoing: Vec<u8>,
     /// How many of these have been sent.
     outgoing_sent: usize,
-    /// The socket took some of these since that was last asked.
+    /// Whether the socket took some of these since that was last asked.
     has_progressed: bool,
-    /// The next byte to be written is the last of those in `outgoing`.
+    /// Whether the next byte to be written is the last of those in `outgoing`.
     is_owed: bool,
-    /// The socket has said that it has no more for now.
+    /// Whether the socket has said that it has no more for now.
     is_drained: bool,
-    /// The client sends no more.
+    /// Whether the client sends no more.
     is_ended: bool,
-    /// Whether its session is new was asked.
+    /// Whether it was already reported if the session is new.
     is_known: bool,
-    /// What it does not survive.
+    /// The error that ended it.
     failure: Option<Box<str>>,
 }
 
 impl TlsStream {
-    /// A connection of which nothing has been received.
+    /// Makes a connection of which nothing has been received.
     pub fn new(socket: TcpStream, peer: SocketAddr, config: &Config) -> io::Result<Self> {
         let session = UnbufferedServerConnection::new(config.rustls());
         Ok(Self {
@@ -142,13 +143,13 @@ impl TlsStream {
         self.peer
     }
 
-    /// Whether the handshake is not over.
+    /// Whether the handshake is still going on.
     pub fn is_shaking_hands(&self) -> bool {
         self.session.is_handshaking()
     }
 
-    /// Whether the handshake made a new session rather than taking one up again: once, when that
-    /// is over.
+    /// Whether the handshake made a new session rather than resuming one: reported once, when it
+    /// has ended.
     pub fn take_new_session(&mut self) -> Option<bool> {
         if self.is_known || self.is_shaking_hands() {
             return None;
@@ -157,26 +158,25 @@ impl TlsStream {
         self.session.handshake_kind().map(|kind| kind != HandshakeKind::Resumed)
     }
 
-    /// What ended it, in words, if it was not one of the two sides that wanted to.
+    /// The error that ended it, in words, if neither side closed it on purpose.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Whether the socket has taken anything, since this was last asked, of what was sealed and had
-    /// to wait for it.
+    /// Whether the socket has taken any waiting sealed bytes since this was last asked.
     pub fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.has_progressed)
     }
 
-    /// Whether a read may find something, or the end, although nothing announces it.
+    /// Whether a read may find bytes, or the end, although no event announces it.
     pub fn holds_input(&self) -> bool {
         self.is_ended || !self.is_drained || !self.opened.is_empty()
     }
 
-    /// Reads what is there, up to the size of `target`; 0 means that the client sends no more.
-    /// Goes on with the handshake if that is not over.
+    /// Reads the available bytes, up to the size of `target`; 0 means that the client sends no
+    /// more. Continues the handshake if that has not ended.
     pub fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
-        // What was opened came before a failure.
+        // Bytes opened before a failure are read first.
         if self.opened.is_empty() || self.failure.is_none() {
             self.check()?;
             self.send_control()?;
@@ -189,7 +189,7 @@ impl TlsStream {
                 receives += 1;
                 match self.receive(&mut scratch.incoming, &mut target[filled..]) {
                     Ok(received) => filled += received,
-                    // What came before it counts, as without TLS; the next read meets the end.
+                    // Bytes that came before it count, as without TLS; the next read meets the end.
                     Err(_) if filled > 0 => {
                         self.is_drained = false;
                         break;
@@ -208,7 +208,7 @@ impl TlsStream {
         }
     }
 
-    /// Takes over what was opened before.
+    /// Takes bytes that were opened before.
     fn read_opened(&mut self, target: &mut [u8]) -> usize {
         let rest = &self.opened[self.opened_read..];
         let read = rest.len().min(target.len());
@@ -221,12 +221,12 @@ impl TlsStream {
         read
     }
 
-    /// Asks the socket once, and opens what there is. Returns how many bytes came of it.
+    /// Asks the socket once, and opens what there is. Returns the number of opened bytes.
     fn receive(&mut self, incoming: &mut Vec<u8>, target: &mut [u8]) -> io::Result<usize> {
         incoming.resize(UNOPENED_BYTES_MAX + RECEIVE_BYTES, 0);
         let before = self.sealed.len();
         incoming[..before].copy_from_slice(&self.sealed);
-        // Not much more than the target takes, so that not much is left here.
+        // Not much more than the target takes, so that few bytes are left here.
         let wanted = (target.len() + RECORD_EXTRA_BYTES).clamp(RECORD_BYTES_MAX, RECEIVE_BYTES);
         let received = loop {
             match rustix::net::recv(
@@ -245,8 +245,8 @@ impl TlsStream {
         };
         self.is_drained = received < wanted;
         if received == 0 {
-            // Many clients go without a word. What a request needs says how long it is, so that
-            // nothing that was cut off counts as whole.
+            // Many clients close without a word. A request tells its own length, so a request that
+            // was cut off does not count as whole.
             self.is_ended = true;
             if self.is_shaking_hands() {
                 self.failure.get_or_insert_with(|| "the client left the handshake".into());
@@ -269,8 +269,8 @@ impl TlsStream {
         Ok(opened)
     }
 
-    /// Opens all whole records of `incoming`; returns how many bytes are done with, and how many
-    /// came of it in `target`. What does not fit there is kept.
+    /// Opens all whole records of `incoming`; returns how many of its bytes are used up, and how
+    /// many bytes were written to `target`. Bytes that do not fit there are kept.
     fn open(&mut self, incoming: &mut [u8], target: &mut [u8]) -> io::Result<(usize, usize)> {
         let mut used = 0;
         let mut filled = 0;
@@ -292,7 +292,7 @@ impl TlsStream {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
                     encode(&mut self.outgoing, |room| data.encode(room));
                 }
-                // It is in `outgoing`, and will be.
+                // The data is in `outgoing`, and will be sent.
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
                     self.is_ended = true;
@@ -306,7 +306,8 @@ impl TlsStream {
                     if filled == 0 {
                         return Err(error);
                     }
-                    // What came before it counts, as without TLS; the next read meets the failure.
+                    // Bytes that came before it count, as without TLS; the next read meets the
+                    // failure.
                     self.is_drained = false;
                     return Ok((incoming.len(), filled));
                 }
@@ -319,10 +320,10 @@ impl TlsStream {
         }
     }
 
-    /// Tells the client, as well as the socket allows, what rustls has to say of an error.
+    /// Sends the client rustls' alert for an error, as well as the socket allows.
     fn alert(&mut self, incoming: &mut [u8]) {
-        // Once all is said, rustls may not be asked again: it would look at the same bytes and
-        // stumble over its own alert.
+        // Once all of it is sent, rustls may not be asked again: it would look at the same bytes
+        // and stumble over its own alert.
         while self.session.wants_write() {
             match self.session.process_tls_records(incoming).state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => {
@@ -334,12 +335,12 @@ impl TlsStream {
         let _ = self.send_rest();
     }
 
-    /// Writes what the socket takes.
+    /// Writes as much as the socket takes.
     pub fn write(&mut self, source: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[io::IoSlice::new(source)])
     }
 
-    /// Writes what the socket takes of `sources`, in order.
+    /// Writes as much as the socket takes of `sources`, in order.
     pub fn write_vectored(&mut self, sources: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.check()?;
         self.send_rest()?;
@@ -371,7 +372,8 @@ impl TlsStream {
         })
     }
 
-    /// Seals the next pieces; returns how many bytes these are, and how many came of it.
+    /// Seals the next pieces; returns how many bytes these are, and how many sealed ones they
+    /// became.
     fn seal(&mut self, pieces: &mut Pieces<'_>, out: &mut Vec<u8>) -> io::Result<(usize, usize)> {
         out.resize(SEALED_BYTES_MAX, 0);
         let (mut bytes, mut sealed) = (0, 0);
@@ -394,8 +396,8 @@ impl TlsStream {
         Ok((bytes, sealed))
     }
 
-    /// Sends what nobody else will write again: the handshake, an alert. That the socket takes no
-    /// more is no error here.
+    /// Sends output that no writer will repeat: the handshake, an alert. A full socket is no error
+    /// here.
     pub fn send_control(&mut self) -> io::Result<()> {
         match self.send_rest() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
@@ -403,7 +405,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends what was sealed before; `WouldBlock` if some remains.
+    /// Sends bytes that were sealed before; `WouldBlock` if some remain.
     fn send_rest(&mut self) -> io::Result<()> {
         if self.outgoing.is_empty() {
             return Ok(());
@@ -420,7 +422,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Says that nothing more will come, as well as the socket allows.
+    /// Tells the client that nothing more will come, as well as the socket allows.
     pub fn say_goodbye(&mut self) {
         if self.failure.is_some() || self.is_shaking_hands() || self.send_rest().is_err() {
             return;
@@ -434,7 +436,7 @@ impl TlsStream {
         }
     }
 
-    /// What has failed stays so.
+    /// Returns the failure of an earlier call again.
     fn check(&self) -> io::Result<()> {
         match &self.failure {
             Some(text) if !self.is_ended => {
@@ -444,12 +446,13 @@ impl TlsStream {
         }
     }
 
-    /// The socket has failed. That happens to sockets, but not on the way to a session.
+    /// Notes an error of the socket. That is normal for a connection, but a failure during the
+    /// handshake.
     fn fail_below(&mut self, error: io::Error) -> io::Error {
         if self.is_shaking_hands() { self.fail(error) } else { error }
     }
 
-    /// Remembers why it ends.
+    /// Remembers why the connection ends.
     fn fail(&mut self, error: io::Error) -> io::Error {
         self.failure.get_or_insert_with(|| error.to_string().into());
         error
@@ -458,12 +461,12 @@ impl TlsStream {
 
 impl fmt::Debug for TlsStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The rest is keys and what is sealed with them.
+        // The rest is keys and bytes sealed with them.
         f.debug_struct("TlsStream").field("peer", &self.peer).finish_non_exhaustive()
     }
 }
 
-/// What is to be written, piece by piece.
+/// The bytes to be written, piece by piece.
 struct Pieces<'s> {
     sources: &'s [io::IoSlice<'s>],
     index: usize,
@@ -471,7 +474,7 @@ struct Pieces<'s> {
 }
 
 impl<'s> Pieces<'s> {
-    /// The next bytes that lie in a row, as many as that at the most.
+    /// The next contiguous bytes, at most `bytes_max`.
     fn next(&mut self, bytes_max: usize) -> Option<&'s [u8]> {
         if bytes_max == 0 {
             return None;
@@ -522,7 +525,7 @@ fn encode(out: &mut Vec<u8>, mut encode: impl FnMut(&mut [u8]) -> Result<usize, 
     }
 }
 
-/// What was wrong, for whoever looks after the server.
+/// The error in words, for the server's administrator.
 fn words(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidMessage(

@@ -1,5 +1,5 @@
-//! Connections to a client of rustls over the loopback address, both on one thread: whoever waits
-//! for the other is given its turn, so that nothing depends on time.
+//! Connections to a client of rustls over the loopback address, both on one thread: a side that
+//! waits for the other lets that one run, so that nothing depends on time.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -34,7 +34,7 @@ struct Scene {
     server: TlsStream,
     wire: TcpStream,
     client: ClientConnection,
-    /// What the client's session does not survive.
+    /// The error that ended the client's session.
     client_error: Option<rustls::Error>,
 }
 
@@ -52,7 +52,7 @@ impl Scene {
         Self { server, wire, client: session(client), client_error: None }
     }
 
-    /// A pair that speaks `version`, with the handshake behind it.
+    /// A pair that speaks `version`, with the handshake done.
     fn shaken(version: &'static rustls::SupportedProtocolVersion) -> Self {
         let authority = Authority::new("somebody");
         let config = Config::new(&settings(&authority.server(), &authority)).expect("all is there");
@@ -61,7 +61,7 @@ impl Scene {
         scene
     }
 
-    /// The client sends and receives what it can.
+    /// The client sends and receives as much as it can.
     fn turn_client(&mut self) {
         while self.client.wants_write() {
             match self.client.write_tls(&mut self.wire) {
@@ -76,7 +76,7 @@ impl Scene {
         }
     }
 
-    /// Both shake hands; the server's error, if that fails.
+    /// Completes the handshake; returns the server's error, if that fails.
     fn shake(&mut self) -> std::io::Result<()> {
         for _ in 0..TURNS_MAX {
             self.turn_client();
@@ -92,7 +92,7 @@ impl Scene {
         panic!("no end");
     }
 
-    /// Reads on the server until it has `bytes` bytes, with targets of sizes that `size` tells.
+    /// Reads on the server until it has `bytes` bytes, with targets of sizes drawn from `size`.
     fn receive(&mut self, bytes: usize, mut size: impl FnMut() -> usize) -> Vec<u8> {
         let mut received = Vec::new();
         for _ in 0..TURNS_MAX {
@@ -107,7 +107,7 @@ impl Scene {
                     Ok(read) => received.extend_from_slice(&target[..read]),
                     Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
                 }
-                // As a worker: it waits for an event unless it is told not to.
+                // Like a worker: it waits for an event unless it is told not to.
                 if !self.server.holds_input() {
                     break;
                 }
@@ -116,7 +116,7 @@ impl Scene {
         panic!("{} of {bytes} bytes", received.len());
     }
 
-    /// Reads on the client until it has so many bytes.
+    /// Reads on the client until it has `bytes` bytes.
     fn client_receive(&mut self, bytes: usize) -> Vec<u8> {
         let mut received = Vec::new();
         for _ in 0..TURNS_MAX {
@@ -156,7 +156,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_go_both_ways_in_both_versions_and_an_idle_connection_owns_no_buffer() {
+fn bytes_go_both_ways_and_an_idle_connection_owns_no_buffer() {
     for version in VERSIONS {
         let mut scene = Scene::shaken(version);
         assert_eq!(scene.server.take_new_session(), Some(true));
@@ -242,7 +242,7 @@ fn a_slow_reader_gets_all_and_little_waits_for_it() {
     }
 }
 
-/// The last byte of what was sealed and not sent counts as not written. Were it sealed twice or
+/// The last byte that was sealed and not sent counts as not written. Were it sealed twice or
 /// forgotten, the stream would be a byte longer or shorter.
 #[test]
 fn writes_of_any_size_to_a_full_socket_are_neither_lost_nor_doubled() {
@@ -288,7 +288,7 @@ fn many_small_pieces_stay_within_what_may_wait() {
 }
 
 #[test]
-fn who_does_not_speak_tls_is_told_so_and_gone() {
+fn a_client_without_tls_is_told_so_and_dropped() {
     let authority = Authority::new("somebody");
     let config = Config::new(&settings(&authority.server(), &authority)).expect("all is there");
     for garbage in
@@ -349,8 +349,8 @@ fn damaged_bytes_never_bring_it_down_and_never_get_through() {
             }
             scene.turn_client();
         }
-        // Damage may make the server wait for a record that does not end, and nobody minds it in
-        // the version that stands before a record of the handshake.
+        // Damage may make the server wait for a record that does not end, and no side minds damage
+        // in the version that stands before a record of the handshake.
         assert!(bytes == 0 || bytes == 2000);
         refused += usize::from(is_refused);
         passed += usize::from(bytes == 2000);
@@ -407,7 +407,7 @@ fn an_end_is_told_behind_what_came_before_it_and_answered() {
 }
 
 #[test]
-fn who_hangs_up_without_a_word_has_ended_too() {
+fn a_client_that_closes_without_a_word_has_ended_too() {
     let mut scene = Scene::shaken(&version::TLS13);
     scene.client.writer().write_all(b"x").expect("it buffers");
     scene.turn_client();
@@ -435,7 +435,7 @@ fn keys_may_be_changed_as_often_as_the_client_likes() {
         assert_eq!(scene.client_receive(4), sent);
         assert!(scene.client_error.is_none());
     }
-    // Who asks for new keys and reads nothing does not fill the memory.
+    // A client that asks for new keys and reads nothing does not fill the memory.
     for _ in 0..1000 {
         scene.client.refresh_traffic_keys().expect("a session");
         scene.turn_client();
@@ -527,7 +527,7 @@ fn the_least_version_and_the_ciphers_are_followed() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said() {
+fn an_error_says_what_is_wrong_with_a_file() {
     let authority = Authority::new("somebody");
     let (identity, other) = (authority.server(), authority.server());
     let good = || settings(&identity, &authority);
@@ -539,7 +539,7 @@ fn what_is_wrong_with_a_file_is_said() {
     assert_eq!(none, ConfigError::Chain("there is no certificate in it".to_owned()));
     let none = wrong(Settings { key: identity.chain.as_bytes(), ..good() });
     assert_eq!(none, ConfigError::Key("there is no private key in it".to_owned()));
-    // What openssl writes for a key with a password, in its two forms.
+    // The first lines that openssl writes for a key with a password, in its two forms.
     for head in [
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\n",
         "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n",
@@ -571,14 +571,14 @@ fn what_is_wrong_with_a_file_is_said() {
     wrong(Settings { key: b"no DER", key_format: KeyFormat::Der, ..good() });
 }
 
-/// It was opened, and forgotten with what stood behind it in the same receive.
+/// Regression: they were opened, and forgotten with the bytes behind them in the same receive.
 #[test]
-fn what_came_before_a_damaged_record_is_read() {
+fn bytes_before_a_damaged_record_are_read() {
     for version in VERSIONS {
         let mut scene = Scene::shaken(version);
         scene.client.writer().write_all(b"a request").expect("memory takes it");
         scene.turn_client();
-        // A record of application data whose seal is none.
+        // A record of application data with an invalid seal.
         let damaged = [&[23, 3, 3, 0, 40][..], &[7; 40]].concat();
         scene.wire.write_all(&damaged).expect("there is room");
         let mut target = [0; 5];
@@ -592,12 +592,12 @@ fn what_came_before_a_damaged_record_is_read() {
     }
 }
 
-/// The read that met the end of a socket forgot what it had opened before.
+/// Regression: the read that met the end of a socket forgot the bytes that it had opened before.
 #[test]
-fn what_came_before_a_reset_is_read() {
+fn bytes_before_a_reset_are_read() {
     let mut scene = Scene::shaken(&rustls::version::TLS13);
-    // With what sealing adds, these are as many bytes as the socket is asked for at once, so that
-    // it is asked again, by a read that has room for more.
+    // With the bytes that sealing adds, these are as many as the socket is asked for at once, so
+    // that it is asked again, by a read that has room for more.
     let target_bytes = 18_400;
     let wanted = target_bytes + RECORD_EXTRA_BYTES - 4 * 22;
     for bytes in [4600, 4600, 4600, wanted - 3 * 4600] {

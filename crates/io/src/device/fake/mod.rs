@@ -1,16 +1,16 @@
-//! A device in memory that fails as it is told, for tests of what stands above.
+//! A device in memory that fails as it is told, to test the layers above.
 //!
 //! Faults are drawn from a seed: the same calls in the same order, with the same seed and the same
 //! faults, fail in the same way. Each fault is one that devices have:
 //!
 //! - a read fails, ends early, or returns a bit that was not written;
 //! - a write fails, finds no room, or is torn: some of its pages are written and others not;
-//! - the process is killed within a write. Then every later call fails, and what [`reopened`] shows
-//!   is what the next process would find.
+//! - the process is killed within a write. Then every later call fails, and [`reopened`] shows the
+//!   state that the next process would find.
 //!
-//! A page is written whole or not at all; a note may be cut after any byte. What a write returned
-//! as done is kept, as a killed process leaves it: the loss of what was not synced, which a crash
-//! of the machine brings, is not played.
+//! A page is written whole or not at all; a note may be cut after any byte. Bytes whose write has
+//! returned are kept, as a killed process leaves them: the loss of unsynced bytes in a crash of the
+//! machine is not simulated.
 //!
 //! [`reopened`]: FakeDevice::reopened
 
@@ -24,8 +24,8 @@ use super::{Device, PAGE_BYTES, Page, range};
 #[cfg(test)]
 mod tests;
 
-/// How probable each fault is, from 0 to 1, in each call that it can befall. Notes are befallen as
-/// pages are.
+/// The probability of each fault, from 0 to 1, in each call that can have it, for notes as for
+/// pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Faults {
     /// A read fails and fills in nothing.
@@ -42,16 +42,16 @@ pub struct Faults {
     pub full: f64,
 }
 
-/// How many calls there were, those that failed among them.
+/// The number of calls, including those that failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads of pages.
     pub reads: u64,
-    /// Pages that these asked for.
+    /// Pages that these reads asked for.
     pub pages_read: u64,
     /// Writes of pages.
     pub writes: u64,
-    /// Pages that these brought.
+    /// Pages that these writes brought.
     pub pages_written: u64,
     /// Reads of notes.
     pub note_reads: u64,
@@ -79,7 +79,7 @@ struct State {
     is_killed: bool,
 }
 
-/// What becomes of a write.
+/// The outcome of a write.
 enum Fate {
     Done,
     Refused(io::Error),
@@ -87,7 +87,7 @@ enum Fate {
 }
 
 impl FakeDevice {
-    /// A device of so many `pages` of zeros.
+    /// Makes a device of `pages` pages of zeros.
     pub fn new(pages: u64, seed: u64, faults: Faults) -> Self {
         let pages_here = usize::try_from(pages).expect("a test's device fits in memory");
         Self::with(vec![0; pages_here * PAGE_BYTES], seed, faults)
@@ -106,12 +106,12 @@ impl FakeDevice {
         Self { pages, state: Mutex::new(state) }
     }
 
-    /// The device as another process would find it now. This one stays as it is.
+    /// The device as another process would find it now. This one does not change.
     pub fn reopened(&self, seed: u64, faults: Faults) -> Self {
         Self::with(self.state().content.clone(), seed, faults)
     }
 
-    /// Has other faults from now on.
+    /// Sets the faults of later calls.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = faults;
     }
@@ -127,13 +127,13 @@ impl FakeDevice {
         self.state().is_killed
     }
 
-    /// Damages a byte of what the device holds: flips the bits of `mask`.
+    /// Flips the bits of `mask` in a byte that the device holds.
     pub fn flip(&self, page: u64, byte: usize, mask: u8) {
         assert!(page < self.pages && byte < PAGE_BYTES);
         self.state().content[page as usize * PAGE_BYTES + byte] ^= mask;
     }
 
-    /// How many calls there were.
+    /// The number of calls so far.
     pub fn counts(&self) -> Counts {
         self.state().counts
     }
@@ -190,7 +190,7 @@ impl State {
         if self.is_killed { Err(killed()) } else { Ok(()) }
     }
 
-    /// A number below `count`; 0 if there is none.
+    /// A random number below `count`; 0 if `count` is 0.
     fn below(&mut self, count: usize) -> usize {
         (self.random.draw() % count.max(1) as u64) as usize
     }

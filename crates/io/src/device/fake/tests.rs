@@ -1,4 +1,4 @@
-//! What the fake promises: each fault happens, and the seed decides when.
+//! The fake's promises: each fault happens, and the seed decides when.
 
 use super::*;
 use crate::device::Pages;
@@ -12,7 +12,7 @@ fn filled(count: usize, byte: u8) -> Pages {
     pages
 }
 
-/// What the device holds.
+/// The content of the device.
 fn content(device: &FakeDevice) -> Pages {
     let mut pages = Pages::zeroed(PAGES as usize);
     let whole = device.reopened(0, Faults::default());
@@ -20,12 +20,12 @@ fn content(device: &FakeDevice) -> Pages {
     pages
 }
 
-/// How a call ended.
+/// The result of a call, as text.
 fn told(result: io::Result<()>) -> String {
     result.map_or_else(|error| error.to_string(), |()| "done".to_string())
 }
 
-/// Writes and reads pages and notes of rising bytes, and tells how each call ended.
+/// Writes and reads pages and notes of rising bytes, and returns how each call ended.
 fn run(device: &FakeDevice) -> Vec<(String, Vec<u8>)> {
     let mut log = Vec::new();
     for round in 1..=100 {
@@ -79,7 +79,7 @@ fn the_seed_decides_which_calls_fail_and_how() {
 }
 
 #[test]
-fn a_read_fails_ends_early_or_has_one_wrong_bit_and_the_device_keeps_what_it_holds() {
+fn a_read_fails_ends_early_or_has_one_wrong_bit_and_changes_nothing() {
     let device = FakeDevice::new(PAGES, 3, Faults::default());
     let written = filled(PAGES as usize, 7);
     device.write(0, written.as_pages()).unwrap();
@@ -116,7 +116,7 @@ fn a_write_that_fails_or_finds_no_room_writes_nothing() {
     }
 }
 
-/// Checks that pages 1 to 4 hold zeros or 7, and that of the note's zeros a beginning became 7.
+/// Checks that pages 1 to 4 hold zeros or 7, and that a beginning of the note's zeros became 7.
 /// Returns how many pages and bytes are new.
 fn count_new(device: &FakeDevice) -> (usize, usize) {
     let held = content(device);
@@ -150,7 +150,7 @@ fn a_torn_write_leaves_some_of_its_pages_or_the_beginning_of_a_note() {
 }
 
 #[test]
-fn after_the_kill_everything_fails_and_the_next_process_finds_old_or_new_pages() {
+fn after_a_kill_all_calls_fail_and_the_next_process_finds_whole_pages() {
     let mut pages_seen = [false; 5];
     for seed in 0..200 {
         let device = FakeDevice::new(PAGES, seed, Faults::default());

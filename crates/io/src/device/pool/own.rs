@@ -1,4 +1,4 @@
-//! The ring of a thread that waits for other things, too, such as a worker for its sockets.
+//! The ring of a thread that waits for other events too, such as a worker for its sockets.
 //!
 //! ```text
 //!   submit_all --> waiting --room?--> ring --+
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The thread hands reads over and goes on with its work; when the ring's descriptor becomes
-//! readable, or whenever it comes by, it answers what has ended. So a read wakes no other thread,
-//! and its end none but this. The pool of the device stands by for what comes from other threads,
-//! and if the kernel fails the ring.
+//! readable, or whenever it passes by, it answers the reads that have ended. So a read wakes no
+//! other thread, and its end only this one. The pool of the device stands by for reads of other
+//! threads, and for the case that the kernel fails the ring.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,14 +22,14 @@ use super::ring::{Make, Ring, make_own};
 use super::{Done, descriptor};
 use crate::device::Device;
 
-/// Reads of a device by the thread that made this. Dropping it waits for what the kernel has under
-/// way, whose `done` is dropped without being called.
+/// Reads of a device by the thread that made this. Dropping it waits for the reads that the kernel
+/// has under way, whose `done` is dropped without being called.
 #[derive(Debug)]
 pub struct ReadRing {
     device: Arc<dyn Device>,
-    /// Nothing, once the kernel has failed it.
+    /// `None` once the kernel has failed it.
     ring: Option<Ring<'static, Source>>,
-    /// What the ring has no room for yet. How much that is lies with whoever submits it.
+    /// Reads for which the ring has no room yet. Their number is up to the submitter.
     waiting: VecDeque<Read>,
 }
 
@@ -44,7 +44,7 @@ impl AsFd for Source {
 }
 
 impl ReadRing {
-    /// Fails if the device has no descriptor, or the kernel does not give such a ring. That the
+    /// Fails if the device has no descriptor, or the kernel does not give such a ring. Whether the
     /// kernel reads through one at all is for [`super::ReadPool::new`] to find out first.
     pub fn new(device: Arc<dyn Device>) -> io::Result<Self> {
         Self::start(device, make_own)
@@ -56,14 +56,15 @@ impl ReadRing {
         Ok(Self { device, ring: Some(ring), waiting: VecDeque::new() })
     }
 
-    /// Becomes readable when a read has ended. Nothing, once the kernel has failed the ring: then
-    /// all reads were answered, and those that come are given back.
+    /// Becomes readable when a read has ended. `None` once the kernel has failed the ring: then all
+    /// reads have been answered, and later ones are given back.
     pub fn descriptor(&self) -> Option<RawFd> {
         self.ring.as_ref().map(Ring::descriptor)
     }
 
     /// Has `count` pages read from `page` on for each, and its `done` called with them or with the
-    /// error, in most cases by [`ReadRing::answer`]. Returns what is to be read by others.
+    /// error, in most cases by [`ReadRing::answer`]. Returns the reads that another reader has to
+    /// do.
     pub fn submit_all(
         &mut self,
         reads: impl IntoIterator<Item = (u64, usize, Done)>,
@@ -77,8 +78,8 @@ impl ReadRing {
         Vec::new()
     }
 
-    /// Answers what has ended, and begins what there is room for then. Whether something has ended
-    /// shows without a system call.
+    /// Answers the reads that have ended, and begins those for which there is room then. Finding
+    /// out whether any has ended takes no system call.
     pub fn answer(&mut self) {
         let Some(ring) = &mut self.ring else { return };
         ring.look();
@@ -88,13 +89,13 @@ impl ReadRing {
         self.begin();
     }
 
-    /// Whether [`ReadRing::answer`] has to be called again soon, although nothing may announce it:
-    /// the kernel had no memory for all that it was handed.
+    /// Whether [`ReadRing::answer`] has to be called again soon, although no event may announce it:
+    /// the kernel had no memory for all reads that it was handed.
     pub fn is_behind(&mut self) -> bool {
         self.ring.as_mut().is_some_and(Ring::has_new)
     }
 
-    /// Hands over as much of what waits as there is room for, and what has to go on.
+    /// Hands over as many waiting reads as there is room for, and those that have to be continued.
     fn begin(&mut self) {
         let Some(ring) = &mut self.ring else { return };
         while ring.room() > 0

@@ -1,10 +1,10 @@
-//! The reads that wait: a bounded queue behind a mutex, and how who serves it sleeps and is woken.
+//! The waiting reads: a bounded queue behind a mutex, and how its server sleeps and is woken.
 //!
-//! Threads of a pool sleep on a condition variable. The thread of a ring has to hear of new reads
-//! and of those that ended at once, so it sleeps in the kernel, and a [`Bell`] wakes it there: an
-//! eventfd that the ring reads. Ringing is a system call, so it is rung only for a thread that has
-//! said, under the mutex and after it found nothing, that it goes to sleep; and only once, since
-//! whoever rings takes that word back. No call for it is lost: the eventfd keeps what was written
+//! Threads of a pool sleep on a condition variable. The thread of a ring has to learn of new reads
+//! and of ended ones at once, so it sleeps in the kernel, and a [`Bell`] wakes it there: an eventfd
+//! that the ring reads. Ringing is a system call, so it is rung only for a thread that has said,
+//! under the mutex and after it found nothing, that it goes to sleep; and only once, since the
+//! ringing thread resets that. No ring is lost: the eventfd keeps the number that was written
 //! before the thread has fallen asleep.
 
 use std::any::Any;
@@ -25,17 +25,17 @@ use crate::device::Pages;
 pub struct Read {
     /// The first page.
     pub page: u64,
-    /// How many.
+    /// The number of pages.
     pub count: usize,
-    /// What happens then.
+    /// Called when it has ended.
     pub done: Done,
 }
 
-/// What wakes a thread that sleeps in the kernel.
+/// Wakes a thread that sleeps in the kernel.
 #[derive(Debug)]
 pub struct Bell(OwnedFd);
 
-/// The queue and who sleeps beside it.
+/// The queue, and the state of the threads that sleep beside it.
 #[derive(Debug)]
 pub struct Queue {
     waiting_max: usize,
@@ -50,20 +50,20 @@ pub struct Queue {
 struct State {
     waiting: VecDeque<Read>,
     is_ending: bool,
-    /// Whether threads that read themselves are to hear of reads.
+    /// Whether threads that read themselves are to be told of reads.
     has_threads: bool,
     /// Whether the thread of a ring is to be woken by the bell.
     is_asleep: bool,
-    /// The first panic of what was called, until the pool is dropped.
+    /// The first panic of a `done`, until the pool is dropped.
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// What the thread of a ring found.
+/// The result of a look by the thread of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Reads, or nothing yet: the pool goes on.
     Goes,
-    /// Nothing, and nothing will come.
+    /// Nothing, and no read will come.
     Ends,
 }
 
@@ -81,7 +81,7 @@ impl Bell {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC)?))
     }
 
-    /// Wakes who waits for the descriptor, now or when he comes to wait.
+    /// Wakes the thread that waits for the descriptor, now or when it next waits.
     pub fn ring(&self) {
         while let Err(error) = rustix::io::write(&self.0, &1_u64.to_ne_bytes()) {
             assert_eq!(error, rustix::io::Errno::INTR, "an eventfd takes a number");
@@ -96,7 +96,8 @@ impl AsFd for Bell {
 }
 
 impl Queue {
-    /// Up to `waiting_max` reads wait. With a bell, for the thread of a ring.
+    /// Makes a queue in which up to `waiting_max` reads wait. With a bell, it is for the thread of
+    /// a ring.
     pub fn new(waiting_max: usize, bell: Option<Bell>) -> Self {
         let state = State { has_threads: bell.is_none(), ..State::default() };
         Self { waiting_max, bell, state: Mutex::new(state), changed: Condvar::new() }
@@ -107,18 +108,18 @@ impl Queue {
         self.bell.as_ref()
     }
 
-    /// How many reads wait.
+    /// The number of waiting reads.
     pub fn waiting(&self) -> usize {
         self.state().waiting.len()
     }
 
-    /// Appends a read, and wakes whom it concerns.
+    /// Appends a read, and wakes its reader.
     pub fn push(&self, read: Read) -> Result<(), Busy> {
         self.push_all(vec![read]).pop().map_or(Ok(()), |read| Err(Busy(read.done)))
     }
 
-    /// Appends reads, as many as there is room for, and wakes whom they concern, once for all of
-    /// them. Returns the others.
+    /// Appends reads, as many as there is room for, and wakes their readers once for all of them.
+    /// Returns the others.
     pub fn push_all(&self, reads: Vec<Read>) -> Vec<Read> {
         let mut reads = reads.into_iter();
         let (pushed, is_asleep, has_threads) = {
@@ -139,7 +140,7 @@ impl Queue {
         reads.collect()
     }
 
-    /// Says that no read comes any more.
+    /// Says that no more reads will come.
     pub fn end(&self) {
         self.state().is_ending = true;
         self.changed.notify_all();
@@ -148,14 +149,14 @@ impl Queue {
         }
     }
 
-    /// Waits for the first read; nothing when the pool has ended and none waits.
+    /// Waits for the first read; `None` when the pool has ended and none waits.
     pub fn wait(&self) -> Option<Read> {
         let is_idle = |state: &mut State| state.waiting.is_empty() && !state.is_ending;
         let state = self.changed.wait_while(self.state(), is_idle);
         state.expect("nothing panics while it holds the queue").waiting.pop_front()
     }
 
-    /// Moves the first reads to `target`, up to `count`. If these are fewer, the caller is about to
+    /// Moves the first reads to `target`, up to `count`. If there are fewer, the caller is about to
     /// sleep where the bell wakes it.
     pub fn take(&self, count: usize, target: &mut Vec<Read>) -> Next {
         let mut state = self.state();
@@ -180,14 +181,14 @@ impl Queue {
         (state.has_threads, state.is_asleep) = (true, false);
     }
 
-    /// Calls what is to happen. Keeps its panic for whoever drops the pool.
+    /// Calls `done`. Keeps its panic for the thread that drops the pool.
     pub fn answer(&self, done: Done, result: io::Result<Pages>) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| done(result))) {
             self.state().panic.get_or_insert(panic);
         }
     }
 
-    /// The first panic of what was called.
+    /// The first panic of a `done`.
     pub fn take_panic(&self) -> Option<Box<dyn Any + Send>> {
         self.state().panic.take()
     }
@@ -205,7 +206,7 @@ mod tests {
         Read { page, count: 1, done: Box::new(|_| ()) }
     }
 
-    /// What the bell was rung since it was last asked: blocks if that is not at all.
+    /// The number of rings since the bell was last read: blocks if there are none.
     fn rung(queue: &Queue) -> u64 {
         let mut sum = [0; 8];
         rustix::io::read(queue.bell().unwrap(), &mut sum).unwrap();
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_submitted_before_the_end_is_taken_before_the_end_is_told() {
+    fn reads_submitted_before_the_end_are_taken_before_the_end_is_told() {
         let queue = Queue::new(4, None);
         let mut taken = Vec::new();
         assert_eq!(queue.take(1, &mut taken), Next::Goes);
@@ -259,11 +260,11 @@ mod tests {
     }
 
     #[test]
-    fn the_bell_rings_once_for_who_sleeps_and_not_for_who_is_awake() {
+    fn the_bell_rings_once_for_a_sleeping_thread_and_not_for_one_awake() {
         let queue = Queue::new(9, Some(Bell::new().unwrap()));
         let mut taken = Vec::new();
         queue.push(read(0)).unwrap();
-        // It has no more room: what comes now does not concern it.
+        // It has no more room: a read that comes now does not concern it.
         queue.take(1, &mut taken);
         queue.push(read(1)).unwrap();
         // It slept, but woke for another reason.

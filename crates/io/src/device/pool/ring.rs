@@ -1,13 +1,13 @@
-//! An io_uring of the kernel's, as far as reads of one file need it.
+//! The kernel's io_uring, as far as reads of one file need it.
 //!
-//! Two rings of entries lie in memory that the kernel shares: what is to be done, and what has been
-//! done. One system call hands over everything new and waits until something has ended. Beside the
-//! reads the ring of a pool always has a read of a [`Bell`] under way, so that the same wait ends
-//! when another thread wants something.
+//! Two rings of entries lie in memory shared with the kernel: submissions and completions. One
+//! system call hands over everything new and waits until something has ended. Beside the reads, the
+//! ring of a pool always has a read of a [`Bell`] under way, so that the same wait ends when
+//! another thread rings it.
 //!
-//! The pages of a read are the kernel's to write to from the moment when the read is pushed to that
-//! when its end was seen. All that while they lie in `flights`, and a ring that is dropped waits
-//! for them. If the kernel will not even tell of the end, they are given up, and never freed.
+//! The kernel may write to a read's pages from the moment when the read is pushed until its end was
+//! seen. All that while they lie in `flights`, and a ring that is dropped waits for them. If the
+//! kernel does not even tell of the end, they are given up, and never freed.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug, Formatter};
@@ -21,20 +21,20 @@ use super::queue::{Bell, Read};
 use super::{Done, range};
 use crate::device::{Device, Pages};
 
-/// Reads under way at most. More than a drive takes at a time gain nothing: those of NVMe are at
+/// The most reads under way. More than a drive takes at a time gain nothing: NVMe drives are at
 /// their best from 32 to 128 on.
 pub const FLIGHTS_MAX: usize = 128;
-/// Room for what is to be done: all reads and the bell's.
+/// Submission entries: all reads and the bell's.
 const ENTRIES: u32 = 2 * FLIGHTS_MAX as u32;
-/// Which read the bell's is.
+/// The number that stands for the bell's read.
 const BELL: u64 = u64::MAX;
-/// The kernel may ask for a read to be tried again, when it was interrupted or had no memory; so
-/// often it is, in a row or not, and then it has failed.
+/// The kernel may ask for a read to be tried again, when it was interrupted or had no memory. It is
+/// tried this many times, in a row or not; then it has failed.
 const RETRIES_MAX: u32 = 1000;
-/// Bytes that are asked for at a time. The kernel reads 2 GiB less a page at most.
+/// Bytes requested at a time. The kernel reads at most 2 GiB less a page.
 const ASKED_BYTES_MAX: usize = 1 << 30;
 
-/// What makes the kernel's part; tests put one that is refused in its place.
+/// Makes the kernel's part; tests put a refused one in its place.
 pub type Make = fn() -> io::Result<IoUring>;
 
 /// A ring that reads from `source` and may hear a bell.
@@ -42,17 +42,17 @@ pub struct Ring<'s, S: AsFd> {
     kernel: IoUring,
     source: S,
     bell: Option<&'s Bell>,
-    /// Where the kernel writes what the bell's read finds. On the heap, so that it stays in its
+    /// Where the kernel writes the result of the bell's read. On the heap, so that it stays in its
     /// place and can be given up.
     rung: Box<[u8; 8]>,
     /// Whether a read of the bell is under way.
     is_listening: bool,
-    /// Whether the bell is not to be read again.
+    /// Whether the bell must not be read again.
     is_ending: bool,
     flights: Vec<Option<Flight>>,
-    /// Places of `flights` that are free.
+    /// Free places of `flights`.
     free: Vec<usize>,
-    /// What the kernel has said and nobody has taken: which read, and its result.
+    /// Completions that were seen and not taken yet: the read's number, and its result.
     told: VecDeque<(u64, i32)>,
 }
 
@@ -60,15 +60,15 @@ pub struct Ring<'s, S: AsFd> {
 struct Flight {
     pages: Pages,
     done: Done,
-    /// The byte of the source that it begins at.
+    /// The byte of the source at which it begins.
     at: u64,
-    /// How many bytes have come.
+    /// The bytes read so far.
     filled: usize,
     retries: u32,
 }
 
-/// The ring of a pool: served without interrupts, by the only thread that waits for it, where the
-/// kernel knows that (6.1), and otherwise a plain one.
+/// Makes the ring of a pool: served without interrupts, by the only thread that waits for it, where
+/// the kernel knows that (6.1), and otherwise a plain one.
 pub fn make() -> io::Result<IoUring> {
     let wanted =
         IoUring::builder().dontfork().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
@@ -78,24 +78,25 @@ pub fn make() -> io::Result<IoUring> {
     }
 }
 
-/// A ring for any kernel that has some.
+/// Makes a ring for any kernel that has io_uring.
 pub fn make_plain() -> io::Result<IoUring> {
     IoUring::builder().dontfork().build(ENTRIES)
 }
 
-/// The ring of a thread that waits for other things, too, and so is in the kernel often: what has
-/// ended is written then, and no processor is interrupted for it. `EINVAL` before Linux 6.0.
+/// Makes the ring of a thread that waits for other events too, and so is in the kernel often:
+/// completions are written then, and no processor is interrupted for them. `EINVAL` before Linux
+/// 6.0.
 pub fn make_own() -> io::Result<IoUring> {
     IoUring::builder().dontfork().setup_single_issuer().setup_coop_taskrun().build(ENTRIES)
 }
 
 impl<'s, S: AsFd> Ring<'s, S> {
-    /// A ring that was seen to work. An error says what the kernel refuses: io_uring as a whole
-    /// (`ENOSYS`, `EPERM`), the memory for it (`ENOMEM`), or its kind of read (`EINVAL`).
+    /// Makes a ring that was seen to work. An error says what the kernel refuses: io_uring as a
+    /// whole (`ENOSYS`, `EPERM`), the memory for it (`ENOMEM`), or its kind of read (`EINVAL`).
     pub fn new(source: S, bell: &'s Bell, make: Make) -> io::Result<Self> {
         let mut ring = Self::without_bell(source, make)?;
         ring.bell = Some(bell);
-        // All that reads need, in one: an entry, a system call, a read, its end.
+        // Everything that reads need, in one: an entry, a system call, a read, its end.
         ring.listen();
         bell.ring();
         while ring.told.is_empty() {
@@ -111,8 +112,8 @@ impl<'s, S: AsFd> Ring<'s, S> {
         Ok(ring)
     }
 
-    /// A ring that hears no bell, and was not seen to work. Who waits for its reads waits for its
-    /// descriptor, among others.
+    /// Makes a ring that hears no bell, and was not seen to work. A thread that waits for its reads
+    /// waits for its descriptor, among others.
     pub fn without_bell(source: S, make: Make) -> io::Result<Self> {
         Ok(Self {
             kernel: make()?,
@@ -132,7 +133,7 @@ impl<'s, S: AsFd> Ring<'s, S> {
         self.kernel.as_raw_fd()
     }
 
-    /// How many more reads can be under way.
+    /// The number of further reads that can be under way.
     pub fn room(&self) -> usize {
         self.free.len()
     }
@@ -142,8 +143,8 @@ impl<'s, S: AsFd> Ring<'s, S> {
         self.free.len() == FLIGHTS_MAX
     }
 
-    /// Begins a read of a device, which is the source. There must be room. What there is nothing to
-    /// do for is returned with how it has ended.
+    /// Begins a read of a device, which is the source. There must be room. A read for which there
+    /// is nothing to do is returned with its result.
     pub fn begin(&mut self, device: &dyn Device, read: Read) -> Option<(Done, io::Result<Pages>)> {
         let Read { page, count, done } = read;
         match range::of_pages(device.pages(), page, count) {
@@ -164,7 +165,7 @@ impl<'s, S: AsFd> Ring<'s, S> {
         self.push_flight(number);
     }
 
-    /// Hands over what is new, and waits until something has ended or the bell was rung. After an
+    /// Hands over new entries, and waits until something has ended or the bell was rung. After an
     /// error the ring is of no more use: [`Ring::abandon`] it.
     pub fn wait(&mut self) -> io::Result<()> {
         let entered = self.kernel.submit_and_wait(1);
@@ -180,9 +181,9 @@ impl<'s, S: AsFd> Ring<'s, S> {
         }
     }
 
-    /// Hands over what is new, and neither waits nor looks: the descriptor is readable for what has
-    /// ended at once, too. What the kernel has no memory for at the moment stays, to be handed over
-    /// later. Fails as [`Ring::wait`] does.
+    /// Hands over new entries, and neither waits nor looks: the descriptor becomes readable for
+    /// those that end at once, too. Entries for which the kernel has no memory at the moment stay,
+    /// to be handed over later. Fails as [`Ring::wait`] does.
     pub fn hand_over(&mut self) -> io::Result<()> {
         match self.kernel.submit() {
             Err(error) if !is_passing(&error) => Err(error),
@@ -190,18 +191,17 @@ impl<'s, S: AsFd> Ring<'s, S> {
         }
     }
 
-    /// Whether there is anything to hand over.
+    /// Whether there are entries to hand over.
     pub fn has_new(&mut self) -> bool {
         !self.kernel.submission().is_empty()
     }
 
-    /// Takes in what has ended, by a look at memory. What ends later makes the descriptor readable
-    /// anew.
+    /// Takes in completions, by a look at memory. A later one makes the descriptor readable anew.
     pub fn look(&mut self) {
         self.told.extend(self.kernel.completion().map(|entry| (entry.user_data(), entry.result())));
     }
 
-    /// A read that has ended since, and how. What has not ended altogether goes on.
+    /// Takes a read that has ended, with its result. A partial one is continued.
     pub fn take_ended(&mut self) -> Option<(Done, io::Result<Pages>)> {
         while let Some((number, result)) = self.told.pop_front() {
             if number == BELL {
@@ -224,8 +224,8 @@ impl<'s, S: AsFd> Ring<'s, S> {
         None
     }
 
-    /// Gives up a ring whose wait has failed: what is still to be answered. The pages are lost,
-    /// since the kernel may still write to them.
+    /// Gives up a ring whose wait has failed; returns the reads still to be answered. The pages are
+    /// lost, since the kernel may still write to them.
     pub fn abandon(mut self) -> Vec<Done> {
         self.give_up()
     }
@@ -256,7 +256,7 @@ impl<'s, S: AsFd> Ring<'s, S> {
         unsafe { self.push(&entry) };
     }
 
-    /// Begins to read what is missing of a flight.
+    /// Begins to read the missing part of a flight.
     fn push_flight(&mut self, number: usize) {
         let flight = self.flights[number].as_mut().expect("the caller has just had it");
         let missing = &mut flight.pages.bytes_mut()[flight.filled..];
@@ -264,19 +264,19 @@ impl<'s, S: AsFd> Ring<'s, S> {
         let source = types::Fd(self.source.as_fd().as_raw_fd());
         let entry = opcode::Read::new(source, missing.as_mut_ptr(), bytes);
         let entry = entry.offset(flight.at + flight.filled as u64).build();
-        // SAFETY: the bytes are on the heap, in pages that the flight owns, and nobody touches
+        // SAFETY: the bytes are on the heap, in pages that the flight owns, and no code touches
         // these until `take_ended` has seen the end of this read. Dropping the ring waits for that
         // or gives the pages up. No other read of the flight is under way: it has just begun, or
         // the end of the last was seen.
         unsafe { self.push(&entry.user_data(number as u64)) };
     }
 
-    /// Puts an entry where the kernel finds it.
+    /// Puts an entry into the submission ring.
     ///
     /// # Safety
     ///
-    /// What the entry points at stays valid for the kernel, and is left alone by everybody else,
-    /// until the end of the entry was seen.
+    /// The memory that the entry points at stays valid for the kernel, and no other code touches
+    /// it, until the end of the entry was seen.
     unsafe fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: as the caller promises. The descriptors of the entry are borrowed for longer than
         // the ring lives.
@@ -296,7 +296,7 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 impl Flight {
-    /// Takes in what the kernel said. Returns how the read has ended, if it has.
+    /// Takes in the kernel's result. Returns the result of the read, if it has ended.
     fn advance(&mut self, result: i32) -> Option<io::Result<()>> {
         match result {
             1.. => {
@@ -316,7 +316,7 @@ impl Flight {
     }
 }
 
-/// Waits until the kernel writes nowhere any more.
+/// Waits until the kernel no longer writes anywhere.
 impl<S: AsFd> Drop for Ring<'_, S> {
     fn drop(&mut self) {
         self.is_ending = true;
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_wants_tried_again_is_but_not_for_ever() {
+    fn a_read_is_tried_again_as_the_kernel_asks_but_not_for_ever() {
         let mut busy = flight(1);
         for _ in 0..RETRIES_MAX {
             assert!(busy.advance(-libc::EAGAIN).is_none());
@@ -440,13 +440,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_is_dropped_waits_for_what_the_kernel_still_writes() {
+    fn a_dropped_ring_waits_until_the_kernel_has_stopped_writing() {
         with_pipe(|mut ring, mut writer| {
             let (done, receiver) = sending();
             ring.read(0, Pages::zeroed(1), done);
             let writing = thread::spawn(move || {
                 writer.write_all(&[7; PAGE_BYTES - 1]).unwrap();
-                // The call is given up with the read: not before its last byte has come.
+                // The `done` is dropped with the read: not before its last byte has come.
                 assert!(
                     receiver.try_recv().is_err_and(|error| error.to_string().contains("empty"))
                 );

@@ -1,8 +1,8 @@
-//! What every pool promises, tried with each method on a file; then what only one of them can do
-//! or meet.
+//! The promises of every pool, tried with each method on a file; then what only one of the methods
+//! can do or meet.
 //!
-//! A call that waits for a gate holds up the only thread of a pool, so that what is submitted then
-//! certainly waits.
+//! A `done` that waits for a gate holds up the only thread of a pool, so that reads submitted
+//! meanwhile certainly wait.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -23,10 +23,10 @@ use crate::poll::{Events, Interest, Poll, SourceFd, Token};
 
 /// Pages of the file.
 const PAGES: u64 = 512;
-/// How long something is waited for that will happen if all is well.
+/// How long to wait for an event that happens if all is well.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A file whose pages repeat their number, and how it is to be read.
+/// A file whose pages repeat their number, and the method that reads it.
 struct Fixture {
     folder: TempDir,
     device: Arc<FileDevice>,
@@ -66,12 +66,13 @@ fn each_method(test: impl Fn(&Fixture)) {
     }
 }
 
-/// The variable that says whether io_uring is to be tested, rather than only where the kernel
-/// allows it. Programs that tests start would take it for theirs if it began with their name.
+/// The variable that says that io_uring has to be tested, rather than only where the kernel allows
+/// it. It must not begin with the name of a program that tests start, which would take it for its
+/// own.
 const INSISTS: &str = "TEST_IO_URING";
 
-/// Where the kernel refuses io_uring all tests of it pass without it, here and in other rooms, and
-/// cargo hides what they say. `cargo xtask test` insists on it where the kernel has it.
+/// Where the kernel refuses io_uring, all tests of it pass without it, here and in other crates,
+/// and cargo hides their output. `cargo xtask test` insists on it where the kernel has it.
 #[test]
 fn the_kernel_allows_io_uring_where_that_is_insisted_on() {
     if std::env::var_os(INSISTS).is_none_or(|value| value != "required") {
@@ -86,7 +87,7 @@ fn the_kernel_allows_io_uring_where_that_is_insisted_on() {
     );
 }
 
-/// A call that sends on what was read.
+/// A `done` that sends its result on.
 pub(super) fn sending() -> (Done, Receiver<io::Result<Pages>>) {
     let (sender, receiver) = channel();
     (Box::new(move |result| sender.send(result).unwrap()), receiver)
@@ -98,8 +99,8 @@ fn submit(pool: &ReadPool, page: u64, count: usize) -> Receiver<io::Result<Pages
     receiver
 }
 
-/// Has the pool read something and wait, with its only thread, until the sender that is returned
-/// sends or is dropped. By then it waits.
+/// Makes the pool read something and wait, with its only thread, until the returned sender sends or
+/// is dropped. By the return it waits.
 fn hold(pool: &ReadPool) -> SyncSender<()> {
     let (gate, opened) = sync_channel(1);
     let (arrived, arrival) = channel();
@@ -125,7 +126,7 @@ fn check(pages: &Pages, page: u64, count: usize) {
     }
 }
 
-/// Submits so many reads of random places and lengths, as fast as they are taken, and checks them.
+/// Submits `reads` reads of random places and lengths, as fast as they are taken, and checks them.
 fn read_at_random(pool: &ReadPool, seed: u64, reads: usize) {
     let mut random = Xorshift::seeded(seed);
     let (sender, receiver) = channel();
@@ -141,7 +142,7 @@ fn read_at_random(pool: &ReadPool, seed: u64, reads: usize) {
         let done = move |result| sender.send((number, page, count, result)).unwrap();
         let mut done: Done = Box::new(done);
         while let Err(Busy(back)) = pool.submit(page, count, done) {
-            // The queue may be full of what others want.
+            // The queue may be full of other threads' reads.
             receiver.try_iter().for_each(&mut take);
             thread::yield_now();
             done = back;
@@ -153,7 +154,7 @@ fn read_at_random(pool: &ReadPool, seed: u64, reads: usize) {
 }
 
 #[test]
-fn every_read_gets_its_pages_whoever_asks_at_the_same_time() {
+fn every_read_gets_its_pages_while_other_threads_read() {
     each_method(|fixture| {
         let pool = fixture.pool(64);
         thread::scope(|scope| {
@@ -166,7 +167,7 @@ fn every_read_gets_its_pages_whoever_asks_at_the_same_time() {
     });
 }
 
-/// That of kernels before 6.1.
+/// The ring of kernels before 6.1.
 #[test]
 fn a_plain_ring_reads_as_well() {
     let fixture = Fixture::new(ReadMethod::IoUring);
@@ -178,7 +179,7 @@ fn a_plain_ring_reads_as_well() {
 }
 
 #[test]
-fn one_after_the_other_each_wakes_who_sleeps() {
+fn each_of_several_single_reads_wakes_the_sleeping_reader() {
     each_method(|fixture| {
         let pool = fixture.pool(1);
         for number in 0..2000 {
@@ -208,7 +209,7 @@ fn a_full_queue_refuses_and_gives_the_call_back() {
 }
 
 #[test]
-fn what_was_submitted_is_finished_when_the_pool_is_dropped() {
+fn dropping_the_pool_finishes_the_submitted_reads() {
     each_method(|fixture| {
         let pool = fixture.pool(400);
         let gate = hold(&pool);
@@ -229,7 +230,7 @@ fn a_pool_that_was_never_used_ends() {
 }
 
 #[test]
-fn what_the_device_does_not_have_is_an_error_and_no_pages_are_none() {
+fn a_read_beyond_the_device_is_an_error_and_one_of_no_pages_is_empty() {
     each_method(|fixture| {
         let pool = fixture.pool(10);
         for (page, count) in [(PAGES, 1), (PAGES - 1, 2), (u64::MAX, 1)] {
@@ -241,10 +242,10 @@ fn what_the_device_does_not_have_is_an_error_and_no_pages_are_none() {
     });
 }
 
-/// As many of them as can be under way at a time, and the thread slept though more were waiting:
-/// nobody was to wake it.
+/// Regression: when there were as many of them as can be under way at a time, the thread slept
+/// though more were waiting, and nothing would wake it.
 #[test]
-fn nothing_but_reads_beyond_the_device_keeps_nobody_waiting() {
+fn reads_beyond_the_device_alone_keep_no_caller_waiting() {
     each_method(|fixture| {
         let count = 2 * ring::FLIGHTS_MAX + 1;
         let pool = fixture.pool(count);
@@ -265,7 +266,7 @@ fn a_file_that_was_cut_short_is_an_error_where_it_is_missing() {
         file.set_len(3 * PAGE_BYTES as u64 + 100).unwrap();
         let pool = fixture.pool(10);
         check(&next(&submit(&pool, 0, 3)).unwrap(), 0, 3);
-        // Whether the rest of a page can be asked for past the page cache is the file system's.
+        // Whether the rest of a page can be read past the page cache is up to the file system.
         next(&submit(&pool, 2, 2)).unwrap_err();
         let error = next(&submit(&pool, 4, 1)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
@@ -326,7 +327,7 @@ fn a_device_without_a_descriptor_is_read_by_threads() {
 }
 
 #[test]
-fn a_kernel_that_refuses_leaves_the_reads_to_threads_unless_it_is_insisted_on() {
+fn a_refusing_kernel_leaves_reads_to_threads_unless_a_ring_is_required() {
     const REFUSALS: [(Make, i32); 3] = [
         (|| Err(io::Error::from_raw_os_error(libc::ENOSYS)), libc::ENOSYS),
         (|| Err(io::Error::from_raw_os_error(libc::EPERM)), libc::EPERM),
@@ -346,7 +347,7 @@ fn a_kernel_that_refuses_leaves_the_reads_to_threads_unless_it_is_insisted_on() 
     }
 }
 
-/// A device that is a pipe: what is written into it comes in parts, and when the test wants.
+/// A device that is a pipe: the bytes come in parts, and when the test wants.
 #[derive(Debug)]
 struct Pipe(PipeReader);
 
@@ -394,7 +395,7 @@ impl Device for Pipe {
 }
 
 #[test]
-fn the_ring_takes_what_it_has_room_for_and_drop_waits_for_what_is_under_way() {
+fn the_ring_takes_as_much_as_fits_and_drop_waits_for_reads_under_way() {
     let Some((pool, mut writer)) = Pipe::pool(300) else { return };
     let answers: Vec<_> = (0..300).map(|page| submit(&pool, page, 1)).collect();
     while pool.waiting() > 300 - ring::FLIGHTS_MAX {
@@ -422,17 +423,17 @@ fn remembered() -> io::Result<IoUring> {
     Ok(made)
 }
 
-/// Has every call with the ring fail from now on.
+/// Makes every call with the ring fail from now on.
 fn fail(ring: RawFd) {
     let nothing = File::open("/dev/null").unwrap();
-    // SAFETY: the number is that of the ring, which stays open by its mappings, and whose owner now
-    // closes what was put in its place.
+    // SAFETY: the number is the ring's, which stays open by its mappings, and whose owner now
+    // closes the file that was put in its place.
     let copied = unsafe { libc::dup2(nothing.as_raw_fd(), ring) };
     assert_ne!(copied, -1);
 }
 
 #[test]
-fn when_the_ring_itself_fails_all_are_answered_and_the_thread_reads_by_itself() {
+fn when_the_ring_fails_all_are_answered_and_the_thread_reads_by_itself() {
     let fixture = Fixture::new(ReadMethod::IoUring);
     let device: Arc<dyn Device> = Arc::<FileDevice>::clone(&fixture.device);
     let pool = match ReadPool::start(device, Some(ReadMethod::IoUring), 1, 10, remembered) {
@@ -451,7 +452,7 @@ fn when_the_ring_itself_fails_all_are_answered_and_the_thread_reads_by_itself() 
     }
 }
 
-/// A ring of the calling thread's own and what it waits with, if the kernel gives one.
+/// A ring of the calling thread's own and the poll that waits for it, if the kernel gives one.
 fn own_ring(device: Arc<dyn Device>) -> Option<(ReadRing, Poll)> {
     match ReadRing::new(device) {
         Ok(ring) => {
@@ -468,7 +469,7 @@ fn own_ring(device: Arc<dyn Device>) -> Option<(ReadRing, Poll)> {
     }
 }
 
-/// Waits for the descriptor and answers, until the receiver has so many.
+/// Waits for the descriptor and answers, until the receiver has `count` results.
 fn answers<T>(
     ring: &mut ReadRing,
     poll: &mut Poll,
@@ -486,13 +487,13 @@ fn answers<T>(
             Ok(()) => assert!(!events.is_empty(), "{} of {count} have come", answered.len()),
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::Interrupted),
         }
-        // Only here: what has ended before has to be announced, too.
+        // Only here: reads that ended earlier have to be announced, too.
         ring.answer();
     }
 }
 
 #[test]
-fn a_ring_of_ones_own_answers_every_read_where_it_is_asked_also_beyond_its_room() {
+fn an_own_ring_answers_every_read_also_those_beyond_its_room() {
     let fixture = Fixture::new(ReadMethod::IoUring);
     let Some((mut ring, mut poll)) = own_ring(fixture.device) else { return };
     let this = thread::current().id();
@@ -520,7 +521,7 @@ fn a_ring_of_ones_own_answers_every_read_where_it_is_asked_also_beyond_its_room(
 }
 
 #[test]
-fn a_ring_of_ones_own_reads_what_comes_in_parts_and_nothing_beyond_the_device() {
+fn an_own_ring_reads_what_comes_in_parts_and_nothing_beyond_the_device() {
     let (reader, mut writer) = pipe().unwrap();
     let pipe = Arc::new(Pipe(reader));
     let Some((mut ring, mut poll)) = own_ring(pipe) else { return };
@@ -540,7 +541,7 @@ fn a_ring_of_ones_own_reads_what_comes_in_parts_and_nothing_beyond_the_device() 
     drop(writing.join().unwrap());
 }
 
-/// Its end is there as soon as the kernel has the read, and announced all the same.
+/// Its end is there as soon as the kernel has the read, and is announced all the same.
 #[test]
 fn a_read_that_ends_while_it_is_handed_over_is_announced() {
     let (reader, mut writer) = pipe().unwrap();
@@ -557,7 +558,7 @@ fn a_read_that_ends_while_it_is_handed_over_is_announced() {
 }
 
 #[test]
-fn when_a_ring_of_ones_own_fails_all_are_answered_and_the_next_are_given_back() {
+fn when_an_own_ring_fails_all_are_answered_and_later_reads_given_back() {
     let (reader, _writer) = pipe().unwrap();
     let Some((mut ring, _poll)) = own_ring(Arc::new(Pipe(reader))) else { return };
     let (under_way, first) = sending();
@@ -576,8 +577,8 @@ fn when_a_ring_of_ones_own_fails_all_are_answered_and_the_next_are_given_back() 
     assert!(third.try_recv().is_err());
 }
 
-/// Has the kernel refuse to take three entries at a time from rings of this thread, as it refuses
-/// any when it has no memory for more at the moment. It lasts as long as the thread.
+/// Makes the kernel refuse three entries at a time from rings of this thread, as it refuses any
+/// when it has no memory for more at the moment. It lasts as long as the thread.
 fn refuse_three() {
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
     const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EAGAIN as u32;
@@ -604,10 +605,10 @@ fn refuse_three() {
     assert_eq!(set, 0, "{}", io::Error::last_os_error());
 }
 
-/// A worker's ring was given up for good then, all that was under way failed, and the pages of it
-/// were lost.
+/// Regression: a worker's ring was given up for good then, all reads under way failed, and their
+/// pages were lost.
 #[test]
-fn what_the_kernel_has_no_memory_for_at_the_moment_is_handed_over_later() {
+fn reads_refused_for_want_of_kernel_memory_are_handed_over_later() {
     let fixture = Fixture::new(ReadMethod::IoUring);
     // The filter goes with the thread.
     thread::scope(|scope| {
@@ -634,7 +635,7 @@ fn what_the_kernel_has_no_memory_for_at_the_moment_is_handed_over_later() {
 }
 
 #[test]
-fn without_a_descriptor_or_the_kernel_there_is_no_ring_of_ones_own() {
+fn without_a_descriptor_or_the_kernel_there_is_no_own_ring() {
     let fake = Arc::new(FakeDevice::new(PAGES, 1, Faults::default()));
     assert_eq!(ReadRing::new(fake).unwrap_err().kind(), io::ErrorKind::Unsupported);
     let fixture = Fixture::new(ReadMethod::IoUring);

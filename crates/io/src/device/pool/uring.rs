@@ -5,11 +5,11 @@
 //!   queue --take--> ring, pages --+
 //!     ^                           | one system call: hands over, and waits
 //!     +--bell, if it sleeps       v
-//!   whoever submits   answers <-- ended
+//!   submitter         answers <-- ended
 //! ```
 //!
-//! If the kernel fails the ring itself, what it had is answered with an error, and from then on the
-//! thread reads by itself: slower, but whoever waits is answered.
+//! If the kernel fails the ring itself, its reads are answered with an error, and from then on the
+//! thread reads by itself: slower, but every caller is answered.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -37,8 +37,8 @@ pub fn serve(queue: &Queue, device: &dyn Device, mut ring: Ring<'_, impl AsFd>) 
                 queue.answer(done, result);
             }
         }
-        // There was nothing to do for any of these, and who did not take all is not woken for what
-        // is left.
+        // There was nothing to do for any of these, and a thread that did not take all is not woken
+        // for the rest.
         if may_be_more && ring.is_idle() {
             continue;
         }
