@@ -469,3 +469,27 @@ fn a_store_finds_room_though_others_take_free_slabs() {
         assert_eq!(refused, 0);
     }
 }
+
+/// Regression: a store of a size that had no slab was refused while a lowered limit was exceeded,
+/// and emptied a slab of others with each try: each left for good.
+#[test]
+fn a_size_without_slabs_gets_one_while_a_lowered_limit_is_exceeded() {
+    let cache = Cache::builder().memory_bytes(64 << 20).compress(false).build().unwrap();
+    let set = |number: u32, bytes| cache.set(&number.to_le_bytes(), &vec![1; bytes], Expiry::NEVER);
+    let mut number = 0;
+    while cache.stats().evicted == 0 {
+        set(number, 500).unwrap();
+        number += 1;
+    }
+    cache.set_memory_bytes(4 << 20).unwrap();
+    let used = cache.stats().used_bytes;
+    for bytes in [50, 2000, 10_000] {
+        set(number, bytes).unwrap();
+        number += 1;
+    }
+    let stats = cache.stats();
+    assert!(stats.used_bytes <= used && stats.used_bytes + (8 << 20) > used, "{stats:?}");
+    (0..100).for_each(|_| _ = cache.maintain());
+    let stats = cache.stats();
+    assert!(stats.used_bytes <= 4 << 20 && cache.get(&(number - 1).to_le_bytes()).is_some());
+}

@@ -219,6 +219,17 @@ impl Arena {
         Some(self.untouched(&mut free))
     }
 
+    /// Takes a slab in the place of one that has left since `used_slabs` were in use, whatever a
+    /// limit that was lowered meanwhile says: no more are in use then than before.
+    pub fn take_in_place(&self, used_slabs: usize) -> Option<SlabId> {
+        let mut free = lock(&self.free);
+        if self.used_slabs() >= used_slabs {
+            return None;
+        }
+        self.used_slabs.fetch_add(1, Ordering::Relaxed);
+        Some(self.untouched(&mut free))
+    }
+
     /// Gives a slab back. Its content is gone.
     ///
     /// # Safety
