@@ -19,13 +19,16 @@ pub mod heap;
 pub mod lock;
 pub mod map;
 pub mod moment;
+#[cfg(feature = "network")]
 pub mod net;
+#[cfg(feature = "network")]
 pub mod poll;
 pub mod process;
 pub mod processor;
 pub mod regular;
 pub mod supervisor;
 pub mod thread;
+#[cfg(feature = "network")]
 pub mod tls;
 
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -1,16 +1,15 @@
 //! Limits for each address: connections from it, and wrong passwords; and that the check of a
 //! password keeps no other client waiting.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 
-use common::{Client, PATIENCE, Server};
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
+
+use crate::common::{Client, PATIENCE, Server};
 
 const FULL: &str = "ERROR Too many open connections\r\n";
 const FAILURE: &str = "CLIENT_ERROR authentication failure\r\n";

@@ -1,21 +1,16 @@
 //! The admin port as its users meet it: the answers, the refusals, and that slow and many clients
 //! do not keep it from answering.
 
-mod common;
-#[path = "common/packets.rs"]
-mod packets;
-#[path = "common/pages.rs"]
-mod pages;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Client, PATIENCE, Server};
-use packets::Packet;
-use pages::{exchange, get, start, stats};
 use serde_json::Value;
+
+use crate::common::{Client, PATIENCE, Server};
+use crate::packets::Packet;
+use crate::pages::{self, exchange, get, start, stats};
 
 /// Connections that the port serves at one time.
 const CONNECTIONS_MAX: usize = 32;

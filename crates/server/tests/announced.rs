@@ -1,8 +1,6 @@
 //! Long values that come slowly, or not at all: their cost to others.
 
-mod common;
-
-use common::{Client, Server};
+use crate::common::{Client, Server};
 
 const LONG_BYTES: usize = 1_000_000;
 /// Bytes that have come of a long value that has yet to come whole.

@@ -1,16 +1,13 @@
 //! The binary protocol over a socket. The answers of each command in all cases are compared with
 //! memcached's by the conformance suite; these tests cover what must hold without it.
 
-mod common;
-#[path = "common/packets.rs"]
-mod packets;
-
 use std::io::Write;
 use std::process::Command;
 
-use common::{Client, Server};
-use packets::Packet;
 use tempfile::TempDir;
+
+use crate::common::{Client, Server};
+use crate::packets::Packet;
 
 const GET: u8 = 0x00;
 const SET: u8 = 0x01;

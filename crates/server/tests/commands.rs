@@ -1,10 +1,8 @@
 //! Every command over a socket: its exact answers.
 
-mod common;
-
 use std::process::Command;
 
-use common::Server;
+use crate::common::Server;
 
 #[test]
 fn classic_commands() {

@@ -1,7 +1,5 @@
 //! The program and its options: its input, its output, and how it ends.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-use common::{PATIENCE, Server};
+use crate::common::{PATIENCE, Server};
 
 /// Runs the program to its end with these arguments and variables.
 fn larder(arguments: &[&str], variables: &[(&str, &str)]) -> Output {

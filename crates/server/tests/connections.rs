@@ -1,14 +1,12 @@
 //! Connections: how bytes arrive and leave, limits, and the end.
 
-mod common;
-
 use std::io::{BufRead, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use common::{Client, Server};
+use crate::common::{self, Client, Server};
 
 #[test]
 fn requests_may_be_split_at_every_byte() {

@@ -1,8 +1,6 @@
 //! Costs of items: how they come in, their effect on eviction, and where they are shown.
 
-mod common;
-
-use common::{Client, Server};
+use crate::common::{Client, Server};
 
 /// Only clients' statements count as costs.
 const UNMEASURED: [&str; 2] = ["--measure-costs", "off"];

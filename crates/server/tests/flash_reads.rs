@@ -1,8 +1,6 @@
 //! Reads from flash: by the method chosen or the one the kernel allows, also in the background, and
 //! the server says which.
 
-mod common;
-
 use std::fs;
 use std::io::Read;
 use std::net::Shutdown;
@@ -10,9 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{Client, Server};
 use io::device::{FileDevice, PAGE_BYTES, ReadMethod, ReadPool, ReadRing};
 use tempfile::TempDir;
+
+use crate::common::{Client, Server};
 
 /// More than the memory holds.
 const ITEMS: usize = 30_000;

@@ -1,14 +1,10 @@
 //! The admin port's findings about keys, by whichever protocol clients ask: why reads miss, which
 //! keys are requested most, and what more memory would gain.
 
-mod common;
-#[path = "common/pages.rs"]
-mod pages;
-
 use std::net::SocketAddr;
 
-use common::{Client, Server};
-use pages::{get, start, stats};
+use crate::common::{Client, Server};
+use crate::pages::{self, get, start, stats};
 
 /// Keys of each test: with this many, the share in a sample is within a half of a sixteenth, except
 /// for one sample in a million.

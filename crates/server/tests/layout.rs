@@ -1,11 +1,9 @@
 //! Keys and values in two rows: the same answers as side by side, for split items and others, and
 //! the option that chooses the layout.
 
-mod common;
-
 use std::process::Command;
 
-use common::Server;
+use crate::common::Server;
 
 #[test]
 fn the_layout_is_told_and_can_be_chosen() {

@@ -1,8 +1,6 @@
 //! The memory file: a clean stop and the start after it bring back the items in memory; after a
 //! kill nothing comes back, and nothing old ever does. And the files that are refused.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
@@ -11,8 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
-use common::{Client, Server};
 use tempfile::TempDir;
+
+use crate::common::{Client, Server};
 
 const ITEMS: usize = 5000;
 

@@ -1,8 +1,6 @@
 //! Meta commands: CAS uniques on a server without any (`-C`), and the answers of stores.
 
-mod common;
-
-use common::{Client, Server};
+use crate::common::{Client, Server};
 
 /// Each item has a hidden unique, which is never shown but a client could guess.
 #[test]

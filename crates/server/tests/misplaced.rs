@@ -2,12 +2,6 @@
 //! error or are disconnected, and a client at the right port does not notice. And a server whose
 //! log and output go to a full disk.
 
-mod common;
-#[path = "common/packets.rs"]
-mod packets;
-#[path = "common/pages.rs"]
-mod pages;
-
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,8 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Client, PATIENCE, Server};
-use packets::Packet;
+use crate::common::{Client, PATIENCE, Server};
+use crate::packets::Packet;
+use crate::pages;
 
 /// Requests of a pipeline: more bytes than any buffer of the server holds.
 const REQUESTS: usize = 50_000;

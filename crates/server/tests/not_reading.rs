@@ -1,13 +1,12 @@
 //! Clients that read slowly, or not at all: the room that they hold goes to those that read.
 
-mod common;
-
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::{Client, PATIENCE, Server};
 use socket2::{Domain, SockRef, Socket, Type};
+
+use crate::common::{Client, PATIENCE, Server};
 
 /// More bytes of a reply than sockets take without a reader.
 const VALUE_BYTES: usize = 7 << 20;

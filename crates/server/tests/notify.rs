@@ -1,13 +1,11 @@
 //! Notifications of a server to systemd.
 
-mod common;
-
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
 
-use common::Server;
+use crate::common::Server;
 
 /// A message that has not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may say so with a panic")]
 
-mod common;
-
-use common::{Client, Server};
 use larder::FLUSHED_PREFIXES_MAX;
+
+use crate::common::{Client, Server};
 
 fn store(client: &mut Client, keys: &[&str]) {
     for key in keys {

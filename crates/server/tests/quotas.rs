@@ -1,11 +1,10 @@
 //! Quotas by namespace, as clients meet them without knowing of them.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Client, Server};
 use stdx::random::Xorshift;
+
+use crate::common::{Client, Server};
 
 /// The number of this name in `stats quotas`.
 fn quota(client: &mut Client, name: &str) -> u64 {

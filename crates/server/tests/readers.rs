@@ -1,16 +1,13 @@
 //! Users that may only read: their answers in each protocol, and that nothing changes.
 
-mod common;
-#[path = "common/packets.rs"]
-mod packets;
-
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
 
-use common::{Client, Server};
-use packets::Packet;
 use tempfile::TempDir;
+
+use crate::common::{Client, Server};
+use crate::packets::Packet;
 
 const REFUSED: &str = "CLIENT_ERROR not allowed for a read-only user\r\n";
 const AUTH_FAILURE: u16 = 0x20;

@@ -1,11 +1,9 @@
 //! Redis' protocol as clients see it: the parts that cannot be compared with another server at
 //! random.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{Client, Server, array};
+use crate::common::{Client, Server, array};
 
 /// Reads a bulk and returns it.
 fn bulk(client: &mut Client) -> String {

@@ -1,8 +1,6 @@
 //! Actions of Redis clients, as memcached's clients see them.
 
-mod common;
-
-use common::{Client, Server, array};
+use crate::common::{Client, Server, array};
 
 /// Regression: `k` and `me` showed it as it is, and the bytes behind its line end were taken for an
 /// answer.

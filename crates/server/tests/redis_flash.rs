@@ -1,13 +1,12 @@
 //! Redis commands on items on flash: a command waits for its reads, is executed again, and does
 //! nothing twice.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::io::Read;
 
-use common::{Client, Server};
 use tempfile::TempDir;
+
+use crate::common::{Client, Server};
 
 /// More than the memory holds.
 const ITEMS: usize = 24_000;

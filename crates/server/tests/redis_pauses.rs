@@ -1,8 +1,6 @@
 //! Long Redis commands, and long answers: what the server keeps of them, and where it goes on.
 
-mod common;
-
-use common::{Client, Server, array};
+use crate::common::{Client, Server, array};
 
 /// The kernel's number of this name about the server's memory.
 fn memory_bytes(server: &Server, name: &str) -> u64 {

@@ -1,8 +1,6 @@
 //! MULTI and EXEC as clients see them: Redis' answers, and what the server keeps meanwhile.
 
-mod common;
-
-use common::{Client, Server, array};
+use crate::common::{Client, Server, array};
 
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.\r\n";
 

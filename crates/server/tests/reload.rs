@@ -1,16 +1,13 @@
 //! SIGHUP: changes in a file of options are applied, or said to need a restart.
 
-mod common;
-#[path = "common/pages.rs"]
-mod pages;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use common::{Client, PATIENCE, Server};
+use crate::common::{Client, PATIENCE, Server};
+use crate::pages;
 
 /// A server with a file of options, and its log.
 struct Scene {

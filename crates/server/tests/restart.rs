@@ -1,8 +1,6 @@
 //! A clean stop and the start after it: with a flash tier, the items in memory are there again. And
 //! the start that is refused because there is too much flash for the memory.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
@@ -11,10 +9,11 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{Client, Server};
 use io::device::FileDevice;
 use larder::FlashSettings;
 use tempfile::TempDir;
+
+use crate::common::{Client, Server};
 
 const ITEMS: usize = 5000;
 

@@ -1,22 +1,17 @@
 //! TLS: `-Z` and its options, with certificates that are made here.
 
-mod common;
-#[path = "common/identities.rs"]
-mod identities;
-#[path = "common/packets.rs"]
-mod packets;
-
 use std::fs;
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use common::{Client, Server};
-use identities::{Authority, TlsClient, connect};
-use packets::Packet;
 use rustls::StreamOwned;
 use testing::{Identity, VERSIONS, session};
+
+use crate::common::{Client, Server};
+use crate::identities::{Authority, TlsClient, connect};
+use crate::packets::Packet;
 
 fn start(authority: &Authority, others: &[&str]) -> Server {
     let options = authority.options(others);

@@ -6,14 +6,10 @@
 //! take long, and statistics behind them: these show whether the request that another client sent
 //! after them was executed in between.
 
-mod common;
-#[path = "common/packets.rs"]
-mod packets;
-
 use std::net::Shutdown;
 
-use common::{Client, Server, array};
-use packets::Packet;
+use crate::common::{Client, Server, array};
+use crate::packets::Packet;
 
 const FLUSH: u8 = 0x08;
 const STAT: u8 = 0x10;

@@ -1,10 +1,8 @@
 //! A log without a reader: a collector hangs, a terminal is held, and the server goes on.
 
-mod common;
-
 use std::io::BufRead;
 
-use common::Server;
+use crate::common::Server;
 
 /// Regression: each worker hung at its next line, and so did the end, before anything was saved.
 #[test]

@@ -1,17 +1,14 @@
 //! The users of the server: `-Y` in text, `-S` in the binary protocol.
 
-mod common;
-#[path = "common/packets.rs"]
-mod packets;
-
 use std::fs;
 use std::io::BufRead;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::Server;
-use packets::Packet;
 use tempfile::TempDir;
+
+use crate::common::Server;
+use crate::packets::Packet;
 
 const GET: u8 = 0x00;
 const QUIT: u8 = 0x07;

@@ -12,7 +12,8 @@ use crate::tally::Count;
 use crate::{Result, beside, fail};
 
 /// The test programs that take minutes.
-const LONGEST: [&str; 3] = ["cache: never_stale", "cache: flash", "cache: sizes"];
+const LONGEST: [&str; 5] =
+    ["cache: never_stale", "cache: flash", "cache: suite", "server: suite", "cache: sizes"];
 
 /// The crate with larder-bench's end-to-end tests. They run later, when larder-bench is built.
 const BENCH: &str = "bench-tests";

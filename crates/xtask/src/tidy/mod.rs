@@ -79,6 +79,15 @@ fn check(root: &Path, path: &str, text: &str, findings: &mut Findings) {
         ["crates", room, "src", "lib.rs" | "main.rs"] => {
             workspace::forbids_unsafe(room, path, text, findings);
         }
+        ["crates", room, "tests", file] | ["crates", room, "tests", file, "main.rs"] => {
+            // A crate without the file has no such program.
+            let read = |file: &str| {
+                std::fs::read_to_string(root.join("crates").join(room).join(file))
+                    .unwrap_or_default()
+            };
+            let name = file.trim_end_matches(".rs");
+            workspace::is_run(path, name, &read("Cargo.toml"), &read("tests/suite.rs"), findings);
+        }
         _ => {}
     }
     if is_page(path) {

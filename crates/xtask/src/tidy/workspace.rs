@@ -117,6 +117,20 @@ pub fn named_paths(root: &Path, page: &str, text: &str, findings: &mut Findings)
     }
 }
 
+/// Checks that a file of tests is run, in a crate whose programs cargo does not find by itself:
+/// that it is one of those listed in the manifest, or a module of the one called `suite`.
+pub fn is_run(path: &str, name: &str, manifest: &str, suite: &str, findings: &mut Findings) {
+    if !manifest.lines().any(|line| line == "autotests = false") {
+        return;
+    }
+    let is_listed = manifest.lines().any(|line| line == format!("name = \"{name}\""));
+    let is_module = suite.lines().any(|line| line == format!("mod {name};"));
+    if !is_listed && !is_module {
+        let message = format!("no test program has it: write `mod {name};` in suite.rs");
+        findings.error(path, 1, &message);
+    }
+}
+
 /// Checks that a tracked file names no place of one machine.
 pub fn machine_paths(path: &str, text: &str, findings: &mut Findings) {
     // Written in two parts, so that this file passes its own check.
@@ -165,6 +179,18 @@ mod tests {
         assert!(findings.errors[0].contains("deny"));
         forbids_unsafe("policy", "crates/policy/src/lib.rs", denies, &mut findings);
         assert!(findings.errors[1].contains("forbid"));
+    }
+
+    #[test]
+    fn tests_that_no_program_has_are_found() {
+        let mut findings = Findings::default();
+        let manifest = "autotests = false\n\n[[test]]\nname = \"long\"\n";
+        for name in ["long", "short", "lost"] {
+            is_run("a.rs", name, manifest, "mod short;\n", &mut findings);
+            is_run("a.rs", name, "[[test]]\n", "", &mut findings);
+        }
+        assert_eq!(findings.errors.len(), 1, "{:?}", findings.errors);
+        assert!(findings.errors[0].contains("`mod lost;`"));
     }
 
     #[test]
