@@ -54,9 +54,14 @@ fn compare_measures_every_server_and_finds_every_key() {
     for row in found {
         let cpu = &row["server CPU s / M keys"]["spread"]["median"];
         assert!(cpu.as_f64() > Some(0.0), "{row:?}");
-        assert!(row["hits"].is_null() || row["hits"]["value"] == 1.0, "{row:?}");
+        let hits = &row["hits, percent"];
+        assert!(hits.is_null() || hits["value"] == 100.0, "{row:?}");
     }
-    assert_eq!(rows(&report, "ratios").len(), 6);
+    let ratios = rows(&report, "ratios");
+    assert_eq!(ratios.len(), 6);
+    for ratio in ratios.iter().filter(|ratio| !ratio["target"].is_null()) {
+        assert_eq!(ratio["met"], "not tested: other options", "{ratio:?}");
+    }
 }
 
 #[test]
@@ -293,6 +298,30 @@ fn a_flash_tier_that_cannot_be_measured_is_refused_with_a_line() {
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{message}");
         assert!(message.contains(expected), "{message}");
+    }
+}
+
+/// Regression: these options changed nothing, and the report did not say so.
+#[test]
+fn options_that_would_change_nothing_are_refused_with_a_line() {
+    let made = "make --keys 100 --requests 1000";
+    let cases: [(&[&str], &str); 10] = [
+        (&["mrc", made, "--values", "random"], "--memory"),
+        (&["mrc", made, "--policies", "lru,lru"], "names lru twice"),
+        (&["mrc-live", made, "--present", "10%,50%"], "not one size"),
+        (&["trace", "convert", made, "x.csv", "--seed", "9"], "--sizes"),
+        (&["load", made, "--depth", "2", "--rate", "9"], "cannot be used with"),
+        (&["rss", "--quick", "-m", "64"], "cannot be used with"),
+        (&["compare", "--tls", "--servers", "larder,redis"], "redis is not compared over TLS"),
+        (&["compare", "--workloads", "get,set,get"], "names get twice"),
+        (&["restart", "--redis", "x"], "unexpected argument"),
+        (&["flash", "quiet", "--memcached-args", "x"], "unexpected argument"),
+    ];
+    for (arguments, expected) in cases {
+        let output = Command::new(program()).args(arguments).output().expect("it can be run");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(expected), "{arguments:?}: {message}");
     }
 }
 

@@ -74,6 +74,12 @@ fn doubling(first: f64, last: f64) -> impl Iterator<Item = f64> {
 }
 
 impl Amounts {
+    /// Reads one size, for an option that takes no list.
+    pub fn one(text: &str) -> Result<Amounts, String> {
+        let amounts: Amounts = text.parse()?;
+        if amounts.0.len() == 1 { Ok(amounts) } else { Err(format!("`{text}` is not one size")) }
+    }
+
     /// Returns the sizes in rising order, each once and at least 1; a number counts `unit` and a
     /// percentage is of `whole`.
     pub fn resolve(&self, unit: u64, whole: u64) -> Vec<u64> {
@@ -105,6 +111,13 @@ mod tests {
         assert_eq!(resolve("2..2"), Ok(vec![20]));
         // Regression: these were read as `2`.
         assert!(resolve("3..2").is_err() && resolve("3%..2%").is_err());
+    }
+
+    /// Regression: of a list, the least was taken without a word.
+    #[test]
+    fn several_sizes_are_refused_where_one_is_wanted() {
+        assert_eq!(Amounts::one("10%"), "10%".parse());
+        assert!(Amounts::one("10%,50%").is_err() && Amounts::one("1..4").is_err());
     }
 
     #[test]

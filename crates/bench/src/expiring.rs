@@ -18,7 +18,7 @@ use crate::report::{self, ReportOptions};
 use crate::say;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 use crate::server::{Server, query};
-use crate::subject::send::{Pace, send};
+use crate::subject::send::{Pace, Schedule, send_by};
 use crate::subject::{Subject, SubjectOptions};
 use crate::trace::copies::Copies;
 use crate::trace::{Operation, Request, Trace};
@@ -99,6 +99,8 @@ struct Sample {
     command: String,
     items: u64,
     evictions: u64,
+    /// Stores per second in each part of the run.
+    stores_per_second: Vec<f64>,
     /// Gets and hits of large items, and of small ones that live for ever.
     found: [[u64; 2]; 2],
 }
@@ -182,17 +184,19 @@ fn measure(
     let ask = |requests: Vec<Request>, per_second| {
         let pace = Pace { connections: 1, depth: DEPTH, per_second, fills_misses: false };
         let (mut requests, limits) = (requests.into_iter(), (u64::MAX, Duration::MAX));
-        let phase = send(&server, subject, pace, limits, |count| {
+        let mut schedule = Schedule::begin();
+        let phase = send_by(Some(&mut schedule), &server, subject, pace, limits, |count| {
             trace(requests.by_ref().take(count as usize).collect(), stores.len() as u32)
         })?;
-        Outcome::Ok([phase.found.counts.gets, phase.found.counts.hits])
+        let counts = phase.found.counts;
+        Outcome::Ok(([counts.gets, counts.hits], schedule.per_second()))
     };
-    let mut began_s = 0;
+    let (mut began_s, mut stores_per_second) = (0, Vec::new());
     for seconds in plan.seconds() {
         let part = began_s..began_s + seconds;
         let part: Vec<_> = stores.iter().filter(|it| part.contains(&it.time_s)).copied().collect();
         let rate = part.len() as f64 / f64::from(seconds);
-        ask(part, Some(rate))?;
+        stores_per_second.push(ask(part, Some(rate))?.1);
         began_s += seconds;
     }
     let query::Counts { items, evictions } =
@@ -202,9 +206,9 @@ fn measure(
         let stays = stores.iter().filter(|it| it.ttl_s == 0 && it.value_bytes == bytes);
         stays.map(|it| Request { operation: Operation::Get, ..*it }).collect()
     };
-    let found = [ask(gets(true), None)?, ask(gets(false), None)?];
+    let found = [ask(gets(true), None)?.0, ask(gets(false), None)?.0];
     let (name, command) = (server.name.clone(), server.command_line.clone());
-    Ok(Sample { server: name, command, items, evictions, found })
+    Ok(Sample { server: name, command, items, evictions, stores_per_second, found })
 }
 
 fn trace(requests: Vec<Request>, objects: u32) -> Copies {
@@ -218,10 +222,13 @@ fn document(machine: Machine, plan: Plan, samples: &[Sample]) -> Document {
         [format!(
             "Small items live for {life_s} seconds, but for one in {KEPT_SHARE}; large ones come \
              when fewer small ones do. There is room for all that are alive. Every value that was \
-             found was compared."
+             found was compared. Stores a second are those that it was really sent: at first, \
+             later, and with large items at the end."
         )],
     );
-    let columns = ["server", "large", "small", "evictions", "items"].map(String::from).to_vec();
+    let parts = ["stores/s at first", "stores/s later", "stores/s at the end"];
+    let columns = [&["server", "large", "small", "evictions", "items"][..], &parts].concat();
+    let columns = columns.into_iter().map(String::from).collect();
     let rows = samples.iter().map(|sample| {
         let percent =
             |[gets, hits]: [u64; 2]| Cell::number(100.0 * hits as f64 / gets.max(1) as f64, 1);
@@ -229,14 +236,18 @@ fn document(machine: Machine, plan: Plan, samples: &[Sample]) -> Document {
         let counts = [sample.evictions, sample.items].map(Cell::count);
         let mut row = vec![Cell::text(sample.server.clone()), large, small];
         row.extend(counts);
+        row.extend(sample.stores_per_second.iter().map(|rate| Cell::number(*rate, 0)));
         row
     });
     section.tables.push(Table { name: "expiring".into(), columns, rows: rows.collect() });
     let [many, few, large] = [MANY, FEW, LARGE].map(|a_life| plan.rate(a_life));
     let mut facts = vec![
         ("memory limit".to_owned(), format!("{} MiB", plan.memory_mb)),
-        ("small items".to_owned(), format!("{SMALL_BYTES} bytes, {many}/s and then {few}/s")),
-        ("large items".to_owned(), format!("{LARGE_BYTES} bytes, {large}/s at the end")),
+        (
+            "small items".to_owned(),
+            format!("{SMALL_BYTES} bytes, {many}/s and then {few}/s wanted"),
+        ),
+        ("large items".to_owned(), format!("{LARGE_BYTES} bytes, {large}/s wanted at the end")),
     ];
     facts.push(Protocol::fact_of_paced_sets(DEPTH));
     facts.extend(samples.iter().map(|sample| ("server".to_owned(), sample.command.clone())));

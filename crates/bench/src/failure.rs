@@ -27,6 +27,8 @@ pub enum Failure {
     },
     /// A server's answer violates its protocol, or it refused, or was silent.
     Reply(String),
+    /// A server closed a connection on which it owed an answer; the rest of the sentence.
+    Closed(String),
     /// The measurement cannot begin or go on: a server that does not start or has ended, no port.
     Ended(String),
     /// A file to read from is damaged, cut off, or not what it is taken for.
@@ -50,13 +52,30 @@ impl Failure {
         Failure::io(doing)(io::Error::new(io::ErrorKind::InvalidData, what.into()))
     }
 
+    /// Returns whether a connection broke: the server's process may be ending.
+    pub fn is_of_connection(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset};
+        match self {
+            Failure::Closed(_) => true,
+            Failure::Io { source, .. } => matches!(
+                source.kind(),
+                BrokenPipe
+                    | ConnectionAborted
+                    | ConnectionRefused
+                    | ConnectionReset
+                    | io::ErrorKind::UnexpectedEof
+            ),
+            _ => false,
+        }
+    }
+
     /// Returns the exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Check(_) => 1,
             Failure::Usage(_) => 2,
             Failure::Missing(_) => 3,
-            Failure::Io { .. } | Failure::Reply(_) | Failure::Ended(_) => 4,
+            Failure::Io { .. } | Failure::Reply(_) | Failure::Closed(_) | Failure::Ended(_) => 4,
             Failure::Input(_) => 5,
         }
     }
@@ -69,6 +88,7 @@ impl fmt::Display for Failure {
             Failure::Missing(what) => write!(out, "missing: {what}"),
             Failure::Io { doing, source } => write!(out, "{doing}: {source}"),
             Failure::Reply(what) => write!(out, "bad reply: {what}"),
+            Failure::Closed(what) => write!(out, "the server closed the connection{what}"),
             Failure::Input(what) => write!(out, "bad input: {what}"),
             Failure::Check(what) => write!(out, "check failed: {what}"),
         }

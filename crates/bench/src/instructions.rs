@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::arguments::each_once;
 use crate::compare::workload::{Name, Workload};
 use crate::drive::Driver;
 use crate::drive::command::ItemOptions;
@@ -96,6 +97,7 @@ struct Row {
 
 /// Runs the command.
 pub fn run(options: &InstructionsOptions) -> Outcome<()> {
+    each_once("--workloads", &options.workloads)?;
     let mut options = options.clone();
     let share = if options.quick { QUICK_SHARE } else { 1 };
     if options.quick {
@@ -112,14 +114,15 @@ pub fn run(options: &InstructionsOptions) -> Outcome<()> {
     machine::pin(options.servers_options.client_core)?;
     let workloads: Vec<Workload> = options.workloads.iter().map(|name| name.workload()).collect();
     let progress = report::progress(workloads.len() as u64 * options.rounds);
-    let mut rows = Vec::new();
+    let (mut rows, mut commands) = (Vec::new(), Vec::new());
     for workload in workloads.iter().filter(|workload| workload.suits(options.server)) {
         let keys = if workload.is_many() { KEYS_MANY } else { KEYS_SINGLE } / share;
         let mut slopes = Vec::new();
         for _ in 0..options.rounds {
             progress.set_message(workload.name.to_string());
-            let shorter = count(&options, &recipe, &valgrind, workload, keys)?;
-            let longer = count(&options, &recipe, &valgrind, workload, 2 * keys)?;
+            let (shorter, command) = count(&options, &recipe, &valgrind, workload, keys)?;
+            let (longer, _) = count(&options, &recipe, &valgrind, workload, 2 * keys)?;
+            commands.push(command);
             let slope = |shorter: u64, longer: u64| (longer as f64 - shorter as f64) / keys as f64;
             slopes
                 .push((slope(shorter.worker, longer.worker), slope(shorter.others, longer.others)));
@@ -133,20 +136,21 @@ pub fn run(options: &InstructionsOptions) -> Outcome<()> {
         });
     }
     progress.finish_and_clear();
-    let document = document(machine, &options, &rows);
+    let servers = report::servers(commands.iter().map(|it| (recipe.name.as_str(), it.as_str())));
+    let document = document(machine, &options, servers, &rows);
     say::out(report::text(&document))?;
     options.report.write(&document)
 }
 
-/// Runs a workload once in a fresh server under callgrind.
+/// Runs a workload once in a fresh server under callgrind; also returns the server's command line.
 fn count(
     options: &InstructionsOptions,
     recipe: &Recipe,
     valgrind: &Path,
     workload: &Workload,
     keys: u64,
-) -> Outcome<Counts> {
-    let folder = Scratch::folder("larder-callgrind")?;
+) -> Outcome<(Counts, String)> {
+    let folder = Scratch::folder("larder-bench-callgrind")?;
     let file = folder.path().join(FILE_PREFIX);
     let arguments = [
         "--tool=callgrind".to_owned(),
@@ -166,8 +170,9 @@ fn count(
     let run = driver.run(requests, server.kind != Kind::Null)?;
     workload.verify(&run, &server.name)?;
     drop(driver);
+    let command = server.command_line.clone();
     server.stop()?;
-    counts(folder.path())
+    Ok((counts(folder.path())?, command))
 }
 
 fn items(options: &InstructionsOptions) -> ItemOptions {
@@ -200,7 +205,12 @@ fn total(text: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn document(machine: Machine, options: &InstructionsOptions, rows: &[Row]) -> Document {
+fn document(
+    machine: Machine,
+    options: &InstructionsOptions,
+    servers: Vec<(String, String)>,
+    rows: &[Row],
+) -> Document {
     let mut section = Section::new("Instructions of user space", Vec::<String>::new());
     let columns = ["workload", "keys", "worker's instructions / key", "other threads'"];
     let cells = rows.iter().map(|row| {
@@ -231,7 +241,6 @@ fn document(machine: Machine, options: &InstructionsOptions, rows: &[Row]) -> Do
     });
     let protocol = vec![Protocol::fact(1, None)];
     let facts = [
-        ("server", options.server.to_string()),
         ("rounds", options.rounds.to_string()),
         ("keys", format!("{} of {} bytes", options.key_count, options.key_bytes)),
         ("values", format!("{} bytes", options.value_bytes)),
@@ -239,7 +248,8 @@ fn document(machine: Machine, options: &InstructionsOptions, rows: &[Row]) -> Do
     Document {
         title: "What a request costs the server's own code".into(),
         machine,
-        facts: [facts.map(|(name, value)| (name.to_owned(), value)).to_vec(), protocol].concat(),
+        facts: [servers, facts.map(|(name, value)| (name.to_owned(), value)).to_vec(), protocol]
+            .concat(),
         sections: vec![section],
     }
 }

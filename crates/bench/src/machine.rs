@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
+use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
@@ -16,6 +17,9 @@ use crate::failure::{Failure, Outcome};
 
 /// A file that identifies Larder's repository.
 const OF_LARDER: &str = "crates/bench/Cargo.toml";
+
+/// The kernel's list of cores that can be used.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// The origin of a report: its machine, build and command.
 #[derive(Debug, Clone, Serialize)]
@@ -41,7 +45,6 @@ impl Machine {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut words = std::env::args();
         let _path = words.next();
-        let quoted = |word: String| if word.contains(' ') { format!("'{word}'") } else { word };
         let arguments: Vec<String> = words.map(quoted).collect();
         Machine {
             cpu: cpu_name(&cpuinfo).unwrap_or("unknown").to_owned(),
@@ -67,6 +70,15 @@ impl Machine {
         format!(
             "machine: {cpu}, {cores} cores, Linux {kernel}\ncommit:  {commit}\n{notes}$ {command}"
         )
+    }
+}
+
+/// Returns a word as a shell takes it.
+fn quoted(word: String) -> String {
+    let is_plain = |it: char| it.is_alphanumeric() || "_-+=:,./@%".contains(it);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 
@@ -144,16 +156,22 @@ pub fn pin(core: usize) -> Outcome<CpuSet> {
 pub fn pin_to(cores: &[usize]) -> Outcome<CpuSet> {
     let doing = || Failure::io(format!("pinning to cores {cores:?}"));
     let before = sched_getaffinity(None).map_err(Into::into).map_err(doing())?;
+    let online = numbers(&fs::read_to_string(ONLINE).unwrap_or_default());
     let mut set = CpuSet::new();
     for &core in cores {
-        // A set has no place for a core beyond this.
-        if core >= CpuSet::MAX_CPU {
+        // A set has no place for a core beyond this; one that is offline would be left out.
+        if core >= CpuSet::MAX_CPU || !online.is_empty() && !online.contains(&core) {
             return Err(Failure::Usage(format!("there is no core {core}")));
         }
         set.set(core);
     }
-    sched_setaffinity(None, &set).map_err(Into::into).map_err(doing())?;
-    Ok(before)
+    match sched_setaffinity(None, &set) {
+        Ok(()) => Ok(before),
+        Err(Errno::INVAL) => {
+            Err(Failure::Usage(format!("this process may use none of the cores {cores:?}")))
+        }
+        Err(error) => Err(doing()(error.into())),
+    }
 }
 
 /// A core that is kept awake while this lives.
@@ -235,8 +253,8 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
+    use super::{CpuSet, pin, pin_to, quoted, restore, shared};
     use super::{Machine, OF_LARDER, by_siblings, commit_around, cores, cpu_name, numbers};
-    use super::{pin, restore, shared};
     use crate::trace::testing::Folder;
     use rustix::thread::sched_getaffinity;
 
@@ -293,11 +311,33 @@ mod tests {
         assert!(numbers("").is_empty() && numbers("x-").is_empty());
     }
 
+    /// Regression: a command with a quote, a dollar or an empty word could not be typed again.
+    #[test]
+    fn a_word_of_a_command_is_quoted_where_a_shell_would_read_it_otherwise() {
+        let words = ["--rate=2.5", "make --keys 9", "", "a'b", "$HOME", "x={port}"];
+        let output = Command::new("sh")
+            .args(["-c", &format!("printf '%s\n' {}", words.map(|it| quoted(it.into())).join(" "))])
+            .output()
+            .expect("there is a shell");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), words.join("\n") + "\n");
+        assert_eq!(quoted("64,256..1024".into()), "64,256..1024");
+    }
+
     #[test]
     fn the_name_is_found_in_cpuinfo() {
         assert_eq!(cpu_name("processor\t: 0\nmodel name\t: A CPU\n"), Some("A CPU"));
         assert_eq!(cpu_name(""), None);
         assert!(!Machine::describe().kernel.is_empty());
+    }
+
+    /// Regression: a core that the machine does not have was left out beside another, and alone it
+    /// was an invalid argument.
+    #[test]
+    fn a_core_that_is_not_there_is_refused_alone_and_beside_another() {
+        for cores in [&[CpuSet::MAX_CPU - 1][..], &[0, CpuSet::MAX_CPU - 1], &[usize::MAX]] {
+            let refused = pin_to(cores).expect_err("the machine is smaller");
+            assert_eq!(refused.exit_code(), 2, "{refused}");
+        }
     }
 
     #[test]

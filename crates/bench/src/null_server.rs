@@ -16,19 +16,21 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN, Shape};
 use crate::failure::{Failure, Outcome};
+use crate::say;
 
 const LISTENER: Token = Token(usize::MAX);
 const EVENTS_MAX: usize = 1024;
 const READ_BYTES: usize = 64 << 10;
-/// Replies prepared in one piece; more are written in several pieces.
-const REPLIES_READY: usize = 4096;
+/// Bytes of replies prepared in one piece, or one reply; more are written in several pieces. They
+/// stay in a core's own cache: this server's cost is to be the kernel's.
+const READY_BYTES: usize = 256 << 10;
 /// The most connections at a time; a further one is closed at once.
 const CONNECTIONS_MAX: usize = 4096;
 
 /// Answers every get with the same hit and every set with STORED.
 #[derive(Debug, Args)]
 pub struct NullOptions {
-    /// The port on loopback.
+    /// The port on loopback; 0: a free one, which is printed.
     #[arg(long)]
     port: u16,
     /// Bytes of the key in the reply.
@@ -73,6 +75,8 @@ struct NullServer {
 pub fn run(options: &NullOptions) -> Outcome<()> {
     let shape = Shape::fixed(options.key_bytes as usize, options.value_bytes as usize);
     let mut server = NullServer::bind(options.port, shape)?;
+    let address = server.listener.local_addr().map_err(Failure::io("asking for the port"))?;
+    say::out(format_args!("listening on {address}"))?;
     let mut events = Events::with_capacity(EVENTS_MAX);
     loop {
         server.turn(&mut events)?;
@@ -204,18 +208,29 @@ impl Connection {
 
 impl Replies {
     fn new(reply: &[u8], newlines: usize) -> Replies {
-        Replies { bytes: reply.repeat(REPLIES_READY), reply_bytes: reply.len(), newlines }
+        let bytes = reply.repeat((READY_BYTES / reply.len()).max(1));
+        Replies { bytes, reply_bytes: reply.len(), newlines }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::NullServer;
+    use super::{NullServer, READY_BYTES, Replies};
     use crate::drive::Driver;
     use crate::drive::encode::{Dialect, Operation};
     use crate::drive::items::Shape;
     use crate::drive::script::Script;
     use mio::Events;
+
+    /// Regression: replies with values of a megabyte took four gigabytes.
+    #[test]
+    fn prepared_replies_are_few_where_they_are_long_and_never_none() {
+        for reply_bytes in [8, 1000, READY_BYTES, 1_000_000] {
+            let replies = Replies::new(&vec![0; reply_bytes], 1);
+            assert!(replies.bytes.len() <= READY_BYTES.max(reply_bytes));
+            assert!(replies.bytes.len() >= reply_bytes);
+        }
+    }
 
     #[test]
     fn every_request_gets_its_reply_at_any_depth() {

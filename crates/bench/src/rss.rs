@@ -12,7 +12,7 @@
 
 use clap::Args;
 
-use crate::arguments::share;
+use crate::arguments::{each_once, share};
 use crate::drive::fill::{Filler, ReadBack};
 use crate::drive::items::{Shape, Size};
 use crate::failure::{Failure, Outcome};
@@ -56,7 +56,7 @@ pub struct RssOptions {
     #[arg(long, default_value_t = 0.95, value_parser = share)]
     recent_share_min: f64,
     /// Check only a limit of 64 MiB, as a smoke test.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "memory_mb")]
     quick: bool,
     #[command(flatten)]
     report: ReportOptions,
@@ -84,6 +84,8 @@ const SHIFTING: &[Fill] = &[Fill::Small, Fill::Medium, Fill::Large, Fill::Mixed,
 /// A server after one fill.
 #[derive(Debug)]
 struct Row {
+    server: String,
+    command: String,
     memory_mb: u64,
     /// Earlier fills of the same server.
     after: Vec<Fill>,
@@ -101,6 +103,7 @@ struct Row {
 
 /// Runs the command.
 pub fn run(options: &RssOptions) -> Outcome<()> {
+    each_once("--memory-mb", &options.memory_mb)?;
     let recipe = options.servers_options.recipe(options.server)?;
     if matches!(options.server, Kind::Redis | Kind::Null) {
         return Err(Failure::Usage(format!("{} does not evict here", options.server)));
@@ -149,6 +152,8 @@ fn fill_one_by_one(server: &Server, memory_mb: u64, plan: &[Fill]) -> Outcome<Ve
         let counts = query::counts(server.address, server.dialect)?;
         let resident = usage::resident(server.pid())?;
         rows.push(Row {
+            server: server.name.clone(),
+            command: server.command_line.clone(),
             memory_mb,
             after: plan[..number].to_vec(),
             fill: *fill,
@@ -290,14 +295,13 @@ fn document(machine: Machine, options: &RssOptions, rows: &[Row]) -> Document {
     section.tables.push(Table::new("rss", &columns, rows.iter().map(Row::cells)));
     section.plots.push(plot(rows));
     let protocol = vec![Protocol::fact(1, None)];
-    let facts = [
-        ("server", options.server.to_string()),
-        ("recent", format!("at least {} must be readable", options.recent_share_min)),
-    ];
+    let servers = report::servers(rows.iter().map(|it| (it.server.as_str(), it.command.as_str())));
+    let recent = format!("at least {} must be readable", options.recent_share_min);
+    let recent = vec![("recent".to_owned(), recent)];
     Document {
         title: "Whether -m means memory".into(),
         machine,
-        facts: [facts.map(|(name, value)| (name.to_owned(), value)).to_vec(), protocol].concat(),
+        facts: [servers, recent, protocol].concat(),
         sections: vec![section],
     }
 }

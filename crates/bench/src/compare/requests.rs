@@ -10,10 +10,11 @@
 //! The figure to trust is CPU time of the server per million keys: unlike throughput it depends
 //! neither on the client's speed nor on the machine's other work.
 
-use clap::Args;
+use clap::{Args, Command, FromArgMatches};
 
 use super::requests_report;
 use super::workload::{Name, Sample, Workload};
+use crate::arguments::each_once;
 use crate::drive::command::ItemOptions;
 use crate::drive::encode::Dialect;
 use crate::drive::script::Script;
@@ -26,6 +27,10 @@ use crate::server::held::Held;
 use crate::server::identity::Identity;
 use crate::server::recipe::{Kind, Recipe, ServerOptions};
 
+/// The servers, and those over TLS.
+const SERVERS: [Kind; 4] = [Kind::Larder, Kind::Memcached, Kind::Redis, Kind::Null];
+const SERVERS_TLS: [Kind; 2] = [Kind::Larder, Kind::Memcached];
+
 /// Rounds, keys and requests with `--quick`: enough for a smoke test.
 const QUICK_ROUNDS: u64 = 2;
 const QUICK_KEYS: u64 = 50_000;
@@ -35,9 +40,8 @@ const QUICK_PIPELINED: u64 = 200_000;
 /// What to compare, and how long.
 #[derive(Debug, Clone, Args)]
 pub struct RequestsOptions {
-    /// The servers to compare.
-    #[arg(long, value_enum, value_delimiter = ',',
-        default_values_t = [Kind::Larder, Kind::Memcached, Kind::Redis, Kind::Null])]
+    /// The servers to compare [default: larder,memcached,redis,null; over TLS the first two].
+    #[arg(long, value_enum, value_delimiter = ',')]
     pub servers: Vec<Kind>,
     /// The workloads to run.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::ALL)]
@@ -76,6 +80,7 @@ pub struct RequestsOptions {
 
 /// Runs the command.
 pub fn run(options: &RequestsOptions) -> Outcome<()> {
+    each_once("--workloads", &options.workloads)?;
     let mut options = options.clone();
     if options.quick {
         options.rounds = options.rounds.min(QUICK_ROUNDS);
@@ -83,15 +88,9 @@ pub fn run(options: &RequestsOptions) -> Outcome<()> {
         options.keys_pipelined = options.keys_pipelined.min(QUICK_PIPELINED);
         options.items.key_count = options.items.key_count.min(QUICK_KEYS);
     }
-    machine::check_memory(options.memory_mb.saturating_mul(1 << 20))?;
     let machine = Machine::describe()
         .with_sides(&options.servers_options.server_cores, &[options.servers_options.client_core]);
-    if options.tls {
-        options.servers.retain(|kind| matches!(kind, Kind::Larder | Kind::Memcached));
-        if options.servers.is_empty() {
-            return Err(Failure::Usage("only larder and memcached are compared over TLS".into()));
-        }
-    }
+    options.servers = servers(&options.servers, options.tls)?;
     let identity = options.tls.then(Identity::new).transpose()?;
     let servers = start_all(&options, identity.as_ref())?;
     let workloads: Vec<Workload> = options.workloads.iter().map(|name| name.workload()).collect();
@@ -103,9 +102,38 @@ pub fn run(options: &RequestsOptions) -> Outcome<()> {
     options.report.write(&document)
 }
 
+impl RequestsOptions {
+    /// Returns whether these options are those of the targets, which are the default ones: by the
+    /// work, and with rounds enough.
+    pub fn are_of_targets(&self) -> bool {
+        let command = Self::augment_args(Command::new("compare").no_binary_name(true));
+        let matches = command.try_get_matches_from([""; 0]).expect("no option is required");
+        let default = Self::from_arg_matches(&matches).expect("the parser has checked them");
+        let work = |it: &Self| {
+            let connections = (it.connections, it.connections_pipelined);
+            (it.items.clone(), it.requests, it.keys_pipelined, connections, it.tls)
+        };
+        self.rounds >= default.rounds
+            && work(self) == work(&default)
+            && self.servers_options.is_larder_as_it_comes()
+    }
+}
+
+/// Returns the servers that are given, or else all that there are.
+fn servers(given: &[Kind], tls: bool) -> Outcome<Vec<Kind>> {
+    let all: &[Kind] = if tls { &SERVERS_TLS } else { &SERVERS };
+    match given.iter().find(|kind| !all.contains(kind)) {
+        Some(kind) => Err(Failure::Usage(format!("{kind} is not compared over TLS"))),
+        None => Ok(if given.is_empty() { all } else { given }.to_vec()),
+    }
+}
+
 /// Finds all binaries before the first is started, then starts and fills all.
 fn start_all(options: &RequestsOptions, identity: Option<&Identity>) -> Outcome<Vec<Server>> {
     let recipes = options.servers_options.recipes(&options.servers)?;
+    // All of them run at once, and only the null server keeps nothing.
+    let keepers = recipes.iter().filter(|recipe| recipe.kind != Kind::Null).count() as u64;
+    machine::check_memory(options.memory_mb.saturating_mul(keepers << 20))?;
     let with_shape = |recipe: Recipe| match recipe.kind {
         Kind::Null => null_recipe(recipe, &options.items),
         _ => recipe,
@@ -200,4 +228,41 @@ fn measure_all(
     }
     progress.finish_and_clear();
     Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches};
+
+    use super::{RequestsOptions, SERVERS, SERVERS_TLS, servers};
+    use crate::server::recipe::Kind;
+
+    /// Regression: a server that speaks no TLS was left out of the report without a word.
+    #[test]
+    fn a_server_without_tls_is_refused_over_tls_and_left_out_only_by_default() {
+        assert_eq!(servers(&[], false).expect("all"), SERVERS);
+        assert_eq!(servers(&[], true).expect("those with TLS"), SERVERS_TLS);
+        assert_eq!(servers(&[Kind::Null], false).expect("one"), [Kind::Null]);
+        let refused = servers(&[Kind::Larder, Kind::Redis], true).expect_err("it has no TLS");
+        assert_eq!((refused.exit_code(), refused.to_string().contains("redis")), (2, true));
+    }
+
+    /// Regression: a smoke test of few keys reported that four promises were broken, which are of a
+    /// million keys.
+    #[test]
+    fn targets_are_judged_with_the_work_that_they_are_of_and_no_other() {
+        let options = |arguments: &[&str]| {
+            let command = Command::new("compare").no_binary_name(true);
+            let matches = RequestsOptions::augment_args(command).try_get_matches_from(arguments);
+            RequestsOptions::from_arg_matches(&matches.expect("valid")).expect("valid")
+        };
+        assert!(options(&[]).are_of_targets());
+        assert!(options(&["--rounds", "9", "--servers", "larder,null"]).are_of_targets());
+        for other in ["--keys=9", "--value-bytes=9", "--choice=zipfian", "--connections=9"] {
+            assert!(!options(&[other]).are_of_targets(), "{other}");
+        }
+        for other in ["--rounds=1", "--larder-args=-v", "--requests=9", "--tls"] {
+            assert!(!options(&[other]).are_of_targets(), "{other}");
+        }
+    }
 }

@@ -53,7 +53,7 @@ pub struct TraceOptions {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
     /// One round of few requests, as a smoke test.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rounds")]
     quick: bool,
     #[command(flatten)]
     pub pace: PaceOptions,

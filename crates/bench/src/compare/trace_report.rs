@@ -6,9 +6,9 @@ use super::trace::{Sample, TraceOptions};
 use crate::load::exchange::Protocol;
 use crate::load::found::Counts;
 use crate::machine::Machine;
-use crate::report::Spread;
 use crate::report::misses::{BESIDE_COLUMN, SHARE_COLUMN, beside};
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
+use crate::report::{Spread, servers};
 use crate::server::recipe::Kind;
 use crate::trace::copies::Copies;
 use crate::values;
@@ -34,7 +34,11 @@ pub fn document(
         title: format!("{} sent to each server", trace.name()),
         machine,
         facts: facts(options, trace, data_bytes, samples),
-        sections: vec![hits(&rows, data_bytes, said), work(&rows), rounds(samples)],
+        sections: vec![
+            hits(&rows, data_bytes, said),
+            work(&rows, options.pace.rate),
+            rounds(samples),
+        ],
     }
 }
 
@@ -58,14 +62,6 @@ fn facts(
     data_bytes: u64,
     samples: &[Sample],
 ) -> Vec<(String, String)> {
-    let mut lines: Vec<&str> = Vec::new();
-    for sample in samples {
-        // The port differs from start to start: one line for each server is enough.
-        let known = samples.iter().take_while(|other| !std::ptr::eq(*other, sample));
-        if !known.into_iter().any(|other| other.server == sample.server) {
-            lines.push(&sample.command_line);
-        }
-    }
     let rounds = samples.iter().map(|sample| sample.round + 1).max().unwrap_or(0);
     let counted = samples.first().map_or(0, |sample| sample.found.counts.gets);
     let more = [
@@ -77,10 +73,10 @@ fn facts(
         ("connections", options.pace.connections.to_string()),
         ("rounds", format!("{rounds}; medians, with (min..max)")),
     ];
-    let lines = lines.iter().map(|line| ("server".to_owned(), (*line).to_owned()));
+    let lines = servers(samples.iter().map(|it| (it.server.as_str(), it.command_line.as_str())));
     let more = more.map(|(name, value)| (name.to_owned(), value));
     let protocol = Protocol::fact(options.pace.depth as usize, options.pace.rate);
-    lines.chain(more).chain([protocol]).chain(trace.filled_in_words()).collect()
+    lines.into_iter().chain(more).chain([protocol]).chain(trace.filled_in_words()).collect()
 }
 
 /// Describes how misses were treated, and what hits were compared with.
@@ -150,7 +146,7 @@ fn hits(rows: &[Row], data_bytes: u64, said: String) -> Section {
     section
 }
 
-fn work(rows: &[Row]) -> Section {
+fn work(rows: &[Row], rate: Option<f64>) -> Section {
     let text = [
         "Requests are those of the trace that count. The sets behind misses are none of them: they \
          stand in a column of their own, and the CPU time is theirs, too. Latency is that of gets. \
@@ -158,6 +154,7 @@ fn work(rows: &[Row]) -> Section {
     ];
     let mut text = vec![text[0].to_owned()];
     text.extend(rows.iter().filter_map(Row::brevity_in_words));
+    text.extend(rows.iter().filter_map(|row| row.lateness_in_words(rate)));
     let mut section = Section::new("What it takes", text);
     let columns = [
         "server",
@@ -286,6 +283,19 @@ impl Row<'_> {
             100.0 * found.timed_share(),
             brief.round,
             found.elapsed().as_secs_f64()
+        ))
+    }
+
+    /// Describes a wanted rate that was not reached.
+    fn lateness_in_words(&self, rate: Option<f64>) -> Option<String> {
+        let missed =
+            |sample: &&Sample| Some((sample.found.missed_rate(rate)?, sample.found.late_us(0.99)));
+        let (reached, late_us) = self.samples.iter().find_map(missed)?;
+        let (server, memory_mb) = (self.server, self.memory_mb);
+        Some(format!(
+            "Late: {server} with {memory_mb} MiB answered {reached:.0} requests a second, fewer \
+             than were wanted, of which one in a hundred was sent {late_us:.0} us late or more. \
+             Latency is that of a queue, and what is sent late is part of it."
         ))
     }
 

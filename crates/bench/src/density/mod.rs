@@ -10,10 +10,12 @@
 mod popular;
 mod popular_report;
 
+use std::fmt;
 use std::str::FromStr;
 
 use clap::Args;
 
+use crate::arguments::each_once;
 use crate::drive::fill::Filler;
 use crate::drive::items::{KEY_BYTES_MAX, KEY_BYTES_MIN, Shape};
 use crate::drive::reply::Tally;
@@ -46,6 +48,12 @@ const QUICK_POPULAR_MEMORY_MB: u64 = 16;
 struct Lengths {
     key_bytes: usize,
     value_bytes: usize,
+}
+
+impl fmt::Display for Lengths {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}+{}", self.key_bytes, self.value_bytes)
+    }
 }
 
 impl FromStr for Lengths {
@@ -121,6 +129,7 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
 
 /// Runs the experiment with items of one size.
 fn fill_all(options: &DensityOptions) -> Outcome<Document> {
+    each_once("--sizes", &options.sizes)?;
     let most = if options.quick { QUICK_MEMORY_MB } else { u64::MAX };
     let memory_mb = options.memory_mb.min(most);
     let recipes = options.servers_options.recipes(&options.servers)?;
@@ -132,7 +141,7 @@ fn fill_all(options: &DensityOptions) -> Outcome<Document> {
     let mut rows = Vec::new();
     for lengths in &options.sizes {
         for recipe in &recipes {
-            progress.set_message(format!("{} {:?}", recipe.name, lengths));
+            progress.set_message(format!("{} {lengths}", recipe.name));
             let server = Server::start(recipe, memory_mb, &options.servers_options.server_cores)?;
             let row = measure(&server, *lengths, memory_mb);
             rows.push(row.map_err(|failure| server.explain(failure))?);
@@ -189,8 +198,9 @@ fn fill(
     }
     let counts = query::counts(server.address, dialect)?;
     Err(Failure::Check(format!(
-        "{} is not full with {BYTES_OVER_MEMORY_MAX} times its memory stored: {counts:?}",
-        server.name
+        "{} is not full with {BYTES_OVER_MEMORY_MAX} times its memory stored: it has {} items and \
+         evicted {}",
+        server.name, counts.items, counts.evictions
     )))
 }
 
@@ -209,7 +219,8 @@ fn is_full(kind: Kind, name: &str, tally: Tally, counts: Counts) -> Outcome<bool
     let is_replaced = tally.stored as f64 >= STORED_OVER_HELD * counts.items as f64;
     let is_full = tally.refused > 0 || (counts.evictions > 0 && is_replaced);
     if is_full && counts.items == 0 {
-        return Err(Failure::Check(format!("{name} is full and holds nothing: {counts:?}")));
+        let what = "is full and holds nothing: is its memory too small for one item?";
+        return Err(Failure::Check(format!("{name} {what}")));
     }
     Ok(is_full)
 }
@@ -227,12 +238,9 @@ fn relate(rows: &mut [Row]) {
 }
 
 fn document(machine: Machine, memory_mb: u64, rows: &[Row]) -> Document {
-    let mut commands: Vec<&str> = rows.iter().map(|row| row.command.as_str()).collect();
-    commands.sort_unstable();
-    commands.dedup();
     let mut facts = vec![("memory limit".to_owned(), format!("{memory_mb} MiB"))];
     facts.push(Protocol::fact(1, None));
-    facts.extend(commands.iter().map(|command| ("server".to_owned(), (*command).to_owned())));
+    facts.extend(report::servers(rows.iter().map(|it| (it.server.as_str(), it.command.as_str()))));
     let text = "Filled until full for good; resident memory leaves nothing out.";
     let mut section = Section::new("Items for each GiB of resident memory", [text]);
     section.plots.push(plot(rows));

@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome};
 use crate::say;
 
 /// The items of a run, and how it chooses among them.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct ItemOptions {
     /// Number of different keys.
     #[arg(long = "keys", default_value_t = 1_000_000,
@@ -82,7 +82,7 @@ impl ItemOptions {
 #[derive(Debug, Args)]
 pub struct DriveOptions {
     /// The server's address.
-    #[arg(long, default_value = "127.0.0.1:11211")]
+    #[arg(long, default_value = "127.0.0.1:11211", value_parser = crate::arguments::address)]
     address: SocketAddr,
     /// The protocol to speak.
     #[arg(long, value_enum, default_value_t = Dialect::Text)]

@@ -46,7 +46,7 @@ impl Inbox {
     pub fn receive(&mut self, stream: &mut impl Read) -> Outcome<Received> {
         self.make_room()?;
         match stream.read(&mut self.buffer[self.end..]) {
-            Ok(0) => Err(Failure::Reply("the server closed the connection".into())),
+            Ok(0) => Err(Failure::Closed(String::new())),
             Ok(bytes) => {
                 self.end += bytes;
                 let full = self.end == self.buffer.len();

@@ -4,7 +4,6 @@
 //! decimal digits. Values are random characters of a 64-letter printable alphabet, like a token or
 //! a base64 body: a compressor gains at most a quarter on them, by packing eight bits into six, and
 //! finds no repetition.
-//! packing eight bits into six, and finds no repetition.
 
 use crate::random::Random;
 

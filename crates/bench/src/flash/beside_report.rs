@@ -7,38 +7,10 @@ use super::counts::Sampled;
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
+use crate::report::bound::Bound;
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::server::recipe::Kind;
 use crate::subject::Subject;
-
-/// The better direction of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    More,
-    NoLess,
-    Less,
-    NoMore,
-}
-
-impl Wanted {
-    fn is_met(self, ratio: f64) -> bool {
-        match self {
-            Wanted::More => ratio > 1.0,
-            Wanted::NoLess => ratio >= 1.0,
-            Wanted::Less => ratio < 1.0,
-            Wanted::NoMore => ratio <= 1.0,
-        }
-    }
-
-    fn in_words(self) -> &'static str {
-        match self {
-            Wanted::More => "above 1",
-            Wanted::NoLess => "at least 1",
-            Wanted::Less => "below 1",
-            Wanted::NoMore => "at most 1",
-        }
-    }
-}
 
 /// Sums up the samples of all rounds.
 pub fn document(
@@ -51,7 +23,8 @@ pub fn document(
         "Larder beside memcached",
         ["Ratios are taken within a round: Larder's figure divided by memcached's. Memory for an \
           item on flash is reckoned from what the servers tell; no server without flash is \
-          taken off."],
+          taken off. A bound is met if it is in every round, and not if it is in none; else the \
+          rounds do not tell."],
     );
     if KINDS.iter().all(|kind| options.servers.contains(kind)) {
         promises.tables.push(promises_table(options, subjects, samples));
@@ -162,11 +135,22 @@ fn pace_in_words(options: &BesideOptions, is_paced: bool) -> String {
     if is_paced { format!("{}/s", options.rate) } else { "closed loop".to_owned() }
 }
 
+/// Returns the bytes of memory for an item on flash; no number where nothing is there.
+fn item_memory_bytes(sample: &Sample) -> f64 {
+    sample.tier.item_memory_bytes.unwrap_or(f64::NAN)
+}
+
+/// Returns the cell of a figure, empty if a round has none.
+fn known(figure: Spread, digits: usize, cell: fn(Spread, usize) -> Cell) -> Cell {
+    let is_known = figure.min.is_finite() && figure.max.is_finite();
+    if is_known { cell(figure, digits) } else { Cell::Nothing }
+}
+
 fn promises_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample]) -> Table {
     let mut rows = Vec::new();
     for subject in subjects {
         let [ours, theirs] = KINDS.map(|kind| of(samples, subject, kind));
-        let mut row = |what: String, wanted: Wanted, digits, figure: &dyn Fn(&Sample) -> f64| {
+        let mut row = |what: String, wanted: Bound, digits, figure: &dyn Fn(&Sample) -> f64| {
             let [our, their] = [&ours, &theirs].map(|own| own.iter().map(|it| figure(it)));
             let ratios = our.clone().zip(their.clone()).map(|(our, their)| our / their);
             let (our, their) = (Spread::of(our), Spread::of(their));
@@ -174,30 +158,30 @@ fn promises_table(options: &BesideOptions, subjects: &[Subject], samples: &[Samp
             rows.push(vec![
                 Cell::text(subject.name.clone()),
                 Cell::text(what),
-                Cell::number(our.median, digits),
-                Cell::number(their.median, digits),
-                Cell::spread(ratio, 3),
+                known(our, digits, |our, digits| Cell::number(our.median, digits)),
+                known(their, digits, |their, digits| Cell::number(their.median, digits)),
+                known(ratio, 3, Cell::spread),
                 Cell::text(wanted.in_words()),
-                Cell::text(if wanted.is_met(ratio.median) { "yes" } else { "no" }),
+                Cell::text(wanted.verdict(ratio).in_words()),
             ]);
         };
         let items = |sample: &Sample| sample.found(sample.ended, subject);
-        row("items found at the end".into(), Wanted::More, 0, &items);
-        row("bytes of memory for an item on flash".into(), Wanted::Less, 1, &|sample| {
-            sample.tier.item_memory_bytes.unwrap_or(f64::NAN)
+        row("items found at the end".into(), Bound::Above(1.0), 0, &items);
+        row("bytes of memory for an item on flash".into(), Bound::Below(1.0), 1, &|sample| {
+            item_memory_bytes(sample)
         });
         for page_cache in &options.page_cache {
             let words = format!("page cache {}", page_cache_in_words(*page_cache));
             let paced = pace_in_words(options, true);
-            row(format!("hits, % of gets, {paced}, {words}"), Wanted::More, 2, &|sample| {
+            row(format!("hits, % of gets, {paced}, {words}"), Bound::Above(1.0), 2, &|sample| {
                 100.0 * sample.load(*page_cache, true).phase.found.hit_ratio()
             });
-            row(format!("gets/s, closed loop, {words}"), Wanted::NoLess, 0, &|sample| {
+            row(format!("gets/s, closed loop, {words}"), Bound::AtLeast(1.0), 0, &|sample| {
                 sample.load(*page_cache, false).phase.gets_per_second()
             });
             for is_paced in [false, true] {
                 let pace = pace_in_words(options, is_paced);
-                row(format!("p99 us, {pace}, {words}"), Wanted::NoMore, 0, &|sample| {
+                row(format!("p99 us, {pace}, {words}"), Bound::AtMost(1.0), 0, &|sample| {
                     sample.load(*page_cache, is_paced).phase.waited_us(0.99)
                 });
             }
@@ -231,7 +215,7 @@ fn held_table(options: &BesideOptions, subjects: &[Subject], samples: &[Sample])
             Cell::number(spread(&|it| it.tier.evictions as f64).median, 0),
             Cell::number(spread(&|it| it.tier.resident_bytes as f64 / MIB).median, 1),
             Cell::number(spread(&Sample::resident_bytes_per_item).median, 1),
-            Cell::number(spread(&|it| it.tier.item_memory_bytes.unwrap_or(f64::NAN)).median, 1),
+            known(spread(&item_memory_bytes), 1, |it, digits| Cell::number(it.median, digits)),
         ]);
     }
     let columns = [
@@ -395,14 +379,13 @@ fn loads_table(options: &BesideOptions, samples: &[Sample]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::Wanted;
+    use super::{Cell, Spread, known};
 
+    /// Regression: the memory of an item was "NaN" where nothing was on flash, and no JSON.
     #[test]
-    fn a_tie_is_no_better_and_no_worse() {
-        assert!(Wanted::NoLess.is_met(1.0) && Wanted::NoMore.is_met(1.0));
-        assert!(!Wanted::More.is_met(1.0) && !Wanted::Less.is_met(1.0));
-        assert!(Wanted::More.is_met(1.01) && Wanted::Less.is_met(0.99));
-        assert!(!Wanted::NoLess.is_met(0.99) && !Wanted::NoMore.is_met(1.01));
-        assert!(!Wanted::Less.is_met(f64::NAN), "nothing on flash is no success");
+    fn a_figure_that_a_round_does_not_have_is_an_empty_cell() {
+        let cell = |figures: [f64; 2]| known(Spread::of(figures), 1, Cell::spread);
+        assert_eq!(cell([1.0, f64::NAN]), Cell::Nothing);
+        assert_eq!(cell([1.0, 2.0]), Cell::spread(Spread::of([1.0, 2.0]), 1));
     }
 }

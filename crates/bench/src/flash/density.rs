@@ -26,7 +26,7 @@ use crate::machine::{self, Machine};
 use crate::random::Random;
 use crate::report::{self, ReportOptions};
 use crate::say;
-use crate::server::recipe::Kind;
+use crate::server::recipe::LarderOptions;
 use crate::server::usage;
 use crate::subject::send::{Pace, send};
 use crate::subject::{Subject, SubjectOptions, key_space};
@@ -50,7 +50,7 @@ const QUICK_REQUESTS: u64 = 50_000;
 #[derive(Debug, Clone, Args)]
 pub struct DensityOptions {
     #[command(flatten)]
-    pub tier: TierOptions,
+    pub tier: TierOptions<LarderOptions>,
     #[command(flatten)]
     pub subject: SubjectOptions,
     /// Bytes of an item of the uncompressed log besides its key and value.
@@ -110,7 +110,7 @@ pub fn run(options: &DensityOptions) -> Outcome<()> {
         options.requests = options.requests.min(QUICK_REQUESTS);
     }
     let servers = &options.tier.servers_options;
-    let recipe = servers.recipe(Kind::Larder)?;
+    let recipe = servers.recipe()?;
     let stored_max = STORED_OVER_FLASH_MAX * options.tier.flash_bytes();
     let subjects = options.subject.subjects(stored_max)?;
     let machine = Machine::describe().with_sides(&servers.server_cores, &[servers.client_core]);

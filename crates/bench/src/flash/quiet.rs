@@ -38,7 +38,7 @@ use crate::random::Random;
 use crate::report::{self, ReportOptions};
 use crate::say;
 use crate::server::Server;
-use crate::server::recipe::Kind;
+use crate::server::recipe::LarderOptions;
 use crate::server::usage::CpuTime;
 use crate::subject::send::{Pace, send};
 use crate::subject::{Subject, SubjectOptions, key_space};
@@ -67,7 +67,7 @@ const QUICK_SECONDS: f64 = 0.5;
 #[derive(Debug, Clone, Args)]
 pub struct QuietOptions {
     #[command(flatten)]
-    pub tier: TierOptions,
+    pub tier: TierOptions<LarderOptions>,
     #[command(flatten)]
     pub subject: SubjectOptions,
     /// Bytes of all keys and values, in multiples of the flash (above 0, at most 1000).
@@ -155,7 +155,7 @@ pub fn run(options: &QuietOptions) -> Outcome<()> {
         options.seconds = options.seconds.min(QUICK_SECONDS);
     }
     let servers = &options.tier.servers_options;
-    let recipe = servers.recipe(Kind::Larder)?;
+    let recipe = servers.recipe()?;
     let mut subjects = options.subject.subjects(options.key_space * options.tier.flash_bytes())?;
     let (Some(subject), true) = (subjects.pop(), subjects.is_empty()) else {
         return Err(Failure::Usage("quiet takes one kind of --values".into()));

@@ -7,11 +7,13 @@ use super::quiet::{QuietOptions, Sample, Situation, WarmUp};
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
 use crate::report::Spread;
+use crate::report::bound::Bound;
 use crate::report::model::{Cell, Document, Section, Table};
 use crate::subject::Subject;
 
 /// The median may change by this share.
 const CHANGE_MAX: f64 = 0.05;
+const UNCHANGED: Bound = Bound::Within(1.0 - CHANGE_MAX, 1.0 + CHANGE_MAX);
 
 /// The ratios: the situations that are divided, and the question.
 const RATIOS: [(&str, Situation, Situation); 4] = [
@@ -149,29 +151,12 @@ fn ratio(samples: &[Sample], over: Situation, under: Situation, share: f64) -> S
     Spread::of(pairs.map(|(over, under)| over.waited_us(share) / under.waited_us(share)))
 }
 
-/// Returns whether ratios are as near to 1 as they should be; `None` if some are and others are
-/// not.
-fn are_unchanged(spread: Spread) -> Option<bool> {
-    let is_outside = spread.min > 1.0 + CHANGE_MAX || spread.max < 1.0 - CHANGE_MAX;
-    match is_unchanged(spread.min) && is_unchanged(spread.max) {
-        true => Some(true),
-        false => is_outside.then_some(false),
-    }
-}
-
-/// Returns whether a ratio is as near to 1 as it should be.
-fn is_unchanged(ratio: f64) -> bool {
-    (ratio - 1.0).abs() <= CHANGE_MAX
-}
-
 /// Describes the tier's part in the median; empty if it had none.
 fn verdict(samples: &[Sample], ratio: Spread) -> String {
     let busy = of(samples, Situation::FlashBusy);
     let idle = busy.iter().filter(|sample| !sample.is_worked()).count();
-    match (idle, are_unchanged(ratio)) {
-        (0, Some(true)) => "yes".to_owned(),
-        (0, Some(false)) => "no".to_owned(),
-        (0, None) => "not told apart".to_owned(),
+    match idle {
+        0 => UNCHANGED.verdict(ratio).in_words().to_owned(),
         _ => format!("not tested: nothing read or collected in {idle} of {}", busy.len()),
     }
 }
@@ -248,7 +233,7 @@ fn rounds_table(samples: &[Sample]) -> Table {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{OwnCounts, Situation, Spread, is_unchanged, ratio, verdict};
+    use super::{OwnCounts, Situation, Spread, ratio, verdict};
     use crate::flash::quiet::Sample;
     use crate::load::found::Found;
 
@@ -292,11 +277,5 @@ mod tests {
         for idle in [busy(0, 5, 8), busy(0, 6, 7)] {
             assert!(verdict(&with(idle), one(1.0)).contains("collected in 1 of 1"));
         }
-    }
-
-    #[test]
-    fn five_percent_either_way_is_unchanged() {
-        assert!(is_unchanged(0.951) && is_unchanged(1.049) && is_unchanged(1.0));
-        assert!(!is_unchanged(0.94) && !is_unchanged(1.06) && !is_unchanged(f64::NAN));
     }
 }

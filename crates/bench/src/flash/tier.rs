@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use crate::failure::Outcome;
 use crate::server::Server;
 use crate::server::flash_file::FlashFile;
-use crate::server::recipe::{Kind, Recipe, ServerOptions};
+use crate::server::recipe::{Kind, ProgramOptions, Recipe, ServerOptions};
 
 /// The number of extstore's pages on the flash: a page is evicted at a time.
 const PAGES: u64 = 128;
@@ -37,9 +37,9 @@ const BUFFERS_PER_PAGE: u64 = 4;
 const BUFFER_MB_MIN: u64 = 2;
 const BUFFER_MB_MAX: u64 = 4;
 
-/// The sizes and the place of the tiers.
+/// The sizes and the place of the tiers, and the servers, as in `ServerOptions`.
 #[derive(Debug, Clone, Args)]
-pub struct TierOptions {
+pub struct TierOptions<P: Args = ProgramOptions> {
     /// Memory limit in MiB.
     #[arg(short, long = "memory-mb", default_value_t = 64)]
     pub memory_mb: u64,
@@ -51,7 +51,7 @@ pub struct TierOptions {
     #[arg(long)]
     pub dir: Option<PathBuf>,
     #[command(flatten)]
-    pub servers_options: ServerOptions,
+    pub servers_options: ServerOptions<P>,
 }
 
 /// A server and its flash tier, which are removed together.
@@ -63,7 +63,7 @@ pub struct Tiered {
     pub file: FlashFile,
 }
 
-impl TierOptions {
+impl<P: Args> TierOptions<P> {
     /// Bytes of the flash.
     pub fn flash_bytes(&self) -> f64 {
         (self.flash_mb << 20) as f64

@@ -17,7 +17,10 @@ const LATENCY_NS_MAX: u64 = 100_000_000_000;
 /// The least share of the counted requests that must be timed; a report mentions a smaller one.
 const TIMED_SHARE_MIN: f64 = 1.0 / 3.0;
 
-/// Counts of a run, without its warm-up.
+/// The least share of a wanted rate that counts as reached.
+const RATE_SHARE_MIN: f64 = 0.98;
+
+/// Counts of a run, without its warm-up except for what was refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Gets answered.
@@ -30,7 +33,8 @@ pub struct Counts {
     pub fills: u64,
     /// All other requests that were answered.
     pub others: u64,
-    /// Requests that the server answered with an error.
+    /// Requests that the server answered with an error, those of the warm-up included: what was not
+    /// stored then is missed later.
     pub refused: u64,
 }
 
@@ -61,6 +65,9 @@ pub struct Found {
     pub get_ns: Histogram<u64>,
     /// Nanoseconds until the reply to anything else, while the clock ran.
     pub other_ns: Histogram<u64>,
+    /// Nanoseconds from when a request of an open loop was due until it was sent. They are part of
+    /// its latency: a server is charged for a client that is late.
+    pub late_ns: Histogram<u64>,
     /// CPU time of the threads that sent while the clock ran, without the warm-up.
     pub cpu_ns: u64,
     /// The message of the first refusal.
@@ -78,6 +85,7 @@ impl Found {
             counts: Counts::default(),
             get_ns: histogram(),
             other_ns: histogram(),
+            late_ns: histogram(),
             cpu_ns: 0,
             refusal: None,
             span: None,
@@ -100,6 +108,18 @@ impl Found {
     /// than the others.
     pub fn is_briefly_timed(&self) -> bool {
         self.counts.asked() > 0 && self.timed_share() < TIMED_SHARE_MIN
+    }
+
+    /// Returns the requests of an open loop that were answered per second, if they are fewer than
+    /// the wanted ones: then the latency is that of a queue which grew until the end.
+    pub fn missed_rate(&self, wanted: Option<f64>) -> Option<f64> {
+        let reached = self.per_second(self.timed().asked());
+        (reached < RATE_SHARE_MIN * wanted?).then_some(reached)
+    }
+
+    /// Returns how late requests of an open loop were sent, in microseconds.
+    pub fn late_us(&self, share: f64) -> f64 {
+        self.late_ns.value_at_quantile(share) as f64 / 1e3
     }
 
     /// Stops the clock: later replies are counted without a time.
@@ -163,6 +183,7 @@ impl Found {
         let too_long = |_| Failure::Reply("latencies of two threads do not add up".into());
         self.get_ns.add(other.get_ns).map_err(too_long)?;
         self.other_ns.add(other.other_ns).map_err(too_long)?;
+        self.late_ns.add(other.late_ns).map_err(too_long)?;
         self.cpu_ns += other.cpu_ns;
         self.refusal = self.refusal.take().or(other.refusal);
         if let Some((first, last)) = other.span {
@@ -178,7 +199,21 @@ fn histogram() -> Histogram<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::Found;
+
+    /// Regression: a run that reached three quarters of its rate was reported like one that kept
+    /// it.
+    #[test]
+    fn a_rate_that_was_not_reached_is_noticed_and_a_closed_loop_has_none() {
+        let (mut found, begun) = (Found::new(), Instant::now());
+        found.answered(true, begun, begun + Duration::from_secs(10), 1);
+        found.counts.gets = 9800;
+        assert_eq!((found.missed_rate(Some(1000.0)), found.missed_rate(None)), (None, None));
+        found.counts.gets = 9700;
+        assert_eq!(found.missed_rate(Some(1000.0)), Some(970.0));
+    }
 
     #[test]
     fn less_than_a_third_is_briefly_timed() {

@@ -85,17 +85,27 @@ pub fn run_noting<N: Send>(
     senders: &Senders,
     note: impl Fn() -> Outcome<N> + Sync,
 ) -> Outcome<(Found, [N; 2])> {
+    run_since(job, address, senders, None, note)
+}
+
+/// Sends the whole job like `run_noting`; the first request of an open loop is due at `begun`, or
+/// as soon as the connections are there.
+pub fn run_since<N: Send>(
+    job: &Job<'_>,
+    address: SocketAddr,
+    senders: &Senders,
+    begun: Option<Instant>,
+    note: impl Fn() -> Outcome<N> + Sync,
+) -> Outcome<(Found, [N; 2])> {
     assert!((1..=CONNECTIONS_MAX).contains(&senders.connections), "connections out of range");
     let shares = split(job.trace, senders.connections, senders.deal);
-    let per_thread = shares.len().div_ceil(senders.cores.len().max(1));
-    let mut workers: Vec<_> = shares
-        .chunks(per_thread)
+    let mut workers: Vec<_> = spread(&shares, senders.cores.len())
         .map(|shares| Worker::connect(address, &[(job, shares)]))
         .collect::<Outcome<_>>()?;
     if job.warm_up > 0 {
         send_all(&mut workers, &senders.cores, job.warm_up, Instant::now(), None)?;
     }
-    let begun = note()?;
+    let noted = note()?;
     let stopped = Mutex::new(None);
     let note_stop = || *stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(note());
     let clock = Clock { stopped: OnceLock::new(), note: &note_stop };
@@ -104,14 +114,22 @@ pub fn run_noting<N: Send>(
     // The pace of an open loop continues with the next request: the time until the warm-up was
     // answered is no delay of the counted requests.
     let sent = job.per_second.map(|per_second| due(job.warm_up, per_second));
-    let started = Instant::now() - sent.unwrap_or_default();
+    let started = begun.unwrap_or_else(|| Instant::now() - sent.unwrap_or_default());
     send_all(&mut workers, &senders.cores, u32::MAX, started, clock)?;
     let mut all = Found::new();
     for worker in workers {
         all.add(one(worker))?;
     }
     let stopped = stopped.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((all, [begun, stopped.unwrap_or_else(note)?]))
+    Ok((all, [noted, stopped.unwrap_or_else(note)?]))
+}
+
+/// Spreads connections over threads: each has one at least, and none more than one above another,
+/// since a thread with fewer would be done first and stop the clock.
+fn spread<T>(connections: &[T], threads: usize) -> impl Iterator<Item = &[T]> {
+    let threads = threads.clamp(1, connections.len());
+    let first = move |thread| thread * connections.len() / threads;
+    (0..threads).map(move |thread| &connections[first(thread)..first(thread + 1)])
 }
 
 /// Stops for all threads when the first connection is done.
@@ -251,7 +269,7 @@ impl<'j, 't: 'j> Worker<'j, 't> {
                 let Part { job, found } = &mut self.parts[*part];
                 let was_open = !connection.is_done();
                 connection.receive(job, found)?;
-                connection.send(job, started, Instant::now())?;
+                connection.send(job, found, (started, Instant::now()))?;
                 if was_open && connection.is_done() {
                     open -= 1;
                     clock.inspect(|clock| clock.stop());
@@ -276,7 +294,8 @@ impl<'j, 't: 'j> Worker<'j, 't> {
     fn send_due(&mut self, started: Instant) -> Outcome<()> {
         let now = Instant::now();
         for (part, connection) in &mut self.connections {
-            connection.send(self.parts[*part].job, started, now)?;
+            let Part { job, found } = &mut self.parts[*part];
+            connection.send(job, found, (started, now))?;
         }
         Ok(())
     }
@@ -309,7 +328,7 @@ mod tests {
     use super::exchange::Protocol;
     use super::job::{Check, Job, SILENCE_MAX};
     use super::schedule::Deal;
-    use super::{Senders, run, run_noting};
+    use super::{Senders, run, run_noting, spread};
     use crate::failure::{Failure, Outcome};
     use crate::load::found::Found;
     use crate::trace::copies::Copies;
@@ -507,6 +526,21 @@ mod tests {
         }
     }
 
+    /// Regression: 64 connections left one of 12 threads without any, and another of 10 with one.
+    #[test]
+    fn connections_are_spread_evenly_over_any_number_of_threads() {
+        let sizes = |connections: usize, threads| -> Vec<usize> {
+            spread(&vec![(); connections], threads).map(<[()]>::len).collect()
+        };
+        for (connections, threads) in [(64, 12), (64, 10), (5, 4), (3, 8), (1, 0), (64, 8)] {
+            let sizes = sizes(connections, threads);
+            assert_eq!(sizes.len(), threads.clamp(1, connections));
+            assert_eq!(sizes.iter().sum::<usize>(), connections);
+            let (least, most) = (sizes.iter().min(), sizes.iter().max());
+            assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 1), "{sizes:?}");
+        }
+    }
+
     #[test]
     fn an_open_loop_sends_everything_too() {
         let found = load(Fault::None, 1, Some(20_000.0), 1000).expect("a well-behaved server");
@@ -542,8 +576,12 @@ mod tests {
         }
     }
 
+    /// Regression: a refused fill counted as a filled miss, and refusals of the warm-up did not
+    /// count at all.
     #[test]
-    fn refusals_are_counted_and_quoted() {
+    fn refusals_are_counted_and_quoted_and_fill_no_miss() {
+        let found = load(Fault::Refuse, 4, None, 1000).expect("errors are findings");
+        assert_eq!((found.counts.gets, found.counts.fills, found.counts.refused), (2000, 0, 3000));
         let found = load(Fault::Refuse, 4, None, 0).expect("errors are findings");
         assert_eq!((found.counts.hits, found.counts.refused), (0, 3000));
         assert_eq!(found.refusal.as_deref(), Some("SERVER_ERROR out of memory"));

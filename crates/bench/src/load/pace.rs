@@ -15,9 +15,9 @@ pub struct PaceOptions {
     #[arg(long, default_value_t = 50,
         value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX as u64))]
     pub connections: u64,
-    /// Requests in flight on each connection, filled up when half are answered; ignored with
-    /// --rate.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    /// Requests in flight on each connection, filled up when half are answered; not with --rate.
+    #[arg(long, default_value_t = 1, conflicts_with = "rate",
+        value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub depth: u64,
     /// Requests per second, each at its time whatever the server does; latency counts from that
     /// time.

@@ -40,7 +40,8 @@ pub struct LiveOptions {
     trace: Requests,
     /// The memory of the cache of which the estimator takes less than a hundredth, in MiB or
     /// percent of all keys and values [default: 64, as a server's].
-    #[arg(long, value_name = "SIZE", default_value = "64", hide_default_value = true)]
+    #[arg(long, value_name = "SIZE", default_value = "64", hide_default_value = true,
+        value_parser = Amounts::one)]
     present: Amounts,
     /// Sizes to compare at, in MiB or percent of all keys and values.
     #[arg(long, value_name = "SIZES", default_value = "2%,5%,10%,15%,20%,30%,40%,50%,70%,100%")]

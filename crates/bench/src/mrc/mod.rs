@@ -19,8 +19,8 @@ use std::num::NonZeroUsize;
 use clap::{Args, ValueEnum};
 
 use crate::amounts::Amounts;
-use crate::arguments::share;
-use crate::failure::Outcome;
+use crate::arguments::{each_once, share};
+use crate::failure::{Failure, Outcome};
 use crate::machine::Machine;
 use crate::policies::kind::Kind;
 use crate::policies::stack;
@@ -70,8 +70,21 @@ pub struct MrcOptions {
     report: ReportOptions,
 }
 
+impl MrcOptions {
+    /// Refuses options that would change nothing: in objects all weigh the same.
+    fn check_heard(&self) -> Outcome<()> {
+        if self.memory.is_none() && self.values.is_any_given() {
+            let what = "--values, --value-bytes and --key-bytes count where --memory is given";
+            return Err(Failure::Usage(what.into()));
+        }
+        Ok(())
+    }
+}
+
 /// Runs the command.
 pub fn run(options: &MrcOptions) -> Outcome<()> {
+    each_once("--policies", &options.policies)?;
+    options.check_heard()?;
     let mut trace = options.copies.of(options.trace.read_filled()?)?;
     let (measure, sizes, data_bytes) = sizes(options, &mut trace)?;
     let kinds = match options.policies.as_slice() {

@@ -4,8 +4,8 @@
 //! [`Claim`]s, and a function that measures. To add one, write that definition and enter it; to add
 //! a paper, enter its list in [`PAPERS`].
 //!
-//! A claim may have a [`Goal`], which the figure measured here meets or does not. Nothing is tuned
-//! for it: a missed goal is printed as such.
+//! A claim may have a goal, a [`Bound`], which the figure measured here meets or does not. Nothing
+//! is tuned for it: a missed goal is printed as such.
 //!
 //! A paper's finding is quoted with its source. Where no source was at hand, the report says "not
 //! available here": such a figure is never filled in from memory. Counts (bytes, moves, cache
@@ -22,12 +22,13 @@ mod slimcache;
 mod zexpander;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Machine};
+use crate::report::bound::Bound;
 use crate::report::model::{Cell, Document, Plot, Section, Table};
-use crate::report::{self, ReportOptions};
+use crate::report::{self, ReportOptions, Spread};
 use crate::say;
 use crate::values::ValueChoice;
 use crate::workload::requests::Requests;
@@ -41,6 +42,8 @@ const ALL: &str = "all";
 const QUICK_SCALE: f64 = 0.002;
 /// The largest scale: at a scale of 1 some experiments take all memory of a large machine.
 const SCALE_MAX: f64 = 10.0;
+/// The most threads, above the cores of any machine that these experiments were made for.
+const THREADS_MAX: u64 = 1024;
 /// The default number of rounds.
 const ROUNDS: u64 = 5;
 /// Rounds with `--quick`.
@@ -103,37 +106,7 @@ pub struct Claim {
     /// Where the figure was read, or why there is none.
     source: &'static str,
     /// The goal for the figure measured here.
-    goal: Option<Goal>,
-}
-
-/// A condition for a figure.
-#[derive(Debug, Clone, Copy)]
-pub enum Goal {
-    /// This or more.
-    AtLeast(f64),
-    /// This or less.
-    AtMost(f64),
-    /// At least the first and at most the second.
-    Within(f64, f64),
-}
-
-impl Goal {
-    fn is_met(self, figure: f64) -> bool {
-        match self {
-            Goal::AtLeast(least) => figure >= least,
-            Goal::AtMost(most) => figure <= most,
-            Goal::Within(least, most) => (least..=most).contains(&figure),
-        }
-    }
-
-    /// The goal in the words of a report; it may be lower than the paper's finding.
-    fn in_words(self) -> String {
-        match self {
-            Goal::AtLeast(least) => format!("at least {least}"),
-            Goal::AtMost(most) => format!("at most {most}"),
-            Goal::Within(least, most) => format!("{least} to {most}"),
-        }
-    }
+    goal: Option<Bound>,
 }
 
 /// A finding with a source.
@@ -148,7 +121,7 @@ const fn unknown(about: &'static str) -> Claim {
 
 impl Claim {
     /// Adds a goal.
-    const fn goal(self, goal: Goal) -> Claim {
+    const fn goal(self, goal: Bound) -> Claim {
         Claim { goal: Some(goal), ..self }
     }
 
@@ -156,14 +129,14 @@ impl Claim {
     /// nor misses a goal.
     fn met(&self, here: &Cell) -> Outcome<Cell> {
         let figure = match here {
-            Cell::Number { value, .. } => *value,
-            Cell::Spread { spread, .. } => spread.median,
+            Cell::Number { value, .. } => Spread::of([*value]),
+            Cell::Spread { spread, .. } => *spread,
             Cell::Text(_) | Cell::Nothing => return Ok(Cell::Nothing),
         };
-        if !figure.is_finite() {
+        if !(figure.min.is_finite() && figure.max.is_finite()) {
             return Err(Failure::Check(format!("there is no figure of: {}", self.about)));
         }
-        let in_words = |goal: Goal| if goal.is_met(figure) { "yes" } else { "no" };
+        let in_words = |goal: Bound| goal.verdict(figure).in_words();
         Ok(self.goal.map_or(Cell::Nothing, |goal| Cell::text(in_words(goal))))
     }
 }
@@ -207,8 +180,8 @@ pub struct PaperOptions {
     /// The paper.
     #[arg(value_parser = paper_names())]
     paper: String,
-    /// Its experiments.
-    #[arg(value_parser = experiment_names(), default_value = ALL)]
+    /// Its experiments; one that it does not have is answered by a list of them.
+    #[arg(default_value = ALL)]
     experiments: Vec<String>,
     /// Size of tables and number of operations, as a share of the full experiment (above 0, and at
     /// most 10).
@@ -219,7 +192,7 @@ pub struct PaperOptions {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: Option<u64>,
     /// The most threads, in the experiments with several [default: the cores].
-    #[arg(long)]
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=THREADS_MAX))]
     threads: Option<usize>,
     /// The core of the first thread. Further threads take the next of this process' cores, and the
     /// background takes the last.
@@ -236,8 +209,8 @@ pub struct PaperOptions {
     /// with their lengths [default: made:3].
     #[arg(long, value_name = "CHOICE")]
     values: Option<ValueChoice>,
-    /// Two rounds at a scale of 0.002, as a smoke test.
-    #[arg(long)]
+    /// A scale of 0.002 and, unless --rounds is given, two rounds, as a smoke test.
+    #[arg(long, conflicts_with = "scale")]
     quick: bool,
     #[command(flatten)]
     report: ReportOptions,
@@ -268,15 +241,6 @@ fn paper_names() -> PossibleValuesParser {
     PAPERS.iter().map(|paper| paper.name).collect::<Vec<_>>().into()
 }
 
-fn experiment_names() -> PossibleValuesParser {
-    let experiments = PAPERS.iter().flat_map(|paper| paper.experiments);
-    let mut names: Vec<&str> = experiments.map(|experiment| experiment.name).collect();
-    names.push(ALL);
-    names.sort_unstable();
-    names.dedup();
-    names.into()
-}
-
 /// Runs the command.
 pub fn run(options: &PaperOptions) -> Outcome<()> {
     let paper = PAPERS.iter().find(|paper| paper.name == options.paper);
@@ -284,7 +248,7 @@ pub fn run(options: &PaperOptions) -> Outcome<()> {
     let machine = Machine::describe();
     let scale = Scale {
         share: if options.quick { QUICK_SCALE } else { options.scale },
-        rounds: if options.quick { QUICK_ROUNDS } else { options.rounds.unwrap_or(ROUNDS) },
+        rounds: options.rounds.unwrap_or(if options.quick { QUICK_ROUNDS } else { ROUNDS }),
         threads: options.threads.unwrap_or(machine.cores).max(1),
         cores: measure::cores_from(options.core)?,
         seed: options.seed,
@@ -340,7 +304,12 @@ impl Paper {
             *name == ALL || self.experiments.iter().any(|experiment| experiment.name == **name)
         };
         match wanted.iter().find(|name| !is_ours(name)) {
-            Some(name) => Err(Failure::Usage(format!("{} has no experiment {name}", self.name))),
+            Some(name) => {
+                let known = self.experiments.iter().map(|experiment| experiment.name);
+                let known = known.collect::<Vec<_>>().join(", ");
+                let what = format!("{} has no experiment {name}: it has {known}", self.name);
+                Err(Failure::Usage(what))
+            }
             None => Ok(()),
         }
     }
@@ -410,7 +379,7 @@ fn table(name: &str, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Experiment, Findings, Goal, Hears, PAPERS, Paper, share, unknown};
+    use super::{Bound, Cell, Experiment, Findings, Hears, PAPERS, Paper, share, unknown};
 
     #[test]
     fn an_option_that_no_experiment_takes_is_refused() {
@@ -442,15 +411,15 @@ mod tests {
         let met = |goal, figure| unknown("it").goal(goal).met(&Cell::number(figure, 1));
         let [yes, no] = ["yes", "no"].map(Cell::text);
         for (goal, low, middle, high) in [
-            (Goal::AtLeast(2.0), &no, &yes, &yes),
-            (Goal::AtMost(2.0), &yes, &yes, &no),
-            (Goal::Within(1.5, 2.5), &no, &yes, &no),
+            (Bound::AtLeast(2.0), &no, &yes, &yes),
+            (Bound::AtMost(2.0), &yes, &yes, &no),
+            (Bound::Within(1.5, 2.5), &no, &yes, &no),
         ] {
             let found = [1.0, 2.0, 3.0].map(|figure| met(goal, figure).expect("it is a number"));
             assert_eq!(found.each_ref(), [low, middle, high], "{}", goal.in_words());
         }
-        assert!(met(Goal::AtMost(2.0), f64::NAN).is_err());
-        assert!(met(Goal::AtLeast(2.0), f64::INFINITY).is_err());
+        assert!(met(Bound::AtMost(2.0), f64::NAN).is_err());
+        assert!(met(Bound::AtLeast(2.0), f64::INFINITY).is_err());
     }
 
     #[test]

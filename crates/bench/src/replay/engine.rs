@@ -63,7 +63,8 @@ impl Engine {
         let limit_bytes = cache.stats().limit_bytes;
         if limit_bytes > memory_bytes {
             let least = format!("the engine needs {limit_bytes} at least");
-            return Err(Failure::Usage(format!("{}: {least}", doing())));
+            let remedy = "take more --memory, whose percentages are of all keys and values";
+            return Err(Failure::Usage(format!("{}: {least}; {remedy}", doing())));
         }
         let compresses = compressed == Some(Compressed::Auto);
         Ok(Engine { cache, clock, stores: compresses.then(AtomicU32::default) })

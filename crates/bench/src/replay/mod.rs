@@ -26,6 +26,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 
 use crate::amounts::Amounts;
+use crate::arguments::each_once;
 use crate::failure::Outcome;
 use crate::machine::{self, Machine};
 use crate::mrc::sweep::{self, Measure};
@@ -143,6 +144,10 @@ struct Subject {
 
 /// Runs the command.
 pub fn run(options: &ReplayOptions) -> Outcome<()> {
+    each_once("--threads", &options.threads)?;
+    each_once("--engine-policies", options.engine_policies.iter().map(|it| it.title()))?;
+    each_once("--engine-compressed", options.engine_compressed.iter().map(|it| it.title()))?;
+    each_once("--policies", &options.policies)?;
     let mut trace = options.copies.of(options.trace.read_filled()?)?;
     let values = Values::attach(&options.values, &mut trace, options.trace.seed())?;
     let data_bytes = values::data_bytes(trace.iter(), trace.objects());

@@ -38,6 +38,18 @@ impl fmt::Display for Cell {
     }
 }
 
+/// Returns a fact for each server: how it was started first, and its version. Ports, and in some
+/// commands memory and threads, differ from start to start: one line for each server is enough.
+pub fn servers<'s>(started: impl IntoIterator<Item = (&'s str, &'s str)>) -> Vec<(String, String)> {
+    let mut known: Vec<(&str, &str)> = Vec::new();
+    for (name, command_line) in started {
+        if !known.iter().any(|(other, _)| *other == name) {
+            known.push((name, command_line));
+        }
+    }
+    known.into_iter().map(|(_, line)| ("server".to_owned(), line.to_owned())).collect()
+}
+
 impl Table {
     /// A table with these headings.
     pub fn new(name: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {

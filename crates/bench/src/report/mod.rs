@@ -8,6 +8,7 @@
 //! ```
 
 mod axis;
+pub mod bound;
 mod build;
 mod csv;
 mod html;
@@ -28,6 +29,7 @@ use serde::Serialize;
 use crate::failure::Outcome;
 use crate::server::recipe::Recipe;
 
+pub use build::servers;
 pub use options::ReportOptions;
 pub use text::render as text;
 
@@ -107,7 +109,16 @@ pub fn measured<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Spread, table};
+    use super::{Spread, servers, table};
+
+    /// Regression: three commands named a server without its command line, so that nobody knew
+    /// which build or which arguments had been measured.
+    #[test]
+    fn each_server_is_told_once_with_its_first_command_line() {
+        let started = [("a", "a -p 1"), ("b", "b -p 2  # 1.6.18"), ("a", "a -p 3")];
+        let wanted = ["a -p 1", "b -p 2  # 1.6.18"].map(|it| ("server".into(), it.into()));
+        assert_eq!(servers(started), wanted);
+    }
 
     #[test]
     fn medians_of_odd_and_even_counts() {

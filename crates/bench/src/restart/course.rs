@@ -24,6 +24,7 @@ use super::tally::Tally;
 use super::work::{Choice, Work};
 use crate::failure::{Failure, Outcome};
 use crate::random::Random;
+use crate::report;
 use crate::server::Server;
 use crate::server::query::{self, FlashCounts};
 use crate::server::recipe::Recipe;
@@ -131,6 +132,11 @@ impl<'c> Course<'c> {
         let mut course = Course { options, recipe, server, owners, keys, random, place };
         course.converse(Pace::Rate, None, |_| Work::Fill(0), |_| Ok(()))?;
         Ok(course)
+    }
+
+    /// Returns the report's facts about the server.
+    pub fn servers(&self) -> Vec<(String, String)> {
+        report::servers([(self.server.name.as_str(), self.server.command_line.as_str())])
     }
 
     /// Ends the server under load, restarts it and looks for everything.

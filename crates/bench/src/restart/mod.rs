@@ -35,14 +35,13 @@ use crate::machine::{self, Machine};
 use crate::report;
 use crate::say;
 use crate::server::flash_file::FlashFile;
-use crate::server::recipe::Kind;
 use content::Content;
 use course::{Course, Round};
 
 /// Runs the command.
 pub fn run(options: &RestartOptions) -> Outcome<()> {
     let file = FlashFile::in_folder(options.dir.as_deref(), options.keep)?;
-    let mut recipe = options.servers_options.recipe(Kind::Larder)?;
+    let mut recipe = options.servers_options.recipe()?;
     if !options.no_flash {
         recipe = recipe.with([format!("--flash {}:{}m", file.path().display(), options.flash_mb)]);
     }
@@ -57,13 +56,14 @@ pub fn run(options: &RestartOptions) -> Outcome<()> {
     let keys = options.keys(content.item_bytes_mean());
     let progress = report::progress(options.rounds);
     let mut course = Course::start(options, recipe, &content, keys)?;
+    let servers = course.servers();
     let mut rounds: Vec<Round> = Vec::new();
     while (rounds.len() as u64) < options.rounds && rounds.iter().all(|round| !round.is_broken()) {
         rounds.push(course.round(rounds.len() as u64 + 1)?);
         progress.inc(1);
     }
     progress.finish_and_clear();
-    let document = summary::document(machine, options, keys, &rounds);
+    let document = summary::document(machine, options, servers, keys, &rounds);
     say::out(report::text(&document))?;
     let written = options.report.write(&document);
     summary::judge(options, &rounds)?;

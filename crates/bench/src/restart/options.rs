@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::arguments::share;
 use crate::report::ReportOptions;
-use crate::server::recipe::ServerOptions;
+use crate::server::recipe::{LarderOptions, ServerOptions};
 use crate::values::ValueChoice;
 
 /// Bytes of keys and values in multiples of the flash, unless the number of keys is given: values
@@ -76,7 +76,7 @@ pub struct RestartOptions {
     #[command(flatten)]
     pub report: ReportOptions,
     #[command(flatten)]
-    pub servers_options: ServerOptions,
+    pub servers_options: ServerOptions<LarderOptions>,
 }
 
 impl RestartOptions {

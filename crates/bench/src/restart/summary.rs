@@ -79,6 +79,7 @@ fn saves(options: &RestartOptions, round: &Round) -> bool {
 pub fn document(
     machine: Machine,
     options: &RestartOptions,
+    servers: Vec<(String, String)>,
     keys: u32,
     rounds: &[Round],
 ) -> Document {
@@ -99,7 +100,7 @@ pub fn document(
     Document {
         title: "Restarts of a flash tier".into(),
         machine,
-        facts: facts.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        facts: [servers, facts.map(|(name, value)| (name.to_owned(), value)).to_vec()].concat(),
         sections: vec![total, each],
     }
 }
@@ -305,7 +306,8 @@ mod tests {
     fn the_report_shows_what_was_not_measured_as_nothing() {
         let rounds = [Round { is_interrupted: true, ..round(0, 0.0) }];
         assert!(total_rows(&options(&[]), &rounds).iter().any(|row| row[1] == Cell::Nothing));
-        let text = report::text(&document(Machine::describe(), &options(&[]), 9, &rounds));
+        let text =
+            report::text(&document(Machine::describe(), &options(&[]), Vec::new(), 9, &rounds));
         assert!(text.contains("kill + kill"), "{text}");
     }
 }

@@ -24,6 +24,7 @@ mod report;
 use clap::Args;
 use hdrhistogram::Histogram;
 
+use crate::arguments::each_once;
 use crate::failure::{Failure, Outcome};
 use crate::load::exchange::Protocol;
 use crate::load::found::Found;
@@ -81,7 +82,7 @@ pub struct ScalingOptions {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
     /// One round of few requests with one thread and two, as a smoke test.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rounds")]
     quick: bool,
     #[command(flatten)]
     report: ReportOptions,
@@ -124,6 +125,7 @@ struct Sample {
 
 /// Runs the command.
 pub fn run(options: &ScalingOptions) -> Outcome<()> {
+    each_once("--loads", &options.loads)?;
     let recipes = options.programs.recipes(&options.servers)?;
     if let Some(recipe) = recipes.iter().find(|recipe| !recipe.takes_threads()) {
         let remedy = "larder and memcached can, and a --peer with {threads} in its command";

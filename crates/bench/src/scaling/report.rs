@@ -5,8 +5,8 @@ use super::loads::Load;
 use super::{Cores, Name, Sample, ScalingOptions};
 use crate::load::exchange::Protocol;
 use crate::machine::Machine;
-use crate::report::Spread;
 use crate::report::model::{Axis, Cell, Document, Plot, Point, Section, Series, Table};
+use crate::report::{Spread, servers};
 
 /// One server with one number of threads over all rounds.
 struct Row<'s> {
@@ -62,16 +62,9 @@ fn facts(
     threads: &[u32],
     samples: &[Sample],
 ) -> Vec<(String, String)> {
-    let mut commands: Vec<&Sample> = Vec::new();
-    for sample in samples {
-        // Port, memory and threads differ from start to start: one line for each server is enough.
-        if !commands.iter().any(|other| other.server == sample.server) {
-            commands.push(sample);
-        }
-    }
     let rounds = samples.iter().map(|sample| sample.round + 1).max().unwrap_or(0);
-    let mut facts: Vec<(String, String)> =
-        commands.iter().map(|it| ("server".to_owned(), it.command.clone())).collect();
+    let started = samples.iter().map(|it| (it.server.as_str(), it.command.as_str()));
+    let mut facts = servers(started);
     let pace = format!(
         "closed loop, {} in flight on each of {} connections",
         options.depth, options.connections

@@ -34,12 +34,17 @@ use recipe::{Kind, Recipe};
 const PORTS: std::ops::RangeInclusive<u16> = 21_200..=21_249;
 /// Time for a server to start listening.
 const START_MAX: Duration = Duration::from_secs(20);
-/// Time for a server whose connection failed to have ended.
+/// Time for a server whose connection failed to have ended: a process may end after its connections
+/// are closed, on a busy machine long after.
 const END_MAX: Duration = Duration::from_secs(60);
+/// Time for a server to have ended after a failure that says nothing of its connection.
+const END_SOON_MAX: Duration = Duration::from_secs(1);
 /// Time for a server to end when asked: it saves for a minute at most.
 const STOP_MAX: Duration = Duration::from_secs(90);
-/// The pause between two tries of either.
-const START_STEP: Duration = Duration::from_millis(5);
+/// The pause between two looks at a server that starts or ends.
+const LOOK_STEP: Duration = Duration::from_millis(5);
+/// The pause between two tries to connect to a server that starts.
+const CONNECT_STEP: Duration = Duration::from_micros(200);
 /// The bytes shown of the log of a server that does not start.
 const LOG_BYTES_SHOWN: usize = 2000;
 
@@ -154,7 +159,7 @@ impl Server {
                 let line = &self.command_line;
                 return Err(Failure::Ended(format!("`{line}` does not end when asked to")));
             }
-            std::thread::sleep(START_STEP);
+            std::thread::sleep(LOOK_STEP);
         }
         Ok(self.child.status())
     }
@@ -162,13 +167,12 @@ impl Server {
     /// Explains a failed measurement of this server: if the server has ended by itself, by that,
     /// with the end of its log.
     pub fn explain(&self, failure: Failure) -> Failure {
-        // A process may end after its connections are closed, on a busy machine long after.
         let failed = Instant::now();
         while !self.child.has_ended() {
-            if failed.elapsed() > END_MAX {
+            if failed.elapsed() >= end_max(&failure) {
                 return failure;
             }
-            std::thread::sleep(START_STEP);
+            std::thread::sleep(LOOK_STEP);
         }
         let (line, log) = (&self.command_line, self.log.end());
         Failure::Ended(format!("{} ended while it was measured\n`{line}`\n{log}", self.name))
@@ -183,9 +187,11 @@ impl Server {
             if started.elapsed() > START_MAX {
                 return Err(self.not_started("does not listen"));
             }
+            // `listened_after` is a figure of reports: the pause is short beside it.
+            std::thread::sleep(CONNECT_STEP);
         }
         self.listened_after = started.elapsed();
-        std::thread::sleep(START_STEP);
+        std::thread::sleep(LOOK_STEP);
         // The listener may be another server that kept this one from its port.
         if self.child.has_ended() { Err(self.not_started("ended at once")) } else { Ok(()) }
     }
@@ -193,6 +199,16 @@ impl Server {
     fn not_started(&self, why: &str) -> Failure {
         let (line, log) = (&self.command_line, self.log.end());
         Failure::Ended(format!("`{line}` {why}\n{log}"))
+    }
+}
+
+/// Returns how long after this failure a server is given to end.
+fn end_max(failure: &Failure) -> Duration {
+    match failure {
+        // A wrong value is the server's own, whatever becomes of it.
+        Failure::Check(_) | Failure::Usage(_) => Duration::ZERO,
+        _ if failure.is_of_connection() => END_MAX,
+        _ => END_SOON_MAX,
     }
 }
 
@@ -266,6 +282,18 @@ impl Port {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: a wrong value and a refused request of a server that lived on were told a minute
+    /// after they were found.
+    #[test]
+    fn only_a_broken_connection_waits_long_for_the_end_of_its_server() {
+        let broken = |kind| Failure::io("asking")(std::io::Error::from(kind));
+        assert_eq!(end_max(&Failure::Check("another value".into())), Duration::ZERO);
+        assert_eq!(end_max(&Failure::Reply("no reply".into())), END_SOON_MAX);
+        assert_eq!(end_max(&broken(ErrorKind::NotFound)), END_SOON_MAX);
+        assert_eq!(end_max(&Failure::Closed(String::new())), END_MAX);
+        assert_eq!(end_max(&broken(ErrorKind::ConnectionReset)), END_MAX);
+    }
 
     /// Regression: a run of restarts asked the server of another run, which had found its port free
     /// between two of its servers, and took that server's values for stale ones of its own.

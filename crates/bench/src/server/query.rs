@@ -137,14 +137,17 @@ pub fn number(pairs: &HashMap<String, String>, name: &str) -> Outcome<u64> {
 fn bulk(address: SocketAddr, question: &str) -> Outcome<String> {
     let mut reader = send(address, question)?;
     let mut head = String::new();
-    reader.read_line(&mut head).map_err(doing(address, question))?;
+    if reader.read_line(&mut head).map_err(doing(address, question))? == 0 {
+        return Err(Failure::Closed(format!(" without an answer to {question:?}")));
+    }
     let length = head.strip_prefix('$').and_then(|length| length.trim_end().parse().ok());
     let length: u64 = length.ok_or_else(|| Failure::Reply(format!("{head:?} to {question:?}")))?;
     let mut answer = String::new();
     let mut body = reader.take(length);
     let read = body.read_to_string(&mut answer).map_err(doing(address, question))?;
     if (read as u64) < length {
-        return Err(Failure::Reply(format!("{read} of {length} bytes to {question:?}")));
+        let part = format!(" after {read} of {length} bytes to {question:?}");
+        return Err(Failure::Closed(part));
     }
     Ok(answer)
 }
@@ -168,7 +171,7 @@ fn ask(address: SocketAddr, question: &str, last: impl Fn(&str) -> bool) -> Outc
     loop {
         let start = answer.len();
         if reader.read_line(&mut answer).map_err(doing(address, question))? == 0 {
-            return Err(Failure::Reply(format!("{:?} to {question:?}", answer)));
+            return Err(Failure::Closed(format!(" after {answer:?} to {question:?}")));
         }
         if last(answer[start..].trim_end()) {
             return Ok(answer);

@@ -52,11 +52,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The servers' binaries, their additional arguments, and their cores.
+/// The servers' binaries, their additional arguments, and their cores: of all servers, or, with
+/// `LarderOptions`, of a command that starts Larder alone.
 #[derive(Debug, Clone, Args)]
-pub struct ServerOptions {
+pub struct ServerOptions<P: Args = ProgramOptions> {
     #[command(flatten)]
-    programs: ProgramOptions,
+    programs: P,
     /// The cores that servers are pinned to, with one worker thread and the background's: on one
     /// core they share it.
     #[arg(
@@ -72,9 +73,9 @@ pub struct ServerOptions {
     pub client_core: usize,
 }
 
-/// The servers' binaries, and their additional arguments.
+/// Larder's binary, and its additional arguments.
 #[derive(Debug, Clone, Args)]
-pub struct ProgramOptions {
+pub struct LarderOptions {
     /// Larder's binary [default: the one beside this program, or else the release build of the
     /// working folder].
     #[arg(long, default_value_os_t = larder_beside(std::env::current_exe().ok()))]
@@ -82,6 +83,13 @@ pub struct ProgramOptions {
     /// Further arguments for Larder, separated by spaces.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub larder_args: String,
+}
+
+/// The servers' binaries, and their additional arguments.
+#[derive(Debug, Clone, Args)]
+pub struct ProgramOptions {
+    #[command(flatten)]
+    own: LarderOptions,
     /// memcached's binary.
     #[arg(long, default_value = "memcached")]
     pub memcached: PathBuf,
@@ -160,6 +168,13 @@ pub struct Recipe {
     wrapper: Vec<String>,
 }
 
+impl ServerOptions<LarderOptions> {
+    /// Finds Larder's binary, or reports how to get it.
+    pub fn recipe(&self) -> Outcome<Recipe> {
+        self.programs.recipe()
+    }
+}
+
 impl ServerOptions {
     /// Finds the binary of a command's only server, or reports how to get it.
     pub fn recipe(&self, kind: Kind) -> Outcome<Recipe> {
@@ -169,6 +184,11 @@ impl ServerOptions {
     /// Returns the recipes of these kinds, for a command that cannot start unknown servers.
     pub fn recipes_of_known(&self, kinds: &[Kind]) -> Outcome<Vec<Recipe>> {
         self.without_peers()?.recipes(kinds)
+    }
+
+    /// Returns whether Larder is started without further arguments.
+    pub fn is_larder_as_it_comes(&self) -> bool {
+        self.programs.own.larder_args.trim().is_empty()
     }
 
     /// Refuses peers, rather than ignore them silently.
@@ -187,22 +207,33 @@ impl ServerOptions {
     }
 }
 
+impl LarderOptions {
+    fn recipe(&self) -> Outcome<Recipe> {
+        let remedy = "build it with `cargo build --release` or name it with --larder PATH";
+        found(Kind::Larder, &self.larder, &self.larder_args, remedy)
+    }
+}
+
+/// Returns the recipe of a binary that is there, or reports how to get it.
+fn found(kind: Kind, wanted: &Path, extra: &str, remedy: &str) -> Outcome<Recipe> {
+    let program = find(wanted)
+        .ok_or_else(|| Failure::Missing(format!("{kind} ({}): {remedy}", wanted.display())))?;
+    let extra = extra.split_whitespace().map(str::to_owned).collect();
+    Ok(Recipe::new(kind, program, extra))
+}
+
 impl ProgramOptions {
     /// Finds the binary of `kind`, or reports how to get it.
     pub fn recipe(&self, kind: Kind) -> Outcome<Recipe> {
         let (wanted, extra, remedy) = match kind {
-            Kind::Larder => (
-                self.larder.clone(),
-                &self.larder_args,
-                "build it with `cargo build --release` or name it with --larder PATH",
-            ),
+            Kind::Larder => return self.own.recipe(),
             Kind::Memcached => (
-                self.memcached.clone(),
+                &self.memcached,
                 &self.memcached_args,
                 "install Debian's memcached or name it with --memcached PATH",
             ),
             Kind::Redis => (
-                self.redis.clone(),
+                &self.redis,
                 &self.redis_args,
                 "install Debian's redis-server or name it with --redis PATH",
             ),
@@ -214,10 +245,7 @@ impl ProgramOptions {
                 return Err(Failure::Usage("a peer is named with --peer NAME=COMMAND".into()));
             }
         };
-        let program = find(&wanted)
-            .ok_or_else(|| Failure::Missing(format!("{kind} ({}): {remedy}", wanted.display())))?;
-        let extra = extra.split_whitespace().map(str::to_owned).collect();
-        Ok(Recipe::new(kind, program, extra))
+        found(kind, wanted, extra, remedy)
     }
 
     /// Returns the recipes of these kinds and of all given peers.
@@ -375,14 +403,29 @@ pub fn find(wanted: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, LARDER_BELOW, Peer, Recipe, ServerOptions, find, larder_beside};
+    use super::{
+        Kind, LARDER_BELOW, LarderOptions, Peer, Recipe, ServerOptions, find, larder_beside,
+    };
     use crate::drive::encode::Dialect;
     use clap::{Args, Command, FromArgMatches};
     use std::path::Path;
 
     fn options(arguments: &[&str]) -> Result<ServerOptions, clap::Error> {
-        let command = ServerOptions::augment_args(Command::new("servers").no_binary_name(true));
-        ServerOptions::from_arg_matches(&command.try_get_matches_from(arguments)?)
+        let command = <ServerOptions>::augment_args(Command::new("servers").no_binary_name(true));
+        <ServerOptions>::from_arg_matches(&command.try_get_matches_from(arguments)?)
+    }
+
+    /// Regression: commands that start Larder alone took the options of other servers, and ignored
+    /// them.
+    #[test]
+    fn a_command_of_larder_alone_has_no_option_of_other_servers() {
+        type Options = ServerOptions<LarderOptions>;
+        let command = Options::augment_args(Command::new("servers").no_binary_name(true));
+        let parsed = |arguments: &[&str]| command.clone().try_get_matches_from(arguments);
+        assert!(parsed(&["--larder", "x", "--client-core", "0"]).is_ok());
+        for foreign in ["--memcached=x", "--redis-args=-v", "--peer=x=sh {port}"] {
+            assert!(parsed(&[foreign]).is_err() && options(&[foreign]).is_ok(), "{foreign}");
+        }
     }
 
     #[test]

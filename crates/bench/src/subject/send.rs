@@ -31,6 +31,33 @@ pub struct Pace {
     pub fills_misses: bool,
 }
 
+/// The times of paced requests, which go on from batch to batch: whatever happens between two
+/// batches, the next one catches up with.
+#[derive(Debug)]
+pub struct Schedule {
+    begun: Instant,
+    requests: u64,
+}
+
+impl Schedule {
+    /// Returns a schedule whose first request is due now.
+    pub fn begin() -> Schedule {
+        Schedule { begun: Instant::now(), requests: 0 }
+    }
+
+    /// Takes the next batch; returns when its first request is due.
+    fn next(&mut self, requests: u64, per_second: f64) -> Instant {
+        let due = Duration::from_secs_f64(self.requests as f64 / per_second);
+        self.requests += requests;
+        self.begun + due
+    }
+
+    /// Returns the requests per second so far, if all of them are answered now.
+    pub fn per_second(&self) -> f64 {
+        self.requests as f64 / self.begun.elapsed().as_secs_f64().max(1e-9)
+    }
+}
+
 /// The results of a phase.
 #[derive(Debug)]
 pub struct Phase {
@@ -71,6 +98,18 @@ pub fn send(
     server: &Server,
     subject: &Subject,
     pace: Pace,
+    limits: (u64, Duration),
+    next: impl FnMut(u64) -> Copies,
+) -> Outcome<Phase> {
+    send_by(None, server, subject, pace, limits, next)
+}
+
+/// Sends requests like `send`, those of a pace by a schedule that goes on.
+pub fn send_by(
+    mut schedule: Option<&mut Schedule>,
+    server: &Server,
+    subject: &Subject,
+    pace: Pace,
     (requests, longest): (u64, Duration),
     mut next: impl FnMut(u64) -> Copies,
 ) -> Outcome<Phase> {
@@ -86,8 +125,10 @@ pub fn send(
         left = left.saturating_sub(sent);
         let job = pace.job(server, subject, &trace);
         let senders = Senders { deal: job.deal(), ..Senders::here(pace.connections) };
-        let found =
-            load::run(&job, server.address, &senders).map_err(|failure| server.explain(failure))?;
+        let paced = schedule.as_deref_mut().zip(pace.per_second);
+        let begun = paced.map(|(schedule, per_second)| schedule.next(sent, per_second));
+        let (found, _) = load::run_since(&job, server.address, &senders, begun, || Ok(()))
+            .map_err(|failure| server.explain(failure))?;
         found.all_done(&server.name)?;
         phase.elapsed += found.elapsed();
         phase.found.add(found)?;
@@ -116,7 +157,21 @@ impl Phase {
 
 #[cfg(test)]
 mod tests {
-    use super::{BATCH_REQUESTS, Pace};
+    use std::time::Duration;
+
+    use super::{BATCH_REQUESTS, Pace, Schedule};
+
+    /// Regression: the pace began anew with each batch, so the time between two batches made the
+    /// requests fewer than were asked for, by half where batches were small.
+    #[test]
+    fn a_schedule_goes_on_whatever_the_time_between_two_batches() {
+        let mut schedule = Schedule::begin();
+        let begun = schedule.begun;
+        for number in 0..3 {
+            assert_eq!(schedule.next(250, 1000.0), begun + number * Duration::from_millis(250));
+        }
+        assert_eq!(schedule.requests, 750);
+    }
 
     #[test]
     fn a_batch_of_a_paced_phase_is_short() {

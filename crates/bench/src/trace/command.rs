@@ -72,11 +72,12 @@ struct ConvertOptions {
     /// Give every object a size, for formats without sizes.
     #[arg(long)]
     sizes: Option<SizeChoice>,
-    /// Bytes of every key, unless the sizes determine them.
-    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(1..=250))]
+    /// With --sizes: bytes of every key, unless the sizes determine them.
+    #[arg(long, default_value_t = 24, requires = "sizes",
+        value_parser = clap::value_parser!(u16).range(1..=250))]
     key_bytes: u16,
     /// The seed of the sizes.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, requires = "sizes")]
     seed: u64,
 }
 

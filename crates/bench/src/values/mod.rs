@@ -50,6 +50,13 @@ pub struct ValueOptions {
     pub key_bytes: Option<u16>,
 }
 
+impl ValueOptions {
+    /// Returns whether any of the options is given.
+    pub fn is_any_given(&self) -> bool {
+        self.values.is_some() || self.value_bytes.is_some() || self.key_bytes.is_some()
+    }
+}
+
 impl Values {
     /// Random values.
     #[cfg(test)]

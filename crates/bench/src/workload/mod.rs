@@ -91,7 +91,7 @@ pub fn skew(text: &str) -> Result<f64, String> {
 }
 
 fn share_or_none(text: &str) -> Result<f64, String> {
-    if text == "0" || text == "0.0" { Ok(0.0) } else { share(text) }
+    if text.parse() == Ok(0.0) { Ok(0.0) } else { share(text) }
 }
 
 impl Spec {

@@ -50,9 +50,9 @@ mod together;
 mod warm_up;
 mod zones;
 
-use super::Goal::{AtLeast, AtMost};
 use super::Hears::{Rounds, Threads};
 use super::{Experiment, Paper, claim, unknown};
+use crate::report::bound::Bound::{AtLeast, AtMost};
 
 const ABSTRACT: &str = "the paper's abstract";
 const QUOTED: &str = "the paper, second-hand";

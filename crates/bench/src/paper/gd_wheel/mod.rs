@@ -27,14 +27,14 @@ mod sizes;
 mod throughput;
 mod workloads;
 
-use super::Goal::{AtLeast, AtMost, Within};
 use super::Hears::{Rounds, Trace};
-use super::{Experiment, Goal, Paper, claim, unknown};
+use super::{Experiment, Paper, claim, unknown};
+use crate::report::bound::Bound::{self, AtLeast, AtMost, Within};
 
 const QUOTED: &str = "the paper, second-hand";
 const ABSTRACT: &str = "the paper's abstract";
 /// No difference, in percent of the other's: neither more nor less.
-const SAME: Goal = Within(99.9, 100.1);
+const SAME: Bound = Within(99.9, 100.1);
 
 /// The paper and its experiments.
 pub const PAPER: Paper = Paper {

@@ -35,9 +35,9 @@ mod tier;
 mod watermarks;
 mod writes;
 
-use super::Goal::{AtLeast, AtMost};
 use super::Hears::{Rounds, Values};
 use super::{Experiment, Paper, claim, unknown};
+use crate::report::bound::Bound::{AtLeast, AtMost};
 
 const ABSTRACTS: &str = "the papers' abstracts, 2018 and 2020";
 const QUOTED: &str = "the paper, second-hand";

@@ -26,9 +26,9 @@ mod ratio;
 mod splits;
 mod throughput;
 
-use super::Goal::{AtLeast, AtMost};
 use super::Hears::{Rounds, Threads, Values};
 use super::{Experiment, Paper, claim, data, unknown};
+use crate::report::bound::Bound::{AtLeast, AtMost};
 
 const ABSTRACT: &str = "the paper's abstract";
 const QUOTED: &str = "the paper, second-hand";
