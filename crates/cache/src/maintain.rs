@@ -277,7 +277,11 @@ impl Cache {
     /// While there are plenty of expired items, only what has to go at once goes. Returns whether
     /// there is more to do at once.
     fn make_room(&self, room_comes: bool, hooks: &dyn CacheHooks) -> bool {
-        let excess = self.arena.excess_slabs();
+        // The compressed zone gives up slabs by itself, by and by: a hot zone that gave up as many
+        // at once would have none left.
+        let zone = self.compressed.as_ref().map(|compressed| &compressed.zone);
+        let over = zone.map_or(0, |zone| zone.slabs().saturating_sub(zone.budget_slabs()));
+        let excess = self.arena.excess_slabs().saturating_sub(over);
         let starved = usize::from(self.tables.take_starved());
         let wanted = excess.max(starved).max(self.slabs_wanted_by_compressed());
         let comes = self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), hooks);

@@ -540,6 +540,27 @@ fn a_lower_limit_is_kept_with_both_zones() {
     }
 }
 
+/// Regression: the hot zone gave up all that a lowered limit was exceeded by, while the compressed
+/// one gave up the same by and by: nearly all that was hot was lost, and stores of sizes that had
+/// no slab left were refused.
+#[test]
+fn a_lower_limit_leaves_the_hot_zone_what_its_share_is() {
+    let mut fixture = Fixture::new();
+    for _ in 0..120_000 {
+        fixture.fill();
+    }
+    let bytes = fixture.cache.stats().limit_bytes as usize;
+    fixture.cache.set_memory_bytes(bytes / 3).unwrap();
+    loop {
+        let more = fixture.cache.maintain();
+        let stats = fixture.cache.stats();
+        assert!(2 * stats.item_bytes > stats.limit_bytes, "{stats:?}");
+        if !more && stats.used_bytes <= stats.limit_bytes {
+            break;
+        }
+    }
+}
+
 /// Regression: the hot zone left a share of the first limit to the compressed one, however low the
 /// limit was then: slabs that went from one size to another came to lie idle, up to half of the
 /// memory.
