@@ -75,10 +75,11 @@ impl Flash {
         }
         // First, since a caller that finds no room asks for this once and relies on it; and both in
         // one call, since either may be wanted all the time.
-        let collects_more = !has_come_back
-            && self.wants_collection(&mut chores)
-            && self.collect(&mut chores, access, now, Need::Room)
-            && self.wants_collection(&mut chores);
+        let wants = !has_come_back && self.wants_collection(&mut chores);
+        let collects = wants && self.collect(&mut chores, access, now, Need::Room);
+        let is_stuck = wants && !collects && lock(&self.writer).free_segments() == 0;
+        let has_come_back = has_come_back || is_stuck && self.try_any(&mut chores, now);
+        let collects_more = collects && self.wants_collection(&mut chores);
         self.turn_worn(access) || collects_more || has_come_back
     }
 
@@ -99,12 +100,11 @@ impl Flash {
             if full.is_void {
                 self.free_segment(&mut writer, segment);
             } else if !is_written {
-                self.set_aside(&mut writer, segment);
+                self.let_go(segment);
+                writer.set_aside(segment);
             } else {
                 self.list(&mut writer, &full);
-            }
-            if !full.is_void {
-                writer.failures = if is_written { 0 } else { writer.failures + 1 };
+                writer.failures = 0;
             }
             let pages = std::sync::Arc::try_unwrap(full.pages).expect("the clone is dropped");
             writer.idle.push(pages);
@@ -154,8 +154,7 @@ impl Flash {
             let mut writer = lock(&self.writer);
             if prepared.is_err() {
                 self.counters.io_errors.add(1);
-                writer.failures += 1;
-                writer.aside.push_back(segment);
+                writer.set_aside(segment);
                 return;
             }
             writer.prepared.push_back(segment);

@@ -201,7 +201,7 @@ impl Flash {
     pub fn stats(&self) -> FlashStats {
         let counters = &self.counters;
         let writer = lock(&self.writer);
-        let refused = writer.aside.len();
+        let refused = writer.segments_aside();
         let (free, found) = (writer.free_segments(), writer.found.len());
         let written: usize = writer.streams.iter().map(|stream| stream.written.len()).sum();
         let segments = Area::ALL.map(|area| writer.segments(area));
@@ -286,8 +286,9 @@ impl Flash {
         let segments =
             std::mem::size_of_val(&*self.segments) + std::mem::size_of_val(&*self.bits_locks);
         let writer = lock(&self.writer);
-        let Writer { streams, waiting, idle, free, prepared, aside, found, encoder, .. } = &*writer;
-        let Writer { stored, row, .. } = &*writer;
+        let Writer { streams, waiting, idle, free, prepared, found, encoder, .. } = &*writer;
+        let Writer { bad, suspects, stored, row, .. } = &*writer;
+        let lists = [free, prepared, bad, suspects].map(|list| list.capacity());
         let trained = writer.trained.as_ref().map_or(0, |it| it.dictionary.memory_bytes());
         let samples = writer.sampling.memory_bytes();
         let dictionaries = self.dictionaries.memory_bytes() + trained + samples;
@@ -304,7 +305,7 @@ impl Flash {
         segments
             + (buffers + 1) * self.geometry.segment_bytes
             + streams_bytes
-            + (free.capacity() + prepared.capacity() + aside.capacity()) * size_of::<u32>()
+            + lists.iter().sum::<usize>() * size_of::<u32>()
             + found.capacity() * size_of::<ListedSegment>()
             + stored.capacity()
             + row.capacity()

@@ -140,7 +140,10 @@ fn segments_side_by_side_that_cannot_be_written_cost_what_they_were_given() {
     let lost = 10 * 70;
     let written = stats.bytes_written / stats.segment_bytes;
     assert!(written * 66 + refused + lost > 3800, "{written} of {stats:?}");
-    let aside = || lock(&world.flash.writer).aside.iter().copied().collect::<Vec<u32>>();
+    let aside = || {
+        let writer = lock(&world.flash.writer);
+        writer.bad.iter().chain(&writer.suspects).copied().collect::<Vec<u32>>()
+    };
     assert!((5..15).all(|segment| aside().contains(&segment)), "{:?}", aside());
     assert_eq!(aside().len(), 10);
     // A place that works again is used again.
@@ -212,6 +215,98 @@ fn a_pause_of_a_device_with_bad_segments_ends_with_the_first_try() {
     assert_eq!(try_to_put(&world, 3001), Ok(true));
 }
 
+/// Has the device refuse all pages for so many seconds. Returns those that then pass until an item
+/// is taken again.
+fn seconds_after_an_outage(world: &mut World, outage_s: u32, number: &mut u64) -> u32 {
+    world.device.refuses_pages.store(true, Ordering::Relaxed);
+    while try_to_put(world, *number) != Err(Refused::Failing) {
+        *number += 1;
+    }
+    for _ in 0..outage_s {
+        world.now += 1;
+        world.maintain();
+    }
+    world.device.refuses_pages.store(false, Ordering::Relaxed);
+    for second in 1.. {
+        world.now += 1;
+        world.maintain();
+        *number += 1;
+        if try_to_put(world, *number) == Ok(true) {
+            return second;
+        }
+    }
+    unreachable!("no outage is that long")
+}
+
+/// Regression: an outage of more seconds than there are sound segments aside had all bad ones tried
+/// before these, one a second, and bad ones came back to the free ones untried.
+#[test]
+fn an_outage_of_any_length_ends_within_two_seconds_however_many_segments_are_bad() {
+    for bad in [10, 50, 100] {
+        let mut world = World::new(4000);
+        let segments = world.flash.geometry.segments;
+        put(&world, 0..u64::from(segments) * 66);
+        world.device.make_unwritable(pages(&world, 5..5 + bad));
+        let mut number = 50_000;
+        while lock(&world.flash.writer).bad.len() < bad as usize && number < 110_000 {
+            world.now += u32::from(number % 10 == 0);
+            let _ = try_to_put(&world, number);
+            number += 1;
+        }
+        for outage_s in [5, 25, 30, 50, 500, 1005] {
+            let after = seconds_after_an_outage(&mut world, outage_s, &mut number);
+            let known = world.flash.stats().segments_refused as u32;
+            assert!(after <= 2, "{bad} bad, {outage_s} s: back after {after} s");
+            assert!(known >= bad, "{known} of {bad} known after {outage_s} s");
+            let errors = world.flash.stats().io_errors;
+            for _ in 0..1000 {
+                number += 1;
+                assert_eq!(try_to_put(&world, number), Ok(true), "{bad} bad, {outage_s} s");
+            }
+            assert!(world.flash.stats().io_errors - errors < 10, "none has come back untried");
+        }
+    }
+}
+
+/// Regression: with half or more of the segments bad, and no other free, none of those in use was
+/// ever collected.
+#[test]
+fn a_tier_of_which_most_is_bad_goes_on_with_the_rest_after_an_hour() {
+    let mut world = World::new(PAGES);
+    put(&world, 0..900);
+    let segments = world.flash.geometry.segments;
+    let first_free = lock(&world.flash.writer).free.front().copied().expect("most are free");
+    assert!(first_free * 2 < segments, "{first_free} of {segments}");
+    let first_bad = pages(&world, first_free - 3..first_free).start;
+    world.device.make_unwritable(first_bad..u64::MAX);
+    let mut refused_until = 0;
+    for second in 0..10_000 {
+        world.now += 1;
+        if try_to_put(&world, 1000 + second).is_err() {
+            refused_until = second;
+        }
+        if second == 3000 {
+            assert_eq!(world.flash.stats().collected, 0, "it may be an outage");
+        }
+    }
+    assert!((3600..4000).contains(&refused_until), "{refused_until}");
+}
+
+/// An hour without a write is not worth more than a few segments if half of all are aside.
+#[test]
+fn a_day_without_a_write_costs_a_tier_that_was_mostly_free_five_segments() {
+    let mut world = World::new(PAGES);
+    put(&world, 0..900);
+    world.device.refuses_pages.store(true, Ordering::Relaxed);
+    (1000..1300).for_each(|number| _ = try_to_put(&world, number));
+    for _ in 0..24 * 3600 {
+        world.now += 1;
+        world.maintain();
+    }
+    let collected = world.flash.stats().collected;
+    assert!((1..=5).contains(&collected), "{collected}");
+}
+
 /// Regression: with every segment set aside and nothing written, none was ever tried again.
 #[test]
 fn a_fresh_tier_whose_device_comes_and_goes_is_used_when_it_stays() {
@@ -231,7 +326,7 @@ fn a_fresh_tier_whose_device_comes_and_goes_is_used_when_it_stays() {
         writer.failures = 1;
         let free: Vec<u32> = writer.free.drain(..).collect();
         let prepared: Vec<u32> = writer.prepared.drain(..).collect();
-        writer.aside.extend(free.into_iter().chain(prepared));
+        writer.suspects.extend(free.into_iter().chain(prepared));
     }
     lock(&world.flash.chores).healing.opened_next = u64::MAX;
     world.now += 1;
