@@ -6,6 +6,7 @@ use stdx::sync::lock;
 
 use crate::area::Area;
 use crate::list::ListedSegment;
+use crate::stage::FAILURES_MAX;
 use crate::table::Item;
 use crate::unit::Head;
 use crate::usage::MARGINS;
@@ -194,6 +195,15 @@ pub struct FlashStats {
     pub distrusted: u64,
     /// Whether the device does not know of all that died ([`Flash::is_unsound`]).
     pub unsound: bool,
+    /// Whether nothing new is taken, because the device refuses it.
+    pub is_failing: bool,
+}
+
+impl FlashStats {
+    /// Segments in use: neither free, nor empty and refused by the device.
+    pub fn segments_used(&self) -> u64 {
+        self.segments.saturating_sub(self.segments_free + self.segments_refused)
+    }
 }
 
 impl Flash {
@@ -207,6 +217,7 @@ impl Flash {
         let segments = Area::ALL.map(|area| writer.segments(area));
         let hot_segments_target = writer.hot_target.segments().into();
         let costs = writer.costs;
+        let is_failing = self.is_unsound() || writer.failures >= FAILURES_MAX;
         drop(writer);
         let [cold, hot] = Area::ALL.map(|area| {
             let counters = &counters.areas[area.index()];
@@ -255,6 +266,7 @@ impl Flash {
             journalled: counters.journalled.get(),
             distrusted: counters.distrusted.get(),
             unsound: self.is_unsound(),
+            is_failing,
         }
     }
 
