@@ -6,7 +6,7 @@ use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::area::Area;
-use crate::collect::Need;
+use crate::collect::{Need, Passed};
 use crate::dictionaries::DICTIONARIES_MAX;
 use crate::flash::State;
 use crate::heal::Healing;
@@ -35,6 +35,8 @@ pub(crate) struct Chores {
     pub(crate) lost_dictionaries: [bool; DICTIONARIES_MAX + 1],
     /// State about segments that the device refused.
     pub(crate) healing: Healing,
+    /// Segments that are passed over, in their order, since one was last collected.
+    pub(crate) passed: Vec<Passed>,
     /// The position of scrubbing.
     pub(crate) scrub: Scrub,
     /// Scrubbing is done by [`Flash::scrub_on`] only.

@@ -174,13 +174,15 @@ fn a_full_tier_goes_on_without_the_segments_that_cannot_be_written() {
 fn a_device_that_refused_all_for_a_while_has_its_free_segments_back_at_once() {
     let mut world = World::new(PAGES);
     put(&world, 0..300);
-    let free = world.flash.stats().segments_free;
+    let (free, used) = (world.flash.stats().segments_free, world.flash.stats().segments_used());
     world.device.refuses_pages.store(true, Ordering::Relaxed);
     for number in 1000..2000 {
         world.now += 1;
         let _ = try_to_put(&world, number);
     }
     assert_eq!(lock(&world.flash.writer).free_segments(), 0);
+    // Regression: what was set aside counted as used, and the tier as full.
+    assert_eq!(world.flash.stats().segments_used(), used);
     let written = |world: &World| world.device.log.lock().expect("no test has died").len();
     world.device.refuses_pages.store(false, Ordering::Relaxed);
     let before = written(&world);
@@ -382,24 +384,59 @@ fn segments_that_cannot_be_noted_as_free_do_not_keep_others_from_being_collected
     assert!((8500..8900).filter(|number| get(&world, *number).is_some()).count() > 300);
 }
 
+/// Regression: the first page was asked whether notes are taken at all. Where it was bad as well,
+/// nothing was ever collected again.
+#[test]
+fn a_bad_first_page_does_not_keep_segments_from_being_collected() {
+    // Of the segment table one entry, or more than a call tries.
+    for entries in [1, 6] {
+        let mut world = World::new(PAGES);
+        put(&world, 0..1500);
+        world.device.make_unwritable(0..world.flash.geometry.entry_at(entries));
+        let before = world.flash.stats();
+        let mut refused = 0;
+        for number in 1500..9000 {
+            world.now += u32::from(number % 10 == 0);
+            refused += u64::from(try_to_put(&world, number).is_err());
+        }
+        let stats = world.flash.stats();
+        assert!(stats.collected - before.collected > 60 && refused == 0, "{refused}: {stats:?}");
+    }
+}
+
 /// Regression: while no note was taken, each try to collect put the oldest segments behind all that
 /// came later, which were then collected in their place for a whole round of the device.
 #[test]
 fn an_outage_of_notes_leaves_the_order_of_segments_as_it_was() {
-    let world = World::new(PAGES);
-    put(&world, 0..3000);
-    world.device.refuses_notes.store(true, Ordering::Relaxed);
-    assert!((0..400).all(|_| !world.flash.evict(&world.index)));
-    world.device.refuses_notes.store(false, Ordering::Relaxed);
-    let segments = world.flash.stats().segments_written;
-    let opened = world.flash.stats().opened;
-    let mut end = 3000;
-    while world.flash.stats().opened < opened + segments / 2 {
-        put(&world, end..end + 1);
-        end += 1;
+    let refuse = |world: &World, does| world.device.refuses_notes.store(does, Ordering::Relaxed);
+    evict_during_an_outage(refuse);
+    // Regression: notes go to the page cache, which always has the first page, and those of the
+    // table must often be read for it.
+    evict_during_an_outage(|world: &World, does| {
+        let geometry = world.flash.geometry;
+        let table = geometry.entry_at(0)..geometry.journal_at(0);
+        world.device.make_unwritable(if does { table } else { 0..0 });
+    });
+}
+
+/// Evicts in vain while notes are refused, and finds everything that comes afterwards.
+fn evict_during_an_outage(refuse: impl Fn(&World, bool)) {
+    for evictions in 399..403 {
+        let world = World::new(PAGES);
+        put(&world, 0..3000);
+        refuse(&world, true);
+        assert!((0..evictions).all(|_| !world.flash.evict(&world.index)));
+        refuse(&world, false);
+        let segments = world.flash.stats().segments_written;
+        let opened = world.flash.stats().opened;
+        let mut end = 3000;
+        while world.flash.stats().opened < opened + segments / 2 {
+            put(&world, end..end + 1);
+            end += 1;
+        }
+        let found = (3000..end).filter(|number| get(&world, *number).is_some()).count() as u64;
+        assert_eq!(found, end - 3000);
     }
-    let found = (3000..end).filter(|number| get(&world, *number).is_some()).count() as u64;
-    assert_eq!(found, end - 3000);
 }
 
 /// Regression: both were listed, which ended the process where debugging assertions are on, and
