@@ -139,10 +139,11 @@ impl Flash {
     }
 
     /// As [`Flash::evict`], but rows that were read since they were stored are stored again; only a
-    /// segment that follows one of which more rows stayed than left is evicted whole.
+    /// segment that follows one of which more rows stayed than left is evicted whole. `false` also
+    /// while the device refuses writes: nothing comes in that needs words, and no row could move.
     pub fn thin_out(&self, access: &dyn IndexAccess, now: u32) -> bool {
         let mut chores = lock(&self.chores);
-        if lock(&self.writer).is_closed {
+        if lock(&self.writer).is_closed || self.is_failing() {
             return false;
         }
         let need = if chores.evicts_next { Need::WordsNow } else { Need::Words };
