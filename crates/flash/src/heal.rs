@@ -62,6 +62,9 @@ const MOST_WAIT_S: usize = 3600;
 pub(crate) struct Healing {
     /// When a segment was last refused, in seconds.
     refused_at: Option<u32>,
+    /// When the note that all is void was last refused: while it is written, threads that have to
+    /// note a death wait.
+    void_refused_at: Option<u32>,
     outage: Outage,
     /// Suspects to bring back with the next one that works.
     back_step: usize,
@@ -91,9 +94,11 @@ struct Outage {
 impl Flash {
     /// Retries what a device refused. Returns whether segments that were set aside have come back.
     pub(crate) fn heal(&self, chores: &mut Chores, now: u32) -> bool {
-        self.tell_of_loss();
-        if self.unsound.load(Ordering::Relaxed) {
-            self.void_device();
+        if chores.healing.void_refused_at != Some(now) {
+            self.tell_of_loss();
+            if self.unsound.load(Ordering::Relaxed) && !self.void_device() {
+                chores.healing.void_refused_at = Some(now);
+            }
         }
         self.freeze_void();
         if lock(&self.writer).failures >= FAILURES_MAX {
@@ -227,8 +232,9 @@ impl Flash {
             *pages = Pages::zeroed(self.geometry.segment_pages());
             self.device.write(page, pages.as_pages())
         });
-        if tried.is_err() {
-            self.counters.io_errors.add(1);
+        match tried {
+            Ok(()) => self.counters.bytes_written.add(self.geometry.segment_bytes as u64),
+            Err(_) => self.counters.io_errors.add(1),
         }
         tried.is_ok()
     }

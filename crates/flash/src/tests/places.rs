@@ -11,6 +11,7 @@ use super::World;
 use super::cases::get;
 use super::world::value;
 use crate::geometry::ENTRY_BYTES;
+use crate::stage::FAILURES_MAX;
 use crate::{Doubt, Refused};
 
 const PAGES: usize = 600;
@@ -551,4 +552,62 @@ fn a_flush_ends_though_a_segment_can_neither_be_read_nor_noted_as_free() {
         let back = (0..500).filter(flushed).filter(|number| get(&world, *number).is_some());
         assert_eq!(back.count(), 0);
     }
+}
+
+/// Regression: deaths went on while pages were refused, and lists that ran full took the whole of
+/// their segments with them.
+#[test]
+fn worn_lists_become_filters_while_pages_are_refused() {
+    let world = World::new(PAGES);
+    let mut end = 0;
+    while world.flash.stats().segments_written < 3 {
+        world.put(end, format!("{end}").as_bytes());
+        world.maintain();
+        end += 1;
+    }
+    lock(&world.flash.writer).failures = FAILURES_MAX;
+    world.device.refuses_pages.store(true, Ordering::Relaxed);
+    for number in 0..end {
+        world.delete(number);
+        if number % 8 == 0 {
+            world.maintain();
+        }
+    }
+    assert!(world.flash.stats().is_failing && end > 5000);
+    assert_eq!(world.flash.stats().distrusted, 0, "{end} have died");
+}
+
+/// Regression: rows that were read were read from the device, refused, and dropped.
+#[test]
+fn a_tier_that_is_failing_is_not_thinned_out() {
+    let world = World::new(PAGES);
+    put(&world, 0..900);
+    (0..900).for_each(|number| _ = get(&world, number));
+    lock(&world.flash.writer).failures = FAILURES_MAX;
+    let before = world.flash.stats();
+    assert!(!world.flash.thin_out(&world.index, world.now));
+    lock(&world.flash.writer).failures = 0;
+    assert_eq!(world.flash.stats().dropped, before.dropped);
+    assert!(world.flash.thin_out(&world.index, world.now));
+}
+
+/// Regression: each turn of the background tried again, and deaths waited for each try.
+#[test]
+fn the_note_that_all_is_void_is_tried_once_a_second() {
+    let mut world = World::new(PAGES);
+    put(&world, 0..500);
+    world.device.refuses_notes.store(true, Ordering::Relaxed);
+    world.delete(1);
+    assert!(world.flash.is_unsound());
+    let errors = world.flash.stats().io_errors;
+    for turn in 0..400 {
+        world.now += u32::from(turn % 100 == 0);
+        world.maintain();
+    }
+    let errors = world.flash.stats().io_errors - errors;
+    assert!(errors <= 16, "{errors} in four seconds");
+    world.device.refuses_notes.store(false, Ordering::Relaxed);
+    world.now += 1;
+    world.maintain();
+    assert!(!world.flash.is_unsound());
 }
