@@ -72,8 +72,8 @@ impl Flash {
         }
         self.repartition(&mut chores.window);
         if self.is_failing() && !self.wants_victim(&mut chores.healing) {
-            // No item that would move finds a place, and there is a segment to try. Deaths go on, and
-            // are noted if pages alone are refused.
+            // No item that would move finds a place, and there is a segment to try. But deaths go
+            // on, and are noted if pages alone are refused.
             return !self.is_unsound() && self.turn_worn(access);
         }
         // First, since a caller that finds no room asks for this once and relies on it; and both in

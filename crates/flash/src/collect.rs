@@ -31,10 +31,10 @@
 //! evicted whole if more rows moved than left, so that collection writes less than it makes room
 //! for, even where every row was read.
 //!
-//! A segment whose table entry cannot be zeroed stays as it is, and is *passed over*: its turn comes
-//! again when as many have been opened as there are. If it stayed the least recently used one, a
-//! page of the table that cannot be written would keep all others from being collected. But the
-//! device may take no note at all, and then the order of segments is to stay as it was. What
+//! A segment whose table entry cannot be zeroed stays as it is, and is *passed over*: its turn
+//! comes again when as many have been opened as there are. If it stayed the least recently used
+//! one, a page of the table that cannot be written would keep all others from being collected. But
+//! the device may take no note at all, and then the order of segments is to stay as it was. What
 //! decides is the next segment whose entry is zeroed, in this call or a later one: then the first
 //! that was refused is asked for again, and if it is refused again the device takes notes but
 //! there. Otherwise those refused behind it are as they were before. So are they all when none is
