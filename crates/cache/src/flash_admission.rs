@@ -64,11 +64,14 @@ impl FlashAdmission {
 
     /// Updates the state of admission.
     pub(crate) fn look(&self, now_us: u64, stats: &FlashStats, words: Words) {
-        let has_room = stats.segments_free > room_taken_to(stats.segments)
+        // What a tier that takes nothing is offered would leave memory for nothing.
+        let has_room = !stats.is_failing
+            && stats.segments_free > room_taken_to(stats.segments)
             && words.free() > words.max * ROOM_TIMES / WORDS_FREE_SHARE;
         self.has_room.store(has_room, Ordering::Relaxed);
-        let is_mostly_free =
-            stats.segments_free > stats.segments / 2 && words.free() > words.max / 2;
+        let is_mostly_free = !stats.is_failing
+            && stats.segments_free > stats.segments / 2
+            && words.free() > words.max / 2;
         self.is_mostly_free.store(is_mostly_free, Ordering::Relaxed);
         if let Some(budget) = &self.budget {
             let admission = lock(budget).look(now_us, stats.bytes_written);
@@ -173,6 +176,26 @@ mod tests {
             assert!(!entrance.takes_all(), "not in their full length");
         }
     }
+
+    /// Regression: a tier with room whose device took nothing was offered all items past the
+    /// compressed zone, refused them, and they left the cache.
+    #[test]
+    fn a_tier_that_is_failing_has_no_room() {
+        let entrance = FlashAdmission::new(None, 1 << 20);
+        for is_failing in [false, true, false] {
+            let stats = FlashStats {
+                segments: 100,
+                segments_free: 100,
+                is_failing,
+                ..FlashStats::default()
+            };
+            entrance.look(0, &stats, UNUSED);
+            assert_eq!(entrance.takes_all(), !is_failing);
+            assert_eq!(entrance.takes_past_the_zone(false), !is_failing);
+            assert!(entrance.takes_past_the_zone(true), "wanted ones are offered");
+        }
+    }
+
     /// Regression: small items run out of words with most segments free, which counted as room for
     /// everything.
     #[test]

@@ -6,7 +6,7 @@ use stdx::sync::atomic::Ordering;
 use stdx::sync::lock;
 
 use crate::area::Area;
-use crate::collect::Need;
+use crate::collect::{Need, Passed};
 use crate::dictionaries::DICTIONARIES_MAX;
 use crate::flash::State;
 use crate::heal::Healing;
@@ -35,6 +35,8 @@ pub(crate) struct Chores {
     pub(crate) lost_dictionaries: [bool; DICTIONARIES_MAX + 1],
     /// State about segments that the device refused.
     pub(crate) healing: Healing,
+    /// Segments that are passed over, in their order, since one was last collected.
+    pub(crate) passed: Vec<Passed>,
     /// The position of scrubbing.
     pub(crate) scrub: Scrub,
     /// Scrubbing is done by [`Flash::scrub_on`] only.
@@ -70,15 +72,17 @@ impl Flash {
         }
         self.repartition(&mut chores.window);
         if self.is_failing() && !self.wants_victim(&mut chores.healing) {
-            // No item that would move finds a place, and there is a segment to try.
-            return false;
+            // No item that would move finds a place, and there is a segment to try. But deaths go
+            // on, and are noted if pages alone are refused.
+            return !self.is_unsound() && self.turn_worn(access);
         }
         // First, since a caller that finds no room asks for this once and relies on it; and both in
         // one call, since either may be wanted all the time.
-        let collects_more = !has_come_back
-            && self.wants_collection(&mut chores)
-            && self.collect(&mut chores, access, now, Need::Room)
-            && self.wants_collection(&mut chores);
+        let wants = !has_come_back && self.wants_collection(&mut chores);
+        let collects = wants && self.collect(&mut chores, access, now, Need::Room);
+        let is_stuck = wants && !collects && lock(&self.writer).free_segments() == 0;
+        let has_come_back = has_come_back || is_stuck && self.try_any(&mut chores, now);
+        let collects_more = collects && self.wants_collection(&mut chores);
         self.turn_worn(access) || collects_more || has_come_back
     }
 
@@ -99,12 +103,11 @@ impl Flash {
             if full.is_void {
                 self.free_segment(&mut writer, segment);
             } else if !is_written {
-                self.set_aside(&mut writer, segment);
+                self.let_go(segment);
+                writer.set_aside(segment);
             } else {
                 self.list(&mut writer, &full);
-            }
-            if !full.is_void {
-                writer.failures = if is_written { 0 } else { writer.failures + 1 };
+                writer.failures = 0;
             }
             let pages = std::sync::Arc::try_unwrap(full.pages).expect("the clone is dropped");
             writer.idle.push(pages);
@@ -154,8 +157,7 @@ impl Flash {
             let mut writer = lock(&self.writer);
             if prepared.is_err() {
                 self.counters.io_errors.add(1);
-                writer.failures += 1;
-                writer.aside.push_back(segment);
+                writer.set_aside(segment);
                 return;
             }
             writer.prepared.push_back(segment);

@@ -31,9 +31,14 @@
 //! evicted whole if more rows moved than left, so that collection writes less than it makes room
 //! for, even where every row was read.
 //!
-//! A segment whose table entry cannot be zeroed stays as it is, and its turn comes again when as
-//! many have been opened as there are. If it stayed the least recently used one, a page of the
-//! table that cannot be written would keep all others from being collected.
+//! A segment whose table entry cannot be zeroed stays as it is, and is *passed over*: its turn
+//! comes again when as many have been opened as there are. If it stayed the least recently used
+//! one, a page of the table that cannot be written would keep all others from being collected. But
+//! the device may take no note at all, and then the order of segments is to stay as it was. What
+//! decides is the next segment whose entry is zeroed, in this call or a later one: then the first
+//! that was refused is asked for again, and if it is refused again the device takes notes but
+//! there. Otherwise those refused behind it are as they were before. So are they all when none is
+//! left that was not refused.
 //!
 //! In all of them, the segment's table entry is zeroed first, because an item that is staged again
 //! can be forgotten without a note. A process that is killed after that must not find the item in
@@ -47,6 +52,7 @@ use stdx::sync::lock;
 
 use crate::area::Area;
 use crate::chores::Chores;
+use crate::flash::State;
 use crate::geometry::Spot;
 use crate::list::ListedSegment;
 use crate::stage::Intake;
@@ -60,6 +66,17 @@ use crate::{Flash, IndexAccess, Place, Refused};
 /// Segments that a call tries to collect if they cannot be noted as free: the device may take
 /// seconds to refuse each.
 const REFUSED_MAX: usize = 4;
+
+/// Segments that may be passed over before one is collected: those of 32 pages of the segment
+/// table.
+const PASSED_MAX: usize = 4096;
+
+/// A segment that is passed over, and the stamp that it had before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Passed {
+    listed: ListedSegment,
+    stamp: u64,
+}
 
 /// The purpose of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +98,7 @@ enum Choice {
 }
 
 /// The segment that is collected.
+#[derive(Clone, Copy)]
 struct Victim {
     listed: ListedSegment,
     /// Flushes until it was chosen.
@@ -121,10 +139,11 @@ impl Flash {
     }
 
     /// As [`Flash::evict`], but rows that were read since they were stored are stored again; only a
-    /// segment that follows one of which more rows stayed than left is evicted whole.
+    /// segment that follows one of which more rows stayed than left is evicted whole. `false` also
+    /// while the device refuses writes: nothing comes in that needs words, and no row could move.
     pub fn thin_out(&self, access: &dyn IndexAccess, now: u32) -> bool {
         let mut chores = lock(&self.chores);
-        if lock(&self.writer).is_closed {
+        if lock(&self.writer).is_closed || self.is_failing() {
             return false;
         }
         let need = if chores.evicts_next { Need::WordsNow } else { Need::Words };
@@ -149,16 +168,56 @@ impl Flash {
                 Choice::Freed => return true,
                 Choice::Victim(victim) => {
                     let listed = victim.listed;
+                    let (stamp, _) = self.used(&listed);
                     if self.clear(chores, access, now, victim) {
+                        self.judge_passed(chores, access, now, victim);
                         return true;
                     }
-                    if !self.is_passed_over(self.used(&listed).0) {
+                    if self.is_passed_over(stamp) || chores.passed.len() == PASSED_MAX {
+                        // None is left that was not refused: no order is better than the old one.
+                        self.restore_stamps(&std::mem::take(&mut chores.passed));
                         return false;
                     }
+                    self.pass_over(listed.segment);
+                    chores.passed.push(Passed { listed, stamp });
                 }
             }
         }
         false
+    }
+
+    /// Decides, when a segment was collected, whether those refused before it stay passed over.
+    fn judge_passed(
+        &self,
+        chores: &mut Chores,
+        access: &dyn IndexAccess,
+        now: u32,
+        collected: Victim,
+    ) {
+        let passed = std::mem::take(&mut chores.passed);
+        let Some((first, others)) = passed.split_first() else { return };
+        let victim = {
+            let mut writer = lock(&self.writer);
+            let flushes = writer.flushes;
+            let written = &mut writer.stream(first.listed.entry.area).written;
+            let taken = written.take(first.listed.entry.sequence);
+            taken.map(|listed| Victim { listed, flushes, ..collected })
+        };
+        if victim.is_none_or(|victim| self.clear(chores, access, now, victim)) {
+            self.restore_stamps(others);
+        }
+    }
+
+    /// Gives segments that were passed over the stamps that they had before.
+    fn restore_stamps(&self, passed: &[Passed]) {
+        // No other use of one of them begins meanwhile.
+        let _writer = lock(&self.writer);
+        for Passed { listed, stamp } in passed {
+            let known = &self.segments[listed.segment as usize];
+            if known.state() == State::Written(listed.entry.sequence) {
+                known.usage.restore(*stamp);
+            }
+        }
     }
 
     /// Takes an unreadable segment out of use: the items that its item table names leave the index,
@@ -202,12 +261,8 @@ impl Flash {
         let segment = victim.listed.segment;
         if self.invalidate(segment).is_err() {
             self.counters.io_errors.add(1);
-            let is_one_place = self.takes_notes();
             let mut writer = lock(&self.writer);
             if writer.flushes == victim.flushes {
-                if is_one_place {
-                    self.pass_over(segment);
-                }
                 writer.stream(victim.listed.entry.area).list(victim.listed);
             } else {
                 self.free_segment(&mut writer, segment);
@@ -239,13 +294,6 @@ impl Flash {
         self.free_segment(&mut lock(&self.writer), segment);
         self.counters.collected.add(1);
         true
-    }
-
-    /// Whether the device takes a note at all: it is asked to where another was refused. What is
-    /// written is there already.
-    fn takes_notes(&self) -> bool {
-        let superblock = lock(&self.superblock);
-        !self.is_unsound() && self.write_superblock(&superblock)
     }
 
     /// Removes all places in an unreadable segment from the index. Looks at the whole index: words
@@ -332,12 +380,11 @@ impl Flash {
             return Some(listed);
         }
         // One that cannot be collected does not keep those of the other area from it.
-        let other = take(writer, first.other());
-        if other.is_some() {
-            writer.stream(first).list(listed);
-            return other;
-        }
-        Some(listed)
+        let Some(other) = take(writer, first.other()) else { return Some(listed) };
+        let is_better = !self.is_passed_over(self.used(&other).0);
+        let (chosen, left) = if is_better { (other, listed) } else { (listed, other) };
+        writer.stream(left.entry.area).list(left);
+        Some(chosen)
     }
 
     /// Moves or removes each item of a segment.

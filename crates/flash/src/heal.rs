@@ -1,26 +1,35 @@
 //! Healing: retries what the device refused, and sets segments aside that it refuses.
 //!
 //! ```text
-//!   free --refused--> aside --tried, once for many segments written--> free
+//!         +--refused right after another worked----> bad ------tried now and then----+
+//!   free -+                                           ^                              +--> free
+//!         +--refused, or beside one, after a failure--|--> suspects --tried soon-----+
+//!                                                     +-------- refused
 //! ```
 //!
 //! A device may refuse everything for a while, or one of its places for good: a bad sector, the
 //! dead part of a volume, the holes of a file whose file system is full. So a segment that cannot
 //! be written, or prepared for it, leaves the free list, which is short: otherwise its turn would
-//! come again and again, and lose the rows it is given. After [`FAILURES_MAX`] consecutive failures
-//! nothing new is taken. Then another segment is tried once a second, until one works; each that
-//! does not is set aside, too.
+//! come again and again, and lose the rows it is given. The first that is refused is *bad*: others
+//! worked a moment ago. Those that are refused behind it may be sound ones in an outage. They are
+//! *suspects*.
 //!
-//! Bad segments lie side by side, and there may be a hundred thousand of them. So with each try
-//! that fails twice as many of those behind it are set aside untried, and sound ones come back in
-//! the same way: with each one that works twice as many of those behind it. A device that refused
-//! everything for a while has all of them back after few writes.
+//! After [`FAILURES_MAX`] consecutive failures nothing new is taken. Then a segment is tried once a
+//! second until one works: a free one, or else the suspects in turn. Bad segments lie side by side,
+//! and there may be a hundred thousand of them. So with each free one that is refused twice as many
+//! of those behind it become suspects untried. Those that are known to be bad say nothing about an
+//! outage, however long it is: they have a turn once in [`BAD_TURN`] tries.
 //!
-//! In a full tier hardly any segments are free. When all of those are bad, and all that were set
-//! aside have been tried once more, a segment is collected, which was written at least once, and
-//! tried next. Each takes a second longer than the one before: a device that takes nothing for an
-//! hour costs a hundred segments. It costs none if half of all have been set aside, because then
-//! the fault is not one of some places.
+//! When the device works, sound suspects come back in the same way: each one that works brings back
+//! twice as many untried. The next try is of the last of those that it would bring back, since what
+//! lies between two that work is rarely bad. One that is refused is bad. Bad ones are tried one by
+//! one, and none comes back untried.
+//!
+//! In a full tier hardly any segments are free. When none is, and all suspects have been tried once
+//! more, a segment is collected, which was written at least once, and tried next. Each takes a
+//! second longer than the one before: a device that takes nothing for an hour costs a hundred
+//! segments. If half of all have been set aside, an outage is more likely. Then the first takes
+//! [`MOST_WAIT_S`], and each takes twice as long as the one before.
 //!
 //! A try prepares a segment for its next use and writes all of it: a device that is nearly full may
 //! take a page, and then lose segments, and one that takes pages and no notes is given zeros for
@@ -36,113 +45,174 @@ use crate::chores::Chores;
 use crate::stage::FAILURES_MAX;
 use crate::writer::Writer;
 
-/// One segment that was set aside is tried for this many that are opened, if the last one did not
-/// work: less than a fiftieth more is written.
+/// One bad segment is tried for this many that are opened, if the last one did not work: less than
+/// a fiftieth more is written.
 const OPENED_A_TRY: u64 = 64;
 /// A tier of few segments tries one for each of this share of them that are opened: it cannot do
 /// without those that a device refused once for as long as a large one.
 const TRY_SHARE: u64 = 4;
+/// Of this many tries while nothing is taken, one is of a bad segment: it may work again when no
+/// suspect does.
+const BAD_TURN: usize = 64;
+/// Seconds until a segment in use is collected to be tried, if at least half of all are aside.
+const MOST_WAIT_S: usize = 3600;
 
 /// The state of the tries; the default is that of a device that has refused nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Healing {
-    /// When a segment was last refused, in seconds, while nothing was taken.
+    /// When a segment was last refused, in seconds.
     refused_at: Option<u32>,
-    /// Segments to set aside with the next one that is refused.
-    aside_step: usize,
-    /// Segments to bring back with the next one that works.
+    /// When the note that all is void was last refused: while it is written, threads that have to
+    /// note a death wait.
+    void_refused_at: Option<u32>,
+    outage: Outage,
+    /// Suspects to bring back with the next one that works.
     back_step: usize,
-    /// Segments set aside that were tried since another one was set aside.
-    round: usize,
-    /// The number of opened segments at which the next one set aside is tried.
+    /// The number of opened segments at which the next bad one is tried.
     pub(crate) opened_next: u64,
+}
+
+/// The list that a segment to be tried comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum List {
+    Free,
+    Suspects,
+    Bad,
+}
+
+/// The tries while nothing is taken.
+#[derive(Debug, Clone, Copy, Default)]
+struct Outage {
+    /// Segments to set aside with the next free one that is refused.
+    step: usize,
+    /// Tries since a free segment was refused, or one was collected.
+    round: usize,
+    /// The tries before the next collection if half of all are aside; 0 before the first.
+    most_wait: usize,
 }
 
 impl Flash {
     /// Retries what a device refused. Returns whether segments that were set aside have come back.
     pub(crate) fn heal(&self, chores: &mut Chores, now: u32) -> bool {
-        self.tell_of_loss();
-        if self.unsound.load(Ordering::Relaxed) {
-            self.void_device();
+        if chores.healing.void_refused_at != Some(now) {
+            self.tell_of_loss();
+            if self.unsound.load(Ordering::Relaxed) && !self.void_device() {
+                chores.healing.void_refused_at = Some(now);
+            }
         }
         self.freeze_void();
-        let has_failed = lock(&self.writer).failures >= FAILURES_MAX;
-        if has_failed && !self.try_any(chores, now) {
-            return false;
+        if lock(&self.writer).failures >= FAILURES_MAX {
+            return self.try_any(chores, now);
         }
-        self.try_aside(chores, now)
-    }
-
-    /// Tries a segment while nothing is taken, once a second. `true` if it works.
-    fn try_any(&self, chores: &mut Chores, now: u32) -> bool {
+        chores.healing.outage = Outage::default();
         if chores.healing.refused_at == Some(now) {
             return false;
         }
-        let (segment, was_aside) = {
-            let Writer { free, prepared, aside, .. } = &mut *lock(&self.writer);
+        self.try_suspect(chores, now) || self.try_bad(chores, now)
+    }
+
+    /// Tries a segment where the device seems to take none, once a second: because it has refused
+    /// many, or because none is free and none can be collected. `true` if it works.
+    pub(crate) fn try_any(&self, chores: &mut Chores, now: u32) -> bool {
+        if chores.healing.refused_at == Some(now) {
+            return false;
+        }
+        let is_bad_ones_turn = chores.healing.outage.round % BAD_TURN == BAD_TURN - 1;
+        let (segment, list) = {
+            let Writer { free, prepared, suspects, bad, .. } = &mut *lock(&self.writer);
             let free = free.pop_front().or_else(|| prepared.pop_front());
-            (free.or_else(|| aside.pop_back()), free.is_none())
+            let is_bad_first = suspects.is_empty() || is_bad_ones_turn && !bad.is_empty();
+            match free {
+                Some(segment) => (Some(segment), List::Free),
+                None if is_bad_first => (bad.pop_back(), List::Bad),
+                None => (suspects.pop_back(), List::Suspects),
+            }
         };
         let Some(segment) = segment else { return false };
-        let works = self.works(segment, &mut chores.pages);
-        let mut writer = lock(&self.writer);
-        let Writer { free, aside, failures, .. } = &mut *writer;
-        let healing = &mut chores.healing;
-        if works {
-            free.push_front(segment);
-            *failures = 0;
-            *healing = Healing::default();
-        } else {
-            if was_aside {
-                aside.push_front(segment);
-            } else {
-                aside.push_back(segment);
-            }
-            let beside = healing.aside_step.min(free.len());
-            aside.extend(free.drain(..beside));
-            healing.aside_step = self.doubled(healing.aside_step);
-            healing.refused_at = Some(now);
-            healing.round = if was_aside { healing.round + 1 } else { 0 };
+        if self.works(segment, &mut chores.pages) {
+            let writer = &mut *lock(&self.writer);
+            writer.free.push_front(segment);
+            writer.failures = 0;
+            chores.healing = Healing::default();
+            return true;
         }
-        works
+        let Healing { refused_at, outage, .. } = &mut chores.healing;
+        *refused_at = Some(now);
+        outage.round += 1;
+        let Writer { free, suspects, bad, failures, .. } = &mut *lock(&self.writer);
+        match list {
+            List::Free => {
+                suspects.push_back(segment);
+                suspects.extend(free.drain(..outage.step.min(free.len())));
+                outage.step = self.doubled(outage.step);
+                outage.round = 0;
+            }
+            List::Suspects => suspects.push_front(segment),
+            List::Bad => bad.push_front(segment),
+        }
+        *failures = failures.saturating_add(u32::from(list != List::Bad));
+        false
     }
 
     /// Whether a segment in use is to be collected while nothing is taken: because none is free,
-    /// and all that were set aside, fewer than half of the tier, have been tried since the last
-    /// collection.
+    /// and all suspects have been tried since the last collection.
     pub(crate) fn wants_victim(&self, healing: &mut Healing) -> bool {
         let writer = lock(&self.writer);
-        let aside = writer.aside.len();
-        let is_over = healing.round >= aside && 2 * aside < self.geometry.segments as usize;
-        let wants = writer.free_segments() == 0 && is_over;
+        let outage = &mut healing.outage;
+        let is_most = 2 * writer.segments_aside() >= self.geometry.segments as usize;
+        let wait = if is_most { outage.most_wait.max(MOST_WAIT_S) } else { writer.suspects.len() };
+        let wants = writer.free_segments() == 0 && outage.round >= wait;
         if wants {
-            healing.round = 0;
+            outage.round = 0;
+            outage.most_wait = if is_most { 2 * wait } else { 0 };
         }
         wants
     }
 
-    /// Tries the segment that was set aside last, if it is time to: because enough were opened
-    /// since one was refused, or, once a second, because none is free. `true` if it works.
-    fn try_aside(&self, chores: &mut Chores, now: u32) -> bool {
-        let opened = self.counters.opened.get();
-        let tried = {
-            let mut writer = lock(&self.writer);
-            let is_starved = writer.free_segments() == 0 && chores.healing.refused_at != Some(now);
-            let is_due = is_starved || opened >= chores.healing.opened_next;
-            if is_due { writer.aside.pop_back() } else { None }
+    /// Tries a suspect, unless one was refused and nothing has worked since. `true` if it works.
+    fn try_suspect(&self, chores: &mut Chores, now: u32) -> bool {
+        let (segment, at, beside) = {
+            let Writer { suspects, failures, .. } = &mut *lock(&self.writer);
+            let beside = chores.healing.back_step.min(suspects.len().saturating_sub(1));
+            let at = suspects.len().saturating_sub(1 + beside);
+            let segment = if *failures == 0 { suspects.remove(at) } else { None };
+            let Some(segment) = segment else { return false };
+            (segment, at, beside)
         };
-        let Some(segment) = tried else { return false };
         let works = self.works(segment, &mut chores.pages);
-        let Writer { free, aside, .. } = &mut *lock(&self.writer);
+        let healing = &mut chores.healing;
+        let mut writer = lock(&self.writer);
+        if works {
+            let Writer { free, suspects, failures, .. } = &mut *writer;
+            free.push_back(segment);
+            // What was refused meanwhile comes behind them.
+            free.extend(suspects.drain(at..at + beside));
+            *failures = 0;
+            healing.back_step = self.doubled(healing.back_step);
+        } else {
+            writer.set_aside(segment);
+            healing.back_step = 0;
+            healing.refused_at = Some(now);
+        }
+        works
+    }
+
+    /// Tries the segment that was last found to be bad, if enough were opened since one was tried.
+    /// `true` if it works.
+    fn try_bad(&self, chores: &mut Chores, now: u32) -> bool {
+        let opened = self.counters.opened.get();
+        if opened < chores.healing.opened_next {
+            return false;
+        }
+        let Some(segment) = lock(&self.writer).bad.pop_back() else { return false };
+        let works = self.works(segment, &mut chores.pages);
+        let Writer { free, bad, .. } = &mut *lock(&self.writer);
         let healing = &mut chores.healing;
         if works {
             free.push_back(segment);
-            let beside = healing.back_step.min(aside.len());
-            free.extend(aside.split_off(aside.len() - beside));
-            healing.back_step = self.doubled(healing.back_step);
+            healing.opened_next = opened + 1;
         } else {
-            aside.push_front(segment);
-            healing.back_step = 0;
+            bad.push_front(segment);
             healing.refused_at = Some(now);
             let segments = u64::from(self.geometry.segments);
             healing.opened_next = opened + OPENED_A_TRY.min(segments / TRY_SHARE);
@@ -162,16 +232,11 @@ impl Flash {
             *pages = Pages::zeroed(self.geometry.segment_pages());
             self.device.write(page, pages.as_pages())
         });
-        if tried.is_err() {
-            self.counters.io_errors.add(1);
+        match tried {
+            Ok(()) => self.counters.bytes_written.add(self.geometry.segment_bytes as u64),
+            Err(_) => self.counters.io_errors.add(1),
         }
         tried.is_ok()
-    }
-
-    /// Sets a segment aside that the device has refused. Nothing may lead to it any more.
-    pub(crate) fn set_aside(&self, writer: &mut Writer, segment: u32) {
-        self.let_go(segment);
-        writer.aside.push_back(segment);
     }
 
     /// Makes the open segments that a note has voided wait to be written: the next start would not

@@ -305,7 +305,6 @@ impl Flash {
     ) -> Self {
         let mut is_found = vec![false; geometry.segments as usize];
         found.iter().for_each(|found| is_found[found.segment as usize] = true);
-        let is_free = |&segment: &u32| !is_found[segment as usize];
         let Settings { segment_bytes, unit_pages, single_rows, .. } = *settings;
         assert!((1..=UNIT_PAGES_MAX).contains(&unit_pages), "a unit has 1 to 4 pages");
         let watermarks = settings.watermarks.unwrap_or_else(|| Watermarks::of(geometry.segments));
@@ -316,9 +315,10 @@ impl Flash {
             streams: [cold, Stream::new(Area::Hot, Fill::hot())],
             waiting: VecDeque::new(),
             idle: (0..BUFFERS).map(|_| Pages::zeroed(geometry.segment_pages())).collect(),
-            free: (0..geometry.segments).filter(is_free).collect(),
+            free: (0..geometry.segments).filter(|&it| !is_found[it as usize]).collect(),
             prepared: VecDeque::new(),
-            aside: VecDeque::new(),
+            bad: VecDeque::new(),
+            suspects: VecDeque::new(),
             found,
             flushes: 0,
             prefix_flushes: FLUSHES_BEFORE,

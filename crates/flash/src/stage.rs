@@ -317,8 +317,7 @@ impl Flash {
         let segment = writer.free.pop_front().ok_or(Refused::Busy)?;
         if self.prepare(segment).is_err() {
             self.counters.io_errors.add(1);
-            writer.failures += 1;
-            writer.aside.push_back(segment);
+            writer.set_aside(segment);
             return Err(Refused::Failing);
         }
         Ok(segment)

@@ -6,6 +6,7 @@ use stdx::sync::lock;
 
 use crate::area::Area;
 use crate::list::ListedSegment;
+use crate::stage::FAILURES_MAX;
 use crate::table::Item;
 use crate::unit::Head;
 use crate::usage::MARGINS;
@@ -194,6 +195,15 @@ pub struct FlashStats {
     pub distrusted: u64,
     /// Whether the device does not know of all that died ([`Flash::is_unsound`]).
     pub unsound: bool,
+    /// Whether nothing new is taken, because the device refuses it.
+    pub is_failing: bool,
+}
+
+impl FlashStats {
+    /// Segments in use: neither free, nor empty and refused by the device.
+    pub fn segments_used(&self) -> u64 {
+        self.segments.saturating_sub(self.segments_free + self.segments_refused)
+    }
 }
 
 impl Flash {
@@ -201,12 +211,13 @@ impl Flash {
     pub fn stats(&self) -> FlashStats {
         let counters = &self.counters;
         let writer = lock(&self.writer);
-        let refused = writer.aside.len();
+        let refused = writer.segments_aside();
         let (free, found) = (writer.free_segments(), writer.found.len());
         let written: usize = writer.streams.iter().map(|stream| stream.written.len()).sum();
         let segments = Area::ALL.map(|area| writer.segments(area));
         let hot_segments_target = writer.hot_target.segments().into();
         let costs = writer.costs;
+        let is_failing = self.is_unsound() || writer.failures >= FAILURES_MAX;
         drop(writer);
         let [cold, hot] = Area::ALL.map(|area| {
             let counters = &counters.areas[area.index()];
@@ -255,6 +266,7 @@ impl Flash {
             journalled: counters.journalled.get(),
             distrusted: counters.distrusted.get(),
             unsound: self.is_unsound(),
+            is_failing,
         }
     }
 
@@ -286,8 +298,9 @@ impl Flash {
         let segments =
             std::mem::size_of_val(&*self.segments) + std::mem::size_of_val(&*self.bits_locks);
         let writer = lock(&self.writer);
-        let Writer { streams, waiting, idle, free, prepared, aside, found, encoder, .. } = &*writer;
-        let Writer { stored, row, .. } = &*writer;
+        let Writer { streams, waiting, idle, free, prepared, found, encoder, .. } = &*writer;
+        let Writer { bad, suspects, stored, row, .. } = &*writer;
+        let lists = [free, prepared, bad, suspects].map(|list| list.capacity());
         let trained = writer.trained.as_ref().map_or(0, |it| it.dictionary.memory_bytes());
         let samples = writer.sampling.memory_bytes();
         let dictionaries = self.dictionaries.memory_bytes() + trained + samples;
@@ -304,7 +317,7 @@ impl Flash {
         segments
             + (buffers + 1) * self.geometry.segment_bytes
             + streams_bytes
-            + (free.capacity() + prepared.capacity() + aside.capacity()) * size_of::<u32>()
+            + lists.iter().sum::<usize>() * size_of::<u32>()
             + found.capacity() * size_of::<ListedSegment>()
             + stored.capacity()
             + row.capacity()

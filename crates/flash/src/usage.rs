@@ -54,6 +54,11 @@ impl Usage {
         self.stamp.load(Ordering::Relaxed)
     }
 
+    /// Undoes that the segment was passed over.
+    pub(crate) fn restore(&self, stamp: u64) {
+        self.stamp.store(stamp, Ordering::Relaxed);
+    }
+
     pub(crate) fn is_at(&self, margin: Margin) -> bool {
         self.margin.load(Ordering::Relaxed) == margin as u8
     }

@@ -44,8 +44,10 @@ pub(crate) struct Writer {
     pub(crate) free: VecDeque<u32>,
     /// Free segments that are ready for another use, for callers that cannot wait.
     pub(crate) prepared: VecDeque<u32>,
-    /// Free segments that the device has refused ([`mod@crate::heal`]).
-    pub(crate) aside: VecDeque<u32>,
+    /// Empty segments that the device has refused while it took others ([`mod@crate::heal`]).
+    pub(crate) bad: VecDeque<u32>,
+    /// Empty segments of which it is not known whether they are bad.
+    pub(crate) suspects: VecDeque<u32>,
     /// Segments found at the start and not yet given to the index, in the order of their sequences.
     pub(crate) found: VecDeque<ListedSegment>,
     /// Flushes of everything so far.
@@ -80,6 +82,19 @@ impl Writer {
     /// Free segments, without those that the device has refused.
     pub(crate) fn free_segments(&self) -> usize {
         self.free.len() + self.prepared.len()
+    }
+
+    /// Empty segments that the device has refused, or that were set aside beside one.
+    pub(crate) fn segments_aside(&self) -> usize {
+        self.bad.len() + self.suspects.len()
+    }
+
+    /// Sets a segment aside that the device has refused. Nothing may lead to it any more.
+    pub(crate) fn set_aside(&mut self, segment: u32) {
+        let has_worked = self.failures == 0;
+        let list = if has_worked { &mut self.bad } else { &mut self.suspects };
+        list.push_back(segment);
+        self.failures += 1;
     }
 
     /// The open segment with a sequence.

@@ -65,8 +65,8 @@ pub struct OwnCounts {
     pub segments: u64,
     /// Bytes of a segment.
     pub segment_bytes: u64,
-    /// Empty segments.
-    pub segments_free: u64,
+    /// Segments that hold items, or are being filled.
+    pub segments_used: u64,
     /// Segments collected.
     pub collected: u64,
     /// Bytes written in segments.
@@ -137,7 +137,8 @@ pub fn own(server: &Server) -> Outcome<OwnCounts> {
         spare: number("spare")?,
         segments: number("segments")?,
         segment_bytes: number("segment_bytes")?,
-        segments_free: number("segments_free")?,
+        segments_used: number("segments")?
+            .saturating_sub(number("segments_free")? + number("segments_refused")?),
         collected: number("collected")?,
         written_bytes: number("bytes_written")?,
         moved_bytes: number("bytes_moved")?,

@@ -123,7 +123,7 @@ fn items_table(options: &DensityOptions, samples: &[Sample]) -> Table {
                 Cell::number(sample.item_bytes, 1),
                 Cell::number(share(own.raw_bytes as f64, own.staged as f64), 1),
                 Cell::number(share(own.raw_bytes as f64, own.stored_bytes as f64), 2),
-                Cell::count(counts.segments - counts.segments_free),
+                Cell::count(counts.segments_used),
                 Cell::count(counts.segments),
                 Cell::count(counts.refused),
                 Cell::count(own.promoted),

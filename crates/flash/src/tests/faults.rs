@@ -336,7 +336,7 @@ fn an_unreadable_page_costs_its_segments_items_and_no_words_of_the_index() {
 #[test]
 fn a_device_that_takes_no_note_at_all_is_unsound_until_it_does() {
     for takes_again in [false, true] {
-        let world = World::new(PAGES);
+        let mut world = World::new(PAGES);
         assert_eq!(fill(&world, 2), None);
         refuse(&world.device.refuses_notes, true);
         world.delete(0);
@@ -344,6 +344,8 @@ fn a_device_that_takes_no_note_at_all_is_unsound_until_it_does() {
         assert!(world.flash.is_unsound() && world.flash.stats().unsound);
         if takes_again {
             refuse(&world.device.refuses_notes, false);
+            // It is tried once a second.
+            world.now += 1;
             world.maintain();
             assert!(!world.flash.is_unsound());
             // Rows that have no unit yet go into a segment that is opened from now on.
@@ -388,6 +390,7 @@ fn refusals_now_and_then_never_bring_an_older_value_back() {
                     latest.remove(&number);
                 }
                 5 => {
+                    world.now += 1;
                     world.flash.train();
                     world.flash.maintain(&world.index, world.now);
                 }
@@ -396,6 +399,8 @@ fn refusals_now_and_then_never_bring_an_older_value_back() {
                     refuse(&device.refuses_notes, false);
                     refuse(&device.refuses_pages, false);
                     refuse(&device.refuses_reads, false);
+                    // What the device refused is tried once a second.
+                    world.now += 1;
                     world.maintain();
                     let stats = world.flash.stats();
                     errors += stats.io_errors;

@@ -11,6 +11,7 @@ use super::World;
 use super::cases::get;
 use super::world::value;
 use crate::geometry::ENTRY_BYTES;
+use crate::stage::FAILURES_MAX;
 use crate::{Doubt, Refused};
 
 const PAGES: usize = 600;
@@ -140,7 +141,10 @@ fn segments_side_by_side_that_cannot_be_written_cost_what_they_were_given() {
     let lost = 10 * 70;
     let written = stats.bytes_written / stats.segment_bytes;
     assert!(written * 66 + refused + lost > 3800, "{written} of {stats:?}");
-    let aside = || lock(&world.flash.writer).aside.iter().copied().collect::<Vec<u32>>();
+    let aside = || {
+        let writer = lock(&world.flash.writer);
+        writer.bad.iter().chain(&writer.suspects).copied().collect::<Vec<u32>>()
+    };
     assert!((5..15).all(|segment| aside().contains(&segment)), "{:?}", aside());
     assert_eq!(aside().len(), 10);
     // A place that works again is used again.
@@ -171,13 +175,15 @@ fn a_full_tier_goes_on_without_the_segments_that_cannot_be_written() {
 fn a_device_that_refused_everything_has_its_free_segments_back_at_once() {
     let mut world = World::new(PAGES);
     put(&world, 0..300);
-    let free = world.flash.stats().segments_free;
+    let (free, used) = (world.flash.stats().segments_free, world.flash.stats().segments_used());
     world.device.refuses_pages.store(true, Ordering::Relaxed);
     for number in 1000..2000 {
         world.now += 1;
         let _ = try_to_put(&world, number);
     }
     assert_eq!(lock(&world.flash.writer).free_segments(), 0);
+    // Regression: what was set aside counted as used, and the tier as full.
+    assert_eq!(world.flash.stats().segments_used(), used);
     let written = |world: &World| world.device.log.lock().expect("no test has died").len();
     world.device.refuses_pages.store(false, Ordering::Relaxed);
     let before = written(&world);
@@ -212,6 +218,98 @@ fn a_pause_of_a_device_with_bad_segments_ends_with_the_first_try() {
     assert_eq!(try_to_put(&world, 3001), Ok(true));
 }
 
+/// Has the device refuse all pages for so many seconds. Returns those that then pass until an item
+/// is taken again.
+fn seconds_after_an_outage(world: &mut World, outage_s: u32, number: &mut u64) -> u32 {
+    world.device.refuses_pages.store(true, Ordering::Relaxed);
+    while try_to_put(world, *number) != Err(Refused::Failing) {
+        *number += 1;
+    }
+    for _ in 0..outage_s {
+        world.now += 1;
+        world.maintain();
+    }
+    world.device.refuses_pages.store(false, Ordering::Relaxed);
+    for second in 1.. {
+        world.now += 1;
+        world.maintain();
+        *number += 1;
+        if try_to_put(world, *number) == Ok(true) {
+            return second;
+        }
+    }
+    unreachable!("no outage is that long")
+}
+
+/// Regression: an outage of more seconds than there are sound segments aside had all bad ones tried
+/// before these, one a second, and bad ones came back to the free ones untried.
+#[test]
+fn an_outage_of_any_length_ends_within_two_seconds_however_many_segments_are_bad() {
+    for bad in [10, 50, 100] {
+        let mut world = World::new(4000);
+        let segments = world.flash.geometry.segments;
+        put(&world, 0..u64::from(segments) * 66);
+        world.device.make_unwritable(pages(&world, 5..5 + bad));
+        let mut number = 50_000;
+        while lock(&world.flash.writer).bad.len() < bad as usize && number < 110_000 {
+            world.now += u32::from(number % 10 == 0);
+            let _ = try_to_put(&world, number);
+            number += 1;
+        }
+        for outage_s in [5, 25, 30, 50, 500, 1005] {
+            let after = seconds_after_an_outage(&mut world, outage_s, &mut number);
+            let known = world.flash.stats().segments_refused as u32;
+            assert!(after <= 2, "{bad} bad, {outage_s} s: back after {after} s");
+            assert!(known >= bad, "{known} of {bad} known after {outage_s} s");
+            let errors = world.flash.stats().io_errors;
+            for _ in 0..1000 {
+                number += 1;
+                assert_eq!(try_to_put(&world, number), Ok(true), "{bad} bad, {outage_s} s");
+            }
+            assert!(world.flash.stats().io_errors - errors < 10, "none has come back untried");
+        }
+    }
+}
+
+/// Regression: with half or more of the segments bad, and no other free, none of those in use was
+/// ever collected.
+#[test]
+fn a_tier_of_which_most_is_bad_goes_on_with_the_rest_after_an_hour() {
+    let mut world = World::new(PAGES);
+    put(&world, 0..900);
+    let segments = world.flash.geometry.segments;
+    let first_free = lock(&world.flash.writer).free.front().copied().expect("most are free");
+    assert!(first_free * 2 < segments, "{first_free} of {segments}");
+    let first_bad = pages(&world, first_free - 3..first_free).start;
+    world.device.make_unwritable(first_bad..u64::MAX);
+    let mut refused_until = 0;
+    for second in 0..10_000 {
+        world.now += 1;
+        if try_to_put(&world, 1000 + second).is_err() {
+            refused_until = second;
+        }
+        if second == 3000 {
+            assert_eq!(world.flash.stats().collected, 0, "it may be an outage");
+        }
+    }
+    assert!((3600..4000).contains(&refused_until), "{refused_until}");
+}
+
+/// An hour without a write is not worth more than a few segments if half of all are aside.
+#[test]
+fn a_day_without_a_write_costs_a_tier_that_was_mostly_free_five_segments() {
+    let mut world = World::new(PAGES);
+    put(&world, 0..900);
+    world.device.refuses_pages.store(true, Ordering::Relaxed);
+    (1000..1300).for_each(|number| _ = try_to_put(&world, number));
+    for _ in 0..24 * 3600 {
+        world.now += 1;
+        world.maintain();
+    }
+    let collected = world.flash.stats().collected;
+    assert!((1..=5).contains(&collected), "{collected}");
+}
+
 /// Regression: with every segment set aside and nothing written, none was ever tried again.
 #[test]
 fn a_fresh_tier_whose_device_comes_and_goes_is_used_when_it_stays() {
@@ -231,7 +329,7 @@ fn a_fresh_tier_whose_device_comes_and_goes_is_used_when_it_stays() {
         writer.failures = 1;
         let free: Vec<u32> = writer.free.drain(..).collect();
         let prepared: Vec<u32> = writer.prepared.drain(..).collect();
-        writer.aside.extend(free.into_iter().chain(prepared));
+        writer.suspects.extend(free.into_iter().chain(prepared));
     }
     lock(&world.flash.chores).healing.opened_next = u64::MAX;
     world.now += 1;
@@ -287,24 +385,60 @@ fn segments_that_cannot_be_noted_as_free_keep_no_other_from_collection() {
     assert!((8500..8900).filter(|number| get(&world, *number).is_some()).count() > 300);
 }
 
+/// Regression: the first page was asked whether notes are taken at all. Where it was bad as well,
+/// nothing was ever collected again.
+#[test]
+fn a_bad_first_page_does_not_keep_segments_from_being_collected() {
+    // Of the segment table one entry, or more than a call tries.
+    for entries in [1, 6] {
+        let mut world = World::new(PAGES);
+        put(&world, 0..1500);
+        world.device.make_unwritable(0..world.flash.geometry.entry_at(entries));
+        let before = world.flash.stats();
+        let mut refused = 0;
+        for number in 1500..9000 {
+            world.now += u32::from(number % 10 == 0);
+            refused += u64::from(try_to_put(&world, number).is_err());
+        }
+        let stats = world.flash.stats();
+        assert!(stats.collected - before.collected > 60 && refused == 0, "{refused}: {stats:?}");
+    }
+}
+
 /// Regression: while no note was taken, each try to collect put the oldest segments behind all
 /// later ones, which were then collected in their place for a whole round of the device.
 #[test]
 fn an_outage_of_notes_leaves_the_order_of_segments_as_it_was() {
-    let world = World::new(PAGES);
-    put(&world, 0..3000);
-    world.device.refuses_notes.store(true, Ordering::Relaxed);
-    assert!((0..400).all(|_| !world.flash.evict(&world.index)));
-    world.device.refuses_notes.store(false, Ordering::Relaxed);
-    let segments = world.flash.stats().segments_written;
-    let opened = world.flash.stats().opened;
-    let mut end = 3000;
-    while world.flash.stats().opened < opened + segments / 2 {
-        put(&world, end..end + 1);
-        end += 1;
+    let refuse = |world: &World, does| world.device.refuses_notes.store(does, Ordering::Relaxed);
+    evict_during_an_outage(refuse);
+    // Regression: notes go to the page cache, which always has the first page, and those of the
+    // table must often be read for it.
+    evict_during_an_outage(|world: &World, does| {
+        let geometry = world.flash.geometry;
+        let table = geometry.entry_at(0)..geometry.journal_at(0);
+        world.device.make_unwritable(if does { table } else { 0..0 });
+    });
+}
+
+/// Evicts in vain while notes are refused, and finds everything that comes afterwards.
+fn evict_during_an_outage(refuse: impl Fn(&World, bool)) {
+    // Those refused last, before the order is as it was, are as many as it happens to be.
+    for evictions in 390..400 {
+        let world = World::new(PAGES);
+        put(&world, 0..3000);
+        refuse(&world, true);
+        assert!((0..evictions).all(|_| !world.flash.evict(&world.index)));
+        refuse(&world, false);
+        let segments = world.flash.stats().segments_written;
+        let opened = world.flash.stats().opened;
+        let mut end = 3000;
+        while world.flash.stats().opened < opened + segments / 2 {
+            put(&world, end..end + 1);
+            end += 1;
+        }
+        let found = (3000..end).filter(|number| get(&world, *number).is_some()).count() as u64;
+        assert_eq!(found, end - 3000);
     }
-    let found = (3000..end).filter(|number| get(&world, *number).is_some()).count() as u64;
-    assert_eq!(found, end - 3000);
 }
 
 /// Regression: both were listed, which ended the process where debugging assertions are on, and
@@ -419,4 +553,62 @@ fn a_flush_ends_though_a_segment_can_neither_be_read_nor_noted_as_free() {
         let back = (0..500).filter(flushed).filter(|number| get(&world, *number).is_some());
         assert_eq!(back.count(), 0);
     }
+}
+
+/// Regression: deaths went on while pages were refused, and lists that ran full took the whole of
+/// their segments with them.
+#[test]
+fn worn_lists_become_filters_while_pages_are_refused() {
+    let world = World::new(PAGES);
+    let mut end = 0;
+    while world.flash.stats().segments_written < 3 {
+        world.put(end, format!("{end}").as_bytes());
+        world.maintain();
+        end += 1;
+    }
+    lock(&world.flash.writer).failures = FAILURES_MAX;
+    world.device.refuses_pages.store(true, Ordering::Relaxed);
+    for number in 0..end {
+        world.delete(number);
+        if number % 8 == 0 {
+            world.maintain();
+        }
+    }
+    assert!(world.flash.stats().is_failing && end > 5000);
+    assert_eq!(world.flash.stats().distrusted, 0, "{end} have died");
+}
+
+/// Regression: rows that were read were read from the device, refused, and dropped.
+#[test]
+fn a_tier_that_is_failing_is_not_thinned_out() {
+    let world = World::new(PAGES);
+    put(&world, 0..900);
+    (0..900).for_each(|number| _ = get(&world, number));
+    lock(&world.flash.writer).failures = FAILURES_MAX;
+    let before = world.flash.stats();
+    assert!(!world.flash.thin_out(&world.index, world.now));
+    lock(&world.flash.writer).failures = 0;
+    assert_eq!(world.flash.stats().dropped, before.dropped);
+    assert!(world.flash.thin_out(&world.index, world.now));
+}
+
+/// Regression: each turn of the background tried again, and deaths waited for each try.
+#[test]
+fn the_note_that_all_is_void_is_tried_once_a_second() {
+    let mut world = World::new(PAGES);
+    put(&world, 0..500);
+    world.device.refuses_notes.store(true, Ordering::Relaxed);
+    world.delete(1);
+    assert!(world.flash.is_unsound());
+    let errors = world.flash.stats().io_errors;
+    for turn in 0..400 {
+        world.now += u32::from(turn % 100 == 0);
+        world.maintain();
+    }
+    let errors = world.flash.stats().io_errors - errors;
+    assert!(errors <= 16, "{errors} in four seconds");
+    world.device.refuses_notes.store(false, Ordering::Relaxed);
+    world.now += 1;
+    world.maintain();
+    assert!(!world.flash.is_unsound());
 }

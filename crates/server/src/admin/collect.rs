@@ -253,9 +253,8 @@ impl Snapshot {
         let memory = self.memory();
         let items = self.items();
         let ratio = self.compression().map_or(0.0, |(raw, live)| raw as f64 / live.max(1) as f64);
-        let flash_bytes = self.cache.flash.map_or(0, |it| {
-            it.tier.segments.saturating_sub(it.tier.segments_free) * it.tier.segment_bytes
-        });
+        let flash_bytes =
+            self.cache.flash.map_or(0, |it| it.tier.segments_used() * it.tier.segment_bytes);
         let states = [
             memory.items as f64,
             memory.compressed as f64,

@@ -137,7 +137,7 @@ impl Room {
         let zone_ratio = compression(cache).map(ratio);
         let flash = cache.flash.map(|flash| {
             let tier = flash.tier;
-            let used = tier.segments.saturating_sub(tier.segments_free) * tier.segment_bytes;
+            let used = tier.segments_used() * tier.segment_bytes;
             let index_per_byte = flash_index / used.max(1) as f64;
             let ratio = flash_ratio(&tier);
             let room = (tier.segments * tier.segment_bytes) as f64 * ratio;

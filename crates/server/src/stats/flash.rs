@@ -9,7 +9,7 @@ use crate::server::Server;
 /// Writes the numbers that extstore's users look for. Its pages are segments here.
 pub fn extstore(flash: &FlashTierStats, stats: &mut Stats<'_>) {
     let tier = &flash.tier;
-    let used = tier.segments.saturating_sub(tier.segments_free);
+    let used = tier.segments_used();
     stats.lines(&[
         ("get_extstore", flash.hits),
         ("get_aborted_extstore", 0),

@@ -269,11 +269,16 @@ pub const EXTSTORE_METRICS: &[Metric] = &[
     counter("memcached_extstore_pages_evicted_total", &[], "Segments collected.", |now, out| {
         flash(now, out, |flash| flash.tier.collected);
     }),
-    gauge("memcached_extstore_pages_free", &[], "Empty segments.", |now, out| {
-        flash(now, out, |flash| flash.tier.segments_free);
-    }),
+    gauge(
+        "memcached_extstore_pages_free",
+        &[],
+        "Empty segments that can be written.",
+        |now, out| {
+            flash(now, out, |flash| flash.tier.segments_free);
+        },
+    ),
     gauge("memcached_extstore_pages_used", &[], "Segments with items.", |now, out| {
-        flash(now, out, |flash| flash.tier.segments.saturating_sub(flash.tier.segments_free));
+        flash(now, out, |flash| flash.tier.segments_used());
     }),
     counter(
         "memcached_extstore_objects_evicted_total",
@@ -299,9 +304,7 @@ pub const EXTSTORE_METRICS: &[Metric] = &[
         flash(now, out, |flash| flash.tier.bytes_written);
     }),
     counter("memcached_extstore_bytes_used", &[], "Bytes of segments with items.", |now, out| {
-        flash(now, out, |flash| {
-            flash.tier.segments.saturating_sub(flash.tier.segments_free) * flash.tier.segment_bytes
-        });
+        flash(now, out, |flash| flash.tier.segments_used() * flash.tier.segment_bytes);
     }),
     gauge("memcached_extstore_bytes_limit", &[], "Bytes of the device.", |now, out| {
         flash(now, out, |flash| flash.tier.segments * flash.tier.segment_bytes);
