@@ -305,8 +305,13 @@ impl Options {
     /// Returns how many items on flash the index can hold, or why the flash is too large; none
     /// without flash.
     pub fn flash_fit(&self) -> Option<Result<FlashFit, FlashMisfit>> {
+        self.flash_fit_beside((self.memory_megabytes as u64) << 20)
+    }
+
+    /// As [`Self::flash_fit`], beside another memory limit.
+    pub fn flash_fit_beside(&self, memory_bytes: u64) -> Option<Result<FlashFit, FlashMisfit>> {
         let (_, bytes) = self.flash.as_ref()?;
-        Some(FlashFit::new((self.memory_megabytes as u64) << 20, *bytes, self.index))
+        Some(FlashFit::new(memory_bytes, *bytes, self.index))
     }
 
     /// Returns [`Self::flash_fit`] as a text. An unfit size was refused when the options were read.

@@ -306,3 +306,19 @@ fn a_client_waiting_at_the_limit_is_admitted_when_it_rises() {
     scene.reload("conn-limit = 1\ndisable-maxconns-fast = true\n", 1);
     inside.iter_mut().for_each(|client| client.ask("mn\r\n", "MN\r\n"));
 }
+
+/// Regression: a limit was taken beside which the start would have refused the flash tier; then each
+/// store was out of memory.
+#[test]
+fn a_limit_too_low_for_the_flash_tier_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flash = format!("{}:400m", folder.path().join("flash").display());
+    let options = |limit: u32| format!("memory-limit = {limit}\nflash = \"{flash}\"\n");
+    let mut scene = Scene::new(&options(64));
+    let mut client = scene.server.connect();
+    let refused = "MEMLIMIT_TOO_SMALL the flash tier needs more memory\r\n";
+    client.ask("cache_memlimit 8\r\ncache_memlimit 32\r\n", &format!("{refused}OK\r\n"));
+    let said = scene.reload(&options(8), 1);
+    assert!(said[0].contains("flash"), "{said:?}");
+    assert!(scene.settings().contains("STAT maxbytes 33554432\r\n"));
+}

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use io::Clock;
-use larder::{Expiry, MemoryLimitError, PrefixRefused};
+use larder::{Expiry, FlashMisfit, MemoryLimitError, PrefixRefused};
 use protocol::parse::tokens::Tokens;
 use protocol::reply;
 use protocol::request::{ExpiryTime, KeyRoom};
@@ -39,6 +39,8 @@ enum LimitRefused {
     TooSmall,
     NotBytes,
     OutOfBounds(MemoryLimitError),
+    /// The index could no longer lead to all that fits on flash.
+    FlashMisfit(FlashMisfit),
 }
 
 impl LimitRefused {
@@ -48,6 +50,7 @@ impl LimitRefused {
             Self::TooSmall => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
             Self::NotBytes => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n",
             Self::OutOfBounds(_) => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n",
+            Self::FlashMisfit(_) => "MEMLIMIT_TOO_SMALL the flash tier needs more memory\r\n",
         }
     }
 
@@ -61,6 +64,7 @@ impl LimitRefused {
                  takes more",
                 bytes_max >> 20
             ),
+            Self::FlashMisfit(misfit) => misfit.to_string(),
         }
     }
 }
@@ -197,6 +201,9 @@ fn try_limit(server: &Server, megabytes: u64) -> Result<(), LimitRefused> {
     }
     // A machine word has 64 bits; a limit that it does not hold would exceed every bound.
     let bytes = usize::try_from(megabytes << 20).unwrap_or(usize::MAX);
+    if let Some(Err(misfit)) = server.options.flash_fit_beside(bytes as u64) {
+        return Err(LimitRefused::FlashMisfit(misfit));
+    }
     // Of two simultaneous changes, one must be the last in all of these places.
     let mut asked_for = lock(&server.memory_megabytes);
     server.cache.set_memory_bytes(bytes).map_err(LimitRefused::OutOfBounds)?;
