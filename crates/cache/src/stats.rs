@@ -128,6 +128,13 @@ pub struct FlashTierStats {
     pub reads_by: Option<ReadMethod>,
 }
 
+impl FlashTierStats {
+    /// Returns the reads and writes of the device that failed, for requests or the tier's own.
+    pub fn io_errors(&self) -> u64 {
+        self.tier.io_errors + self.reads_failed
+    }
+}
+
 /// The compressed zone, at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompressedStats {

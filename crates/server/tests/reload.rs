@@ -307,8 +307,8 @@ fn a_client_waiting_at_the_limit_is_admitted_when_it_rises() {
     inside.iter_mut().for_each(|client| client.ask("mn\r\n", "MN\r\n"));
 }
 
-/// Regression: a limit was taken beside which the start would have refused the flash tier; then each
-/// store was out of memory.
+/// Regression: a limit was taken beside which the start would have refused the flash tier; then
+/// each store was out of memory.
 #[test]
 fn a_limit_too_low_for_the_flash_tier_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -116,6 +116,7 @@ fn a_read_that_failed_is_counted_once() {
     let mut pairs = numbers.windows(2).map(|pair| (pair, wanted(pair)));
     let (pair, wanted) = pairs.find(|(_, wanted)| wanted.len() == 1).expect("two of a unit");
     let failed = || cache.stats().flash.unwrap().reads_failed;
+    let errors = cache.stats().flash.unwrap().io_errors();
     fixture.device.set_faults(Faults { read_error: 1.0, ..Faults::default() });
     let arrived = cache.read_wanted_now(wanted);
     let session = cache.session();
@@ -126,6 +127,8 @@ fn a_read_that_failed_is_counted_once() {
         assert!(matches!(session.look_up(&key, hash), Lookup::Miss));
         assert_eq!(failed(), 1);
     }
+    let counted = cache.stats().flash.unwrap().io_errors() - errors;
+    assert_eq!(counted, 1, "whoever waits for an alert hears of it");
 }
 
 /// Regression: an item that was promoted and then demoted to the compressed zone has a word for its

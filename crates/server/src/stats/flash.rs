@@ -92,7 +92,7 @@ fn lines(flash: &FlashTierStats) -> Vec<(&'static str, u64)> {
         ("moved_at_once", tier.promoted),
         ("dropped", tier.dropped),
         ("damaged", tier.damaged),
-        ("io_errors", tier.io_errors),
+        ("io_errors", flash.io_errors()),
         ("journalled", tier.journalled),
         ("distrusted", tier.distrusted),
         ("unsound", u64::from(tier.unsound)),

@@ -176,7 +176,7 @@ pub const METRICS: &[Metric] = &[
         },
     ),
     counter("larder_flash_io_errors_total", &[], "Reads and writes that failed.", |now, out| {
-        tier(now, out, |it| it.tier.io_errors);
+        tier(now, out, |it| it.io_errors());
     }),
     gauge(
         "larder_flash_unsound",
