@@ -541,8 +541,7 @@ fn a_lower_limit_is_kept_with_both_zones() {
 }
 
 /// Regression: the hot zone gave up all that a lowered limit was exceeded by, while the compressed
-/// one gave up the same by and by: nearly all that was hot was lost, and stores of sizes that had
-/// no slab left were refused.
+/// one gave up the same by and by: more than half of what was to stay hot was lost.
 #[test]
 fn a_lower_limit_leaves_the_hot_zone_what_its_share_is() {
     let mut fixture = Fixture::new();

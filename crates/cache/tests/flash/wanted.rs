@@ -128,7 +128,7 @@ fn a_read_that_failed_is_counted_once() {
         assert_eq!(failed(), 1);
     }
     let counted = cache.stats().flash.unwrap().io_errors() - errors;
-    assert_eq!(counted, 1, "whoever waits for an alert hears of it");
+    assert_eq!(counted, 1, "the alert stands on this number");
 }
 
 /// Regression: an item that was promoted and then demoted to the compressed zone has a word for its

@@ -45,6 +45,18 @@ fn try_to_put(world: &World, number: u64) -> Result<bool, Refused> {
     outcome
 }
 
+/// Puts items for which many segments have to be collected; none is refused.
+fn collect_many(world: &mut World) {
+    let before = world.flash.stats();
+    let mut refused = 0;
+    for number in 1500..9000 {
+        world.now += u32::from(number % 10 == 0);
+        refused += u64::from(try_to_put(world, number).is_err());
+    }
+    let stats = world.flash.stats();
+    assert!(stats.collected - before.collected > 60 && refused == 0, "{refused}: {stats:?}");
+}
+
 /// The items below a number to which the index leads in a segment.
 fn items_in(world: &World, segment: u32, below: u64) -> Vec<u64> {
     let is_there = |number: &u64| {
@@ -368,14 +380,7 @@ fn segments_that_cannot_be_noted_as_free_keep_no_other_from_collection() {
     put(&world, 0..1500);
     let entries = world.flash.geometry.entry_at(0)..world.flash.geometry.entry_at(3);
     world.device.make_unwritable(entries);
-    let before = world.flash.stats();
-    let mut refused = 0;
-    for number in 1500..9000 {
-        world.now += u32::from(number % 10 == 0);
-        refused += u64::from(try_to_put(&world, number).is_err());
-    }
-    let stats = world.flash.stats();
-    assert!(stats.collected - before.collected > 60 && refused == 0, "{refused}: {stats:?}");
+    collect_many(&mut world);
     assert!(world.flash.evict(&world.index), "another one is");
     let words = || world.index.state().places().count();
     let before = words();
@@ -394,14 +399,7 @@ fn a_bad_first_page_does_not_keep_segments_from_being_collected() {
         let mut world = World::new(PAGES);
         put(&world, 0..1500);
         world.device.make_unwritable(0..world.flash.geometry.entry_at(entries));
-        let before = world.flash.stats();
-        let mut refused = 0;
-        for number in 1500..9000 {
-            world.now += u32::from(number % 10 == 0);
-            refused += u64::from(try_to_put(&world, number).is_err());
-        }
-        let stats = world.flash.stats();
-        assert!(stats.collected - before.collected > 60 && refused == 0, "{refused}: {stats:?}");
+        collect_many(&mut world);
     }
 }
 
