@@ -113,9 +113,11 @@ fn others_are_served_between_binary_requests_that_take_long() {
 fn others_are_served_between_redis_commands_that_take_long() {
     let in_one =
         [b"MULTI\r\n".to_vec(), b"INFO\r\n".repeat(REQUESTS), b"EXEC\r\n".to_vec()].concat();
-    // Neither deadline has room in the item, at a whole second or not.
-    let expire = [array(&[b"EXPIRE", b"big", b"100"]), array(&[b"EXPIRE", b"big", b"101"])];
-    let expire = expire.concat().repeat(REQUESTS);
+    // A deadline at a whole second would be written into the item that has one.
+    let expire = [b"4000000000001", b"4000000000002"]
+        .map(|at_ms| array(&[b"PEXPIREAT", b"big", at_ms]))
+        .concat()
+        .repeat(REQUESTS);
     let expire_in_one = [&b"MULTI\r\n"[..], &expire, b"EXEC\r\n"].concat();
     for commands in [
         b"INFO\r\n".repeat(REQUESTS),
