@@ -227,7 +227,13 @@ impl Cache {
         if slabs > self.arena.reserved_slabs() {
             return Err(MemoryLimitError { bytes_max: self.memory_bytes_max() });
         }
+        let before = self.arena.limit_slabs();
         self.arena.set_limit_slabs(slabs);
+        if let Some(compressed) = &self.compressed {
+            // Until the next turn has the budget exactly: it may be more than the limit is now.
+            let budget_slabs = compressed.zone.budget_slabs();
+            compressed.zone.set_budget_slabs(budget_slabs * slabs.min(before) / before);
+        }
         self.resize_quotas();
         if let Some(tier) = &self.flash {
             tier.fetches.resize(bytes);
@@ -259,6 +265,7 @@ impl Cache {
     /// Makes room for an index that cannot grow: a slab from the hot zone. Returns whether one
     /// comes once readers have left, the caller among them.
     pub(crate) fn make_room_for_index(&self) -> bool {
+        self.tables.claim();
         let comes = self.hot.give_up_slabs(1, self);
         self.call_for_work();
         comes
@@ -267,6 +274,7 @@ impl Cache {
     /// Gives a full index slabs of the hot zone, and waits for readers to leave them. The caller
     /// must have no session open, and be pinned by nothing else.
     pub(crate) fn give_slabs_to_index(&self) {
+        self.tables.claim();
         self.hot.give_up_slabs(INDEX_SLABS, self);
         self.wait_for_memory();
         self.hot.sweep();
@@ -283,6 +291,9 @@ impl Cache {
         let over = zone.map_or(0, |zone| zone.slabs().saturating_sub(zone.budget_slabs()));
         let excess = self.arena.excess_slabs().saturating_sub(over);
         let starved = usize::from(self.tables.take_starved());
+        if starved > 0 {
+            self.tables.claim();
+        }
         let wanted = excess.max(starved).max(self.slabs_wanted_by_compressed());
         let comes = self.hot.give_up_slabs(wanted.min(SLABS_PER_TURN_MAX), hooks);
         self.hot.sweep();

@@ -300,10 +300,11 @@ impl Cache {
         self.arena.used_slabs() * self.arena.slab_bytes()
     }
 
-    /// Returns the bytes of the memory limit that items can take uncompressed: what the index and
-    /// the compressed zone do not have now. Does not look at the index.
+    /// Returns the bytes of the memory limit that items can take uncompressed: what the index does
+    /// not have now, nor the compressed zone of its budget. Does not look at the index.
     pub fn items_bytes_max(&self) -> usize {
-        let zone_slabs = self.compressed.as_ref().map_or(0, |compressed| compressed.zone.slabs());
+        let zone = self.compressed.as_ref().map(|compressed| &compressed.zone);
+        let zone_slabs = zone.map_or(0, |zone| zone.slabs().min(zone.budget_slabs()));
         let others = self.tables.slabs() + zone_slabs;
         self.arena.limit_slabs().saturating_sub(others) * self.arena.slab_bytes()
     }

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use memory::{Arena, ClassId, Epochs, Place, SlabId, Tag};
+use memory::{Arena, Claim, ClassId, Epochs, Place, SlabId, Tag};
 use policy::cost::Cost;
 
 use crate::chunk::ChunkFormat;
@@ -80,16 +80,6 @@ pub(crate) struct Hand {
     pub(crate) chunk: u32,
 }
 
-/// A slab that a class may take although a lowered limit is exceeded: in the place of another
-/// class's, which was emptied for it and then left for good.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Owed {
-    /// Slabs in use before that one left.
-    pub(crate) used_slabs: usize,
-    /// The limit at that time, in slabs.
-    pub(crate) limit_slabs: usize,
-}
-
 /// The state of one size class.
 #[derive(Debug)]
 pub(crate) struct Class {
@@ -135,8 +125,8 @@ pub(crate) struct Class {
     /// When this tag is safe, a slab that was drained for the class arrives, or there are chunks
     /// for the items to be rescued from one.
     pub(crate) awaits: Option<Tag>,
-    /// Another class's slab was emptied for it.
-    pub(crate) owed: Option<Owed>,
+    /// To the next slab that another class gives up, since it has no chunk for an item.
+    pub(crate) claim: Option<Claim>,
     /// Stores told to wait for readers since limbo last freed a chunk.
     pub(crate) waiting: usize,
     /// How often in a row a slab of the class was to leave and chunks for the rescued items had to
@@ -230,7 +220,7 @@ impl Class {
             hand_found: 0,
             evicted_since: chunks_per_slab,
             awaits: None,
-            owed: None,
+            claim: None,
             waiting: 0,
             rescues_waited: 0,
             refills: false,

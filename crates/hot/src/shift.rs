@@ -45,7 +45,7 @@ use policy::rebalance::{AGE_RATIO_MIN, Worths, is_much_older, is_settled};
 use stdx::sync::lock;
 
 use crate::allocate::RoomMade;
-use crate::class::{AllocatedChunk, Class, Owed};
+use crate::class::{AllocatedChunk, Class};
 use crate::evict::GROUP;
 use crate::rescue::RescueRoom;
 use crate::vacate::Vacated;
@@ -83,35 +83,25 @@ impl Hot {
                 if let Some(room) = class.allocate_for(self.zone(), cost) {
                     return Ok(room);
                 }
-                let owed = class.owed;
-                if let Some(slab) = self.arena.take(left).or_else(|| self.take_owed(owed?)) {
-                    class.owed = None;
+                let claim = class.claim;
+                let claimed = || self.arena.take_claimed(claim?);
+                if let Some(slab) = self.arena.take(left).or_else(claimed) {
+                    class.claim = None;
                     class.adopt(self.zone(), slab, hooks.mutations());
                     continue;
                 }
+                class.claim = Some(self.arena.claim());
             }
             if self.is_room_coming(own, hooks) {
                 return Err(Shortage::Pinned);
             }
-            let (used_slabs, limit_slabs) = (self.arena.used_slabs(), self.arena.limit_slabs());
-            let drained = self.empty_any(Some(own), hooks);
-            if drained != Drained::Stays {
-                lock(self.class(own)).owed = Some(Owed { used_slabs, limit_slabs });
-            }
-            match drained {
+            match self.empty_any(Some(own), hooks) {
                 Drained::Leaves => {}
                 Drained::Waits => return Err(Shortage::Pinned),
                 Drained::Stays => break,
             }
         }
         Err(Shortage::Nothing)
-    }
-
-    /// A slab that a class is owed. Without excess, one that has left can be taken by itself.
-    fn take_owed(&self, owed: Owed) -> Option<SlabId> {
-        let is_exceeded = self.arena.excess_slabs() > 0;
-        let is_same_limit = self.arena.limit_slabs() == owed.limit_slabs;
-        (is_exceeded && is_same_limit).then(|| self.arena.take_in_place(owed.used_slabs))?
     }
 
     /// Whether a class without room gets some once readers have left: a slab, or chunks of its own.
@@ -150,6 +140,11 @@ impl Hot {
             }
         };
         if !may_ask && !self.may_vacate.load(Ordering::Relaxed) {
+            return false;
+        }
+        // The system would get the slab, not the class: a hot zone whose stores each gave one up
+        // would have none left long before the compressed zone has shrunk.
+        if self.arena.excess_slabs() > 0 {
             return false;
         }
         self.sweep_draining();

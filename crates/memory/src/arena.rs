@@ -56,6 +56,15 @@ pub struct SlabId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub u64);
 
+/// A claim to a slab that is about to be emptied for the one that claims it.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim {
+    /// Slabs in use before that one left.
+    used_slabs: usize,
+    /// The limit at that time, in slabs.
+    limit_slabs: usize,
+}
+
 /// The reserved range and which of its slabs are free.
 pub struct Arena {
     mapping: Mapping,
@@ -219,11 +228,18 @@ impl Arena {
         Some(self.untouched(&mut free))
     }
 
-    /// Takes a slab in the place of one that has left since `used_slabs` were in use, whatever a
-    /// limit that was lowered meanwhile says: no more are in use then than before.
-    pub fn take_in_place(&self, used_slabs: usize) -> Option<SlabId> {
+    /// A claim to the next slab that leaves, for a taker that is about to have one emptied.
+    pub fn claim(&self) -> Claim {
+        Claim { used_slabs: self.used_slabs(), limit_slabs: self.limit_slabs() }
+    }
+
+    /// Takes a slab in the place of one that has left since it was claimed, although a lowered
+    /// limit is exceeded: no more are in use then than before. Without excess, one that has left
+    /// can be [taken](Self::take) by itself.
+    pub fn take_claimed(&self, claim: Claim) -> Option<SlabId> {
         let mut free = lock(&self.free);
-        if self.used_slabs() >= used_slabs {
+        let is_same_limit = self.limit_slabs() == claim.limit_slabs;
+        if !is_same_limit || self.excess_slabs() == 0 || self.used_slabs() >= claim.used_slabs {
             return None;
         }
         self.used_slabs.fetch_add(1, Ordering::Relaxed);
@@ -467,6 +483,31 @@ mod tests {
         assert_eq!((arena.excess_slabs(), arena.free_slabs()), (0, 2));
         arena.set_limit_slabs(0);
         assert_eq!((arena.used_slabs(), arena.free_slabs()), (0, 0));
+    }
+
+    #[test]
+    fn a_claim_is_to_one_slab_that_leaves_while_a_lowered_limit_is_exceeded() {
+        let arena = arena(4, 4);
+        let mut slabs: Vec<_> = (0..4).map(|_| arena.take(0).unwrap()).collect();
+        // SAFETY, of each: the slab was taken, and is never used.
+        let give = |slab: Option<SlabId>| unsafe { arena.give(slab.unwrap()) };
+        assert!(arena.take_claimed(arena.claim()).is_none(), "nothing left");
+        arena.set_limit_slabs(2);
+        let claim = arena.claim();
+        assert!(arena.take_claimed(claim).is_none(), "nothing left");
+        give(slabs.pop());
+        assert_eq!(arena.take(0), None);
+        slabs.extend(arena.take_claimed(claim));
+        assert_eq!((slabs.len(), arena.used_slabs()), (4, 4));
+        assert!(arena.take_claimed(claim).is_none(), "it has come");
+        let claim = arena.claim();
+        give(slabs.pop());
+        arena.set_limit_slabs(1);
+        assert!(arena.take_claimed(claim).is_none(), "another limit");
+        let claim = arena.claim();
+        give(slabs.pop());
+        give(slabs.pop());
+        assert!(arena.take_claimed(claim).is_none(), "the limit is kept");
     }
 
     #[test]

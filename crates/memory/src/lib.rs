@@ -20,7 +20,7 @@ pub mod space;
 pub mod tables;
 
 #[cfg(not(loom))]
-pub use arena::{Arena, Place, SlabId};
+pub use arena::{Arena, Claim, Place, SlabId};
 #[cfg(not(loom))]
 pub use class::{ClassId, SizeClasses};
 pub use epoch::{Epochs, Guard, Tag};

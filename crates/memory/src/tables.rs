@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use stdx::sync::atomic::{AtomicBool, Ordering};
 use stdx::sync::lock;
 
-use crate::arena::{Arena, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId};
+use crate::arena::{Arena, Claim, SLAB_BYTES_MAX, SLAB_BYTES_MIN, SlabId};
 use crate::space::{TABLE_UNIT_BYTES, TableSpace};
 
 /// Integers of a map.
@@ -61,6 +61,8 @@ struct TableSlabs {
     units_max: usize,
     /// The slab whose tables are being moved. It takes others only where there is no room at all.
     cleared: Option<Age>,
+    /// A slab is about to be emptied for the index.
+    claim: Option<Claim>,
 }
 
 /// The slabs in which all runs can move.
@@ -177,6 +179,12 @@ impl ArenaTables {
         self.starved.swap(false, Ordering::Relaxed)
     }
 
+    /// Claims the next slab that leaves, which is about to be emptied for the index: the index gets
+    /// one also while a lowered limit is exceeded.
+    pub fn claim(&self) {
+        lock(&self.slabs).claim = Some(self.arena.claim());
+    }
+
     fn slab_units(&self) -> usize {
         self.arena.slab_bytes() / TABLE_UNIT_BYTES
     }
@@ -227,6 +235,7 @@ impl TableSlabs {
             movable: Movable::default(),
             units_max: 0,
             cleared: None,
+            claim: None,
         }
     }
 
@@ -327,7 +336,9 @@ impl TableSpace for ArenaTables {
         let mut slabs = lock(&self.slabs);
         let mut fit = slabs.take(units, false);
         if fit.is_none() {
-            if let Some(slab) = self.arena.take(0) {
+            let claim = slabs.claim;
+            if let Some(slab) = self.arena.take(0).or_else(|| self.arena.take_claimed(claim?)) {
+                slabs.claim = None;
                 slabs.add(TableSlab::fresh(slab, self.slab_units()));
                 fit = slabs.take(units, false);
             } else {
@@ -427,6 +438,27 @@ mod tests {
             assert_eq!(Some(free.longest_run()), longest.map(|units| units.min(WORD_UNITS)));
         }
         assert!(across_words > 1_000, "only {across_words}");
+    }
+
+    /// Regression: what the hot zone gave up for the index while a lowered limit was exceeded went
+    /// back to the system, and the index starved on until the hot zone had nothing left.
+    #[test]
+    fn the_index_gets_the_slab_that_was_emptied_for_it_while_a_lowered_limit_is_exceeded() {
+        let arena = Arc::new(Arena::new(0, 2 << 20, 0).unwrap());
+        let tables = ArenaTables::new(Arc::clone(&arena));
+        let mut items: Vec<_> = std::iter::from_fn(|| arena.take(0)).collect();
+        arena.set_limit_slabs(arena.limit_slabs() / 2);
+        // SAFETY: the slab was taken above, and is never used.
+        let mut give = || unsafe { arena.give(items.pop().unwrap()) };
+        tables.claim();
+        assert!(tables.allocate(WORD_UNITS).is_none());
+        give();
+        assert!(tables.allocate(WORD_UNITS).is_some());
+        give();
+        let left = tables.slab_units() / WORD_UNITS - 1;
+        assert!((0..left).all(|_| tables.allocate(WORD_UNITS).is_some()));
+        assert!(tables.allocate(1).is_none(), "one slab was claimed");
+        assert_eq!(tables.slabs(), 1);
     }
 
     #[test]

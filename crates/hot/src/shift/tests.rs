@@ -187,3 +187,28 @@ fn a_class_that_needs_a_slab_waits_for_the_rescue_from_it() {
         assert_eq!(lost.count(), 0, "{policy:?}");
     }
 }
+
+/// Regression: a store took the room that it needed from another class, whose slab went back to the
+/// system: each store made the hot zone smaller by one, although the compressed zone was about to
+/// give up all that a lowered limit was exceeded by.
+#[test]
+#[cfg_attr(miri, ignore = "a full zone takes a minute, and the tests beside it have one")]
+fn a_store_costs_no_other_class_a_slab_while_a_lowered_limit_is_exceeded() {
+    for policy in ALL {
+        let (hot, map) = (zone(policy), Map::default());
+        let limit_slabs = hot.arena.limit_slabs();
+        let (older, _) = fill(&hot, &map, BYTES[0], limit_slabs / 2);
+        map.mutations.fetch_add(1 << 20, Relaxed);
+        let (_, of_newer) = fill(&hot, &map, BYTES[1], limit_slabs - 1);
+        hot.arena.set_limit_slabs(limit_slabs / 2);
+        let count = of_newer.len() as u32;
+        for number in count..2 * count {
+            let tries = (1..=ATTEMPTS).find(|_| {
+                hot.maintain(false, &map);
+                map.store(&hot, number, BYTES[1]).is_ok()
+            });
+            assert!(tries.is_some(), "{policy:?}");
+        }
+        assert_eq!(lock(hot.class(older)).counters.slabs_lost, 0, "{policy:?}");
+    }
+}
