@@ -46,7 +46,7 @@ impl Session<'_> {
                 Fetched::Nothing => None,
                 Fetched::Unsaid => self.find_wanted(key, hash, unread)?,
             };
-            let Some(found) = found else {
+            let Some((found, promoted)) = found else {
                 let Some(expiry) = fetch.vivify else {
                     return Ok((None, Tokens::default()));
                 };
@@ -55,13 +55,10 @@ impl Session<'_> {
                     None => continue,
                 }
             };
-            let before = if fetch.quiet {
-                found.item.mark().load(Ordering::Relaxed)
-            } else {
-                self.mark_hit(found)
-            };
             let expiry_before = expiry_of(found.item);
-            // First, since it may be refused: a token won before would be lost.
+            let is_removed = fetch.touch.is_some_and(|expiry| self.cache.is_expired(expiry));
+            // First, since it may be refused, and the request executed again: that must find the
+            // item as it was, with its token and without this hit.
             let found = match fetch.touch {
                 None => found,
                 Some(expiry) => match self.touch_found(key, hash, expiry)? {
@@ -69,7 +66,13 @@ impl Session<'_> {
                     None => continue,
                 },
             };
-            let tokens = self.tokens(key, hash, found, fetch, expiry_before);
+            self.count_served(promoted);
+            let before = if fetch.quiet {
+                found.item.mark().load(Ordering::Relaxed)
+            } else {
+                self.mark_hit(found)
+            };
+            let tokens = self.tokens(key, hash, found, fetch, (expiry_before, is_removed));
             return Ok((Some(Item::hot(self.cache, found, before)), tokens));
         }
     }
@@ -127,24 +130,26 @@ impl Session<'_> {
         hash: Hash,
         expiry: Expiry,
     ) -> Result<Option<Item<'_>>, Refusal> {
-        if self.find_wanted(key, hash, OnReadFailure::Goes)?.is_none() {
+        let Some((_, promoted)) = self.find_wanted(key, hash, OnReadFailure::Goes)? else {
             return Ok(None);
-        }
+        };
         // Gone by now, if another client was faster.
         let found = self.touch_found(key, hash, expiry)?;
+        self.count_served(promoted);
         Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
     }
 
-    /// Returns the tokens for this reader of an item that had this expiry; the first reader that
-    /// may be is told to recompute it. That is decided under the key's lock, under which the mark
-    /// goes along with an item that moves: otherwise a second reader would win the copy.
+    /// Returns the tokens for this reader of an item that had this expiry, and that its touch may
+    /// have removed; the first reader that may be is told to recompute it. That is decided under
+    /// the key's lock, under which the mark goes along with an item that moves: otherwise a second
+    /// reader would win the copy.
     fn tokens<'s>(
         &'s self,
         key: &[u8],
         hash: Hash,
         mut found: Found<'s>,
         fetch: &Fetch,
-        expiry_before: Expiry,
+        (expiry_before, is_removed): (Expiry, bool),
     ) -> Tokens {
         let expiry = fetch.touch.filter(|_| fetch.touch_first).unwrap_or(expiry_before);
         let before_ms = fetch.recache_before.and_then(Expiry::unix_ms);
@@ -155,6 +160,12 @@ impl Session<'_> {
             let (stale, sent) = (now & STALE != 0, now & SENT != 0);
             let mut tokens = Tokens { stale, sent, expiry_before, ..Tokens::default() };
             if !(stale || is_due) || sent {
+                return tokens;
+            }
+            if is_removed {
+                // No other reader finds it any more.
+                tokens.won = true;
+                self.cache.note_win(hash, found.item.cost().us());
                 return tokens;
             }
             let won = self.cache.update_found(&self.guard, hash, &found, || {
@@ -235,10 +246,45 @@ mod tests {
         assert_eq!(session.touch(b"k", hash, later), Ok(true));
         assert!(!cache.is_still(&session.guard, hash, found.place()), "so it moves");
         let fetch = Fetch::default();
-        let first = session.tokens(b"k", hash, found, &fetch, Expiry::NEVER);
+        let first = session.tokens(b"k", hash, found, &fetch, (Expiry::NEVER, false));
         assert!(first.won && !first.sent && first.stale, "{first:?}");
         let (_, second) = session.fetch(b"k", hash, &fetch).expect("it needs no memory");
         assert!(!second.won && second.sent && second.stale, "{second:?}");
+    }
+
+    /// The reader that removes an item by its touch is the only one that can be told.
+    #[test]
+    fn a_touch_that_removes_a_stale_item_wins_it() {
+        let cache = with_a_stale_item();
+        let past = Expiry::at(cache.now().saturating_sub(1).max(1));
+        let fetch = Fetch { touch: Some(past), ..Fetch::default() };
+        let (session, hash) = (cache.session(), cache.hash(b"k"));
+        let (item, tokens) = session.fetch(b"k", hash, &fetch).expect("it needs no memory");
+        assert!(item.is_some() && tokens.won && tokens.stale && !tokens.sent, "{tokens:?}");
+        let (item, _) = session.fetch(b"k", hash, &fetch).expect("it needs no memory");
+        assert!(item.is_none());
+    }
+
+    /// Regression: a request that was executed again, for want of memory, told the client that the
+    /// item had been read before: by its own first try.
+    #[test]
+    fn a_fetch_whose_touch_is_refused_leaves_no_trace() {
+        let builder = Cache::builder().memory_bytes(4 << 20).evict(false);
+        let cache = builder.build().expect("a small cache");
+        let value = [0; 1000];
+        for number in 0_u32.. {
+            if cache.set(&number.to_be_bytes(), &value, Expiry::NEVER).is_err() {
+                break;
+            }
+        }
+        let key = 0_u32.to_be_bytes();
+        let (session, hash) = (cache.session(), cache.hash(&key));
+        // The item has no room for an expiry, and there is no memory for one that has.
+        let later = Some(Expiry::at(cache.now() + 1000));
+        let refused = session.fetch(&key, hash, &Fetch { touch: later, ..Fetch::default() });
+        assert_eq!(refused.map(|_| ()).unwrap_err(), Refusal::NoMemory);
+        let item = session.peek(&key, hash).expect("it stays");
+        assert!(!item.fetched());
     }
 
     #[test]
@@ -247,7 +293,7 @@ mod tests {
         let (session, hash) = (cache.session(), cache.hash(b"k"));
         let found = cache.find(&session.guard, b"k", hash).expect("it is there");
         cache.set(b"k", b"w", Expiry::NEVER).expect("there is room");
-        let tokens = session.tokens(b"k", hash, found, &Fetch::default(), Expiry::NEVER);
+        let tokens = session.tokens(b"k", hash, found, &Fetch::default(), (Expiry::NEVER, false));
         assert!(!tokens.won && !tokens.sent, "{tokens:?}");
     }
 }

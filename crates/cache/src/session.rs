@@ -167,7 +167,10 @@ impl Session<'_> {
     /// or [`Refusal::SessionTooLong`] if there is no memory to promote it.
     pub fn get_with_cas(&self, key: &[u8], hash: Hash) -> Result<Option<Item<'_>>, Refusal> {
         let found = self.find_wanted(key, hash, OnReadFailure::Stays)?;
-        Ok(found.map(|found| Item::hot(self.cache, found, self.mark_hit(found))))
+        Ok(found.map(|(found, promoted)| {
+            self.count_served(promoted);
+            Item::hot(self.cache, found, self.mark_hit(found))
+        }))
     }
 
     /// Returns the key's item, if it is in memory. Leaves no trace. For diagnosis.
@@ -208,14 +211,11 @@ impl Session<'_> {
         key: &[u8],
         hash: Hash,
         unread: OnReadFailure,
-    ) -> Result<Option<Found<'_>>, Refusal> {
+    ) -> Result<Option<(Found<'_>, Option<Promoted>)>, Refusal> {
         let mut promoted = None;
         loop {
             let gone_us = match self.look(key, hash) {
-                Ok(found) => {
-                    self.count_served(promoted);
-                    return Ok(Some(found));
-                }
+                Ok(found) => return Ok(Some((found, promoted))),
                 Err(gone_us) => gone_us,
             };
             let from = self.promote(key, hash, unread)?;
