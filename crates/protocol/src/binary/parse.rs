@@ -3,8 +3,8 @@
 //! The header alone decides whether it is a request: its lengths have to fit its opcode. Only then
 //! are extras and key waited for, which are short, so that a connection never has to keep more than
 //! [`HEAD_BYTES_MAX`] bytes of a request that has not arrived in full. As in memcached, lengths
-//! that do not fit end the connection, since any bytes could follow; a command that does not exist
-//! is passed over by its length.
+//! that do not fit end the connection, since any bytes could follow. A command that does not exist
+//! is passed over by its length, where memcached closes the connection if there is a body.
 
 use super::{
     Arithmetic, BODY_BYTES_MAX, Command, Echo, Get, HEADER_BYTES, MECHANISM_BYTES_MAX, Request,

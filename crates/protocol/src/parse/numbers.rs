@@ -1,4 +1,4 @@
-//! Decimal numbers as memcached reads them: digits only, of a bounded length.
+//! Decimal numbers as memcached reads them: digits only. Their length is bounded here.
 //!
 //! Numbers of 32 bits have at most 11 characters and those of 64 bits at most 22, leading zeros
 //! and the sign included. An empty token is no number. A cost, which memcached does not know, may

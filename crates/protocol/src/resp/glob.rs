@@ -115,10 +115,17 @@ fn read_class(pattern: &[u8]) -> (Bits, &[u8]) {
                 behind
             }
             [first, b'-', last, behind @ ..] => {
-                let upto = below(usize::from(*first.max(last)) + 1);
-                let before = below(usize::from(*first.min(last)));
-                bytes[0] |= upto[0] & !before[0];
-                bytes[1] |= upto[1] & !before[1];
+                // In Redis bytes are signed: those from 0x80 on come before all others.
+                let is_ordered = first.cast_signed() <= last.cast_signed();
+                let (first, last) = if is_ordered { (*first, *last) } else { (*last, *first) };
+                let upto = below(usize::from(last) + 1);
+                let before = below(usize::from(first));
+                for half in 0..2 {
+                    bytes[half] |= match first <= last {
+                        true => upto[half] & !before[half],
+                        false => upto[half] | !before[half],
+                    };
+                }
                 behind
             }
             [wanted, behind @ ..] => {
@@ -192,7 +199,7 @@ mod tests {
             [b']', behind @ ..] => return (false, behind),
             [b'\\', wanted, rest @ ..] => (*wanted == byte, rest),
             [first, b'-', last, rest @ ..] => {
-                let (first, last) = (*first, *last);
+                let [first, last, byte] = [*first, *last, byte].map(u8::cast_signed);
                 (first <= byte && byte <= last || last <= byte && byte <= first, rest)
             }
             [wanted, rest @ ..] => (*wanted == byte, rest),
