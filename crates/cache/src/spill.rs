@@ -416,6 +416,13 @@ impl Cache {
         self.flash.as_ref().is_some_and(|tier| tier.flash.is_unsound())
     }
 
+    /// Returns the seconds since the earliest operation began that the device of the flash tier has
+    /// not answered; 0 if it has answered all, or there is no tier. It neither asks the device nor
+    /// takes a lock, so that a device that is frozen does not hold up the caller.
+    pub fn flash_unanswered_s(&self) -> u32 {
+        self.flash.as_ref().map_or(0, |tier| tier.fetches.unanswered_s())
+    }
+
     /// Whether items that an earlier process left on flash are still being found.
     pub fn is_flash_recovering(&self) -> bool {
         self.flash.as_ref().is_some_and(|tier| tier.flash.is_recovering())

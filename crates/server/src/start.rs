@@ -17,9 +17,9 @@
 //! comes, a second or more later.
 //!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, one does the cache's
-//! background work, one trains dictionaries, with `--auth-file` one checks passwords, and with
-//! `--admin-port` one answers there whenever the process may have threads, also while memory is
-//! restored or saved.
+//! background work, one trains dictionaries, with `--auth-file` one checks passwords, with
+//! `--flash` one watches whether its device answers, until that is closed, and with `--admin-port`
+//! one answers there whenever the process may have threads, also while memory is restored or saved.
 
 use std::error::Error;
 use std::fs;
@@ -50,6 +50,7 @@ use crate::counters::{CounterSets, Sums};
 use crate::dump::Dumps;
 use crate::exit::Failed;
 use crate::flash_file;
+use crate::flash_watch::FlashWatch;
 use crate::insight::{Insight, KeyObserver};
 use crate::listen::{self, Endpoint};
 use crate::live_options::Live;
@@ -132,6 +133,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
         settle_process(&server.options)?;
         announce_columns(&server);
         admin.start(scope)?;
+        let _watch = FlashWatch::start(scope, &server)?;
         start_flash(&server)?;
         let asked = (settings, given, signals, supervisor);
         Ok(run(&server, polls, acceptor, (memory_file, pidfile), asked)?)

@@ -16,7 +16,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use super::collect::Collector;
 use super::json;
 use super::metrics::{self, Now};
-use crate::server::{Phase, Server};
+use crate::flash_watch::unready;
+use crate::server::Server;
 
 /// The headers of every answer.
 const HEADERS: [(HeaderName, &str); 6] = [
@@ -120,13 +121,13 @@ impl Site<'_> {
         }
         match path {
             "/healthz" => Answer::text(StatusCode::OK, "ok\n"),
-            "/readyz" => match self.server.phase.get() {
-                Phase::Serving => Answer::text(StatusCode::OK, "ok\n"),
-                other => {
-                    let text = format!("{}\n", other.name());
-                    Answer::text(StatusCode::SERVICE_UNAVAILABLE, text)
+            "/readyz" => {
+                let unanswered_s = self.server.cache.flash_unanswered_s().into();
+                match unready(self.server.phase.get(), unanswered_s) {
+                    None => Answer::text(StatusCode::OK, "ok\n"),
+                    Some(why) => Answer::text(StatusCode::SERVICE_UNAVAILABLE, why + "\n"),
                 }
-            },
+            }
             "/metrics" => {
                 let collector = &mut *self.collector.borrow_mut();
                 let snapshot = &collector.collect(self.server);
