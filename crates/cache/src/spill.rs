@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use ::flash::{CloseError, Doubt, Place, Reached, Refused};
+use ::flash::{CloseError, Doubt, Empty, Place, Reached, Refused};
 use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::{Full, Hash};
@@ -433,6 +433,11 @@ impl Cache {
     pub fn flash_age_s(&self) -> Option<i64> {
         let last_used = self.flash.as_ref().and_then(|tier| tier.flash.last_used())?;
         Some(i64::from(self.now()) - i64::from(last_used))
+    }
+
+    /// Returns why the flash tier began empty; `None` if it did not, or there is none.
+    pub fn flash_empty(&self) -> Option<Empty> {
+        self.flash.as_ref().and_then(|tier| tier.flash.empty())
     }
 
     /// Returns why the flash tier began empty although there was one; `None` otherwise.

@@ -84,11 +84,12 @@ pub fn check(server: &Server) -> Result<(), String> {
     ))
 }
 
-/// Logs whether the tier begins empty although there was one, or else how old it is: changes made
-/// since by a run without it are unknown, and its items are back.
+/// Logs why the tier begins empty, or else how old it is: changes made since by a run without it
+/// are unknown, and its items are back. Always one line: a tier that has lost all its items without
+/// a word would be looked for elsewhere.
 pub fn announce(server: &Server) {
-    if let Some(doubt) = server.cache.flash_doubt() {
-        server.log(0, &format!("--flash {} begins empty: {doubt}", path(server)));
+    if let Some(why) = server.cache.flash_empty() {
+        server.log(0, &format!("--flash {} begins empty: {why}", path(server)));
     } else if let Some(age_s) = server.cache.flash_age_s() {
         server.log(0, &format!("--flash {} {}", path(server), found_text(age_s)));
     }
