@@ -37,7 +37,7 @@ use ::io::poll::{Poll, Waker};
 use ::io::process::{self, User};
 use larder::{
     BuildError, Builder, Cache, FlashSettings, ImageHead, ImageSaved, Repartition, Restored,
-    SaveEnd, Saved,
+    SaveEnd,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
@@ -328,16 +328,7 @@ fn is_another_stop(elapsed: Duration, signals: impl Iterator<Item = i32>) -> boo
 /// Moves memory to flash; returns the log's text about it, and whether it was cut short.
 fn save_to_flash(server: &Server, goes_on: impl FnMut() -> bool) -> Result<(String, bool), String> {
     let saved = server.cache.save_to_flash(goes_on);
-    let why = match saved.end {
-        SaveEnd::Complete | SaveEnd::Interrupted => "",
-        SaveEnd::Full => ", as flash is full",
-        SaveEnd::Failing => ", as the device accepts no writes",
-    };
-    let Saved { items, bytes, left, too_large, .. } = saved;
-    let text = format!(
-        "saved {items} items of {bytes} bytes to flash, and left out {left}{why}, {too_large} of \
-         them too large for flash"
-    );
+    let text = flash_file::saved_text(&saved);
     match saved.end {
         SaveEnd::Failing => Err(text),
         end => Ok((text, end == SaveEnd::Interrupted)),
