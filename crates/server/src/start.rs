@@ -19,7 +19,8 @@
 //! Threads: this one waits for signals, one accepts, `-t` of them work, one does the cache's
 //! background work, one trains dictionaries, with `--auth-file` one checks passwords, with
 //! `--flash` one watches whether its device answers, until that is closed, and with `--admin-port`
-//! one answers there whenever the process may have threads, also while memory is restored or saved.
+//! one answers there, and one collects for it, whenever the process may have threads, also while
+//! memory is restored or saved.
 
 use std::error::Error;
 use std::fs;
