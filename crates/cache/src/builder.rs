@@ -14,7 +14,7 @@ use hot::magazine::MAGAZINE_SHARE;
 use hot::quota::LABEL_BITS;
 use hot::{ChunkLayout, Hot};
 use index::{Index, IndexError, Kind as IndexKind, Options};
-use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool};
+use io::device::{Device, PAGE_BYTES, ReadMethod, ReadPool, WatchedDevice};
 use io::frames::{FrameSource, Pagemap};
 use io::{Clock, SystemClock};
 use memory::arena::{ARENA_BYTES_MAX, SLAB_BYTES_MIN};
@@ -345,7 +345,7 @@ impl Builder {
         let bytes_max = policy.memory_bytes_max(self.chunk_bytes_min);
         self.check(policy, bytes_max)?;
         let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let (tier, tier_bytes) = self.tier(clock.unix_seconds())?;
+        let (tier, tier_bytes) = self.tier(&clock)?;
         let arena = Arc::new(self.arena(tier_bytes, bytes_max)?);
         let epochs = Arc::new(Epochs::new());
         let tables = Arc::new(ArenaTables::new(Arc::clone(&arena)));
@@ -482,8 +482,8 @@ impl Builder {
 
     /// Opens the flash tier, if there is to be one, and returns it with the memory that it takes:
     /// without a compressed zone, which otherwise pays for it, the ghost filter as well.
-    fn tier(&self, now: u32) -> Result<(Option<FlashTier>, usize), BuildError> {
-        let open = |settings| open_flash(settings, self.memory_bytes, self.index, now);
+    fn tier(&self, clock: &Arc<dyn Clock>) -> Result<(Option<FlashTier>, usize), BuildError> {
+        let open = |settings| open_flash(settings, self.memory_bytes, self.index, clock);
         let tier = self.flash.as_ref().map(open).transpose()?;
         let remembered_bytes =
             if self.compress { 0 } else { GhostFilter::bytes_for(self.memory_bytes) };
@@ -532,7 +532,7 @@ fn open_flash(
     settings: &FlashSettings,
     memory_bytes: usize,
     index: IndexKind,
-    now: u32,
+    clock: &Arc<dyn Clock>,
 ) -> Result<FlashTier, BuildError> {
     check_reads(settings).map_err(BuildError::FlashReads)?;
     let bytes = settings.device.pages() * PAGE_BYTES as u64;
@@ -544,13 +544,13 @@ fn open_flash(
         segment_bytes,
         dictionary_bytes: memory_bytes / DICTIONARY_SHARE,
         hash_check: hash_check(),
-        now,
+        now: clock.unix_seconds(),
         ..flash::Settings::new(hash_seed, settings.boot_id)
     };
-    let device = Arc::clone(&settings.device);
-    let flash =
-        if settings.is_new { Flash::format(device, &inner) } else { Flash::open(device, &inner) };
-    let (flash, device) = (flash.map_err(BuildError::Flash)?, Arc::clone(&settings.device));
+    let watched = WatchedDevice::new(Arc::clone(&settings.device), Arc::clone(clock));
+    let device: Arc<dyn Device> = Arc::new(watched);
+    let open = if settings.is_new { Flash::format } else { Flash::open };
+    let flash = open(Arc::clone(&device), &inner).map_err(BuildError::Flash)?;
     let entrance = FlashAdmission::new(settings.write_limit, flash.stats().segment_bytes);
     let (method, threads) = (settings.reads_by, settings.threads);
     let memory = (memory_bytes, memory_bytes.saturating_mul(GROWTH_MAX));

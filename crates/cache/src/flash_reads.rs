@@ -175,6 +175,11 @@ impl FlashReads {
         FetchCounts { used_bytes, peak_bytes, waiting: waiting.len() }
     }
 
+    /// Returns for how many seconds the device has left something unanswered; 0 if nothing is.
+    pub(crate) fn unanswered_s(&self) -> u32 {
+        self.device.unanswered().map_or(0, |unanswered| unanswered.age_s())
+    }
+
     /// Has batches read, each at once, through the ring if there is one, or when there is room for
     /// it.
     pub(crate) fn submit(self: &Arc<Self>, batches: Vec<Vec<Fetch>>, ring: Option<&mut ReadRing>) {

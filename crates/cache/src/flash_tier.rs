@@ -262,6 +262,7 @@ impl FlashTier {
             fetch_bytes_peak: fetches.peak_bytes as u64,
             fetch_bytes_max: self.fetches.bytes_max() as u64,
             fetches_waiting: fetches.waiting as u64,
+            unanswered_s: self.fetches.unanswered_s().into(),
             recovering: self.flash.is_recovering(),
             reads_by: self.fetches.method_now(),
         }

@@ -110,7 +110,7 @@ mod time_slice;
 mod train;
 mod types;
 
-pub use ::flash::{CloseError, Doubt as FlashDoubt};
+pub use ::flash::{CloseError, Doubt as FlashDoubt, Empty as FlashEmpty};
 pub use ::hot::quota::QUOTAS_MAX;
 pub use ::policy::geometry::CacheGeometry;
 pub use adapt::{HOT_SLABS_MIN, WINDOW_ITEMS, WINDOW_MUTATIONS_MIN};

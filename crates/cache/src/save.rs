@@ -187,6 +187,8 @@ impl<F: FnMut() -> bool> Saving<'_, F> {
             cache.spill_hot(None, record, (hash, place), Urgency::Usual, is_same)
         });
         (self.key, self.value) = (key, value);
+        self.saved.unindexed +=
+            u64::from(matches!(flow, ControlFlow::Continue(Spilled::IndexFull(_))));
         flow.map_continue(|_| ())
     }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use ::flash::{CloseError, Doubt, Place, Reached, Refused};
+use ::flash::{CloseError, Doubt, Empty, Place, Reached, Refused};
 use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::{Full, Hash};
@@ -416,6 +416,13 @@ impl Cache {
         self.flash.as_ref().is_some_and(|tier| tier.flash.is_unsound())
     }
 
+    /// Returns the seconds since the earliest operation began that the device of the flash tier has
+    /// not answered; 0 if it has answered all, or there is no tier. It neither asks the device nor
+    /// takes a lock, so that a device that is frozen does not hold up the caller.
+    pub fn flash_unanswered_s(&self) -> u32 {
+        self.flash.as_ref().map_or(0, |tier| tier.fetches.unanswered_s())
+    }
+
     /// Whether items that an earlier process left on flash are still being found.
     pub fn is_flash_recovering(&self) -> bool {
         self.flash.as_ref().is_some_and(|tier| tier.flash.is_recovering())
@@ -426,6 +433,11 @@ impl Cache {
     pub fn flash_age_s(&self) -> Option<i64> {
         let last_used = self.flash.as_ref().and_then(|tier| tier.flash.last_used())?;
         Some(i64::from(self.now()) - i64::from(last_used))
+    }
+
+    /// Returns why the flash tier began empty; `None` if it did not, or there is none.
+    pub fn flash_empty(&self) -> Option<Empty> {
+        self.flash.as_ref().and_then(|tier| tier.flash.empty())
     }
 
     /// Returns why the flash tier began empty although there was one; `None` otherwise.

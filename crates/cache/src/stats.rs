@@ -122,6 +122,9 @@ pub struct FlashTierStats {
     pub fetch_bytes_max: u64,
     /// Batches of reads that wait for bytes to come free.
     pub fetches_waiting: u64,
+    /// Seconds since the earliest operation began that the device has not answered; 0 if it has
+    /// answered all.
+    pub unanswered_s: u64,
     /// Whether items of an earlier process are still being found.
     pub recovering: bool,
     /// How the device is read for requests; `None` before the first read.

@@ -13,7 +13,7 @@ use crate::dictionaries::Dictionaries;
 use crate::flushed::Flushed;
 use crate::geometry::Geometry;
 use crate::journal::{BitsLock, Journal};
-use crate::open::Doubt;
+use crate::open::Empty;
 use crate::stats::Counters;
 use crate::superblock::{SEQUENCE_MAX, Superblock};
 use crate::sync::Syncing;
@@ -105,8 +105,8 @@ pub struct Flash {
     /// Changes during recovery.
     pub(crate) changes: Mutex<Option<Changes>>,
     pub(crate) superblock: Mutex<Superblock>,
-    /// Why nothing on the device is believed.
-    pub(crate) doubt: Option<Doubt>,
+    /// Why nothing was found on the device.
+    pub(crate) empty: Option<Empty>,
     /// When an earlier process last used the items that were found, if any were.
     pub(crate) last_used: Option<u32>,
     /// Items with an expiry are expired in segments with lower sequences.

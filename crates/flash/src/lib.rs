@@ -154,7 +154,7 @@ pub use {
     flushed::PrefixFlush,
     geometry::{DEVICE_BYTES_MAX, INDEX_HASH_BITS},
     index_access::{IndexAccess, Inserted},
-    open::{Doubt, OpenError},
+    open::{Doubt, Empty, OpenError},
     partition::{Costs, Partition},
     place::{ACCESSES_MAX, PLACE_BITS, Place},
     promote::Promotion,

@@ -156,11 +156,43 @@ impl fmt::Display for Doubt {
     }
 }
 
+/// Why a device held nothing that can be found when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Empty {
+    /// It was formatted, whatever was there ([`Flash::format`]).
+    New,
+    /// Its beginning was blank.
+    Blank,
+    /// It is a tier's, and none of its segments was written, or each is void.
+    NoItems,
+    /// Nothing there is believed.
+    Doubted(Doubt),
+}
+
+impl fmt::Display for Empty {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::New => "it is new",
+            Self::Blank => "there are only zeros in its first MiB",
+            Self::NoItems => "its last run has left no items there",
+            Self::Doubted(doubt) => return doubt.fmt(formatter),
+        })
+    }
+}
+
 impl Flash {
+    /// Why there was nothing to be found on the device when it was opened; `None` if there was.
+    pub fn empty(&self) -> Option<Empty> {
+        self.empty
+    }
+
     /// Why nothing that was on the device when it was opened is believed; `None` if it is, or if
     /// the device was formatted.
     pub fn doubt(&self) -> Option<Doubt> {
-        self.doubt
+        match self.empty {
+            Some(Empty::Doubted(doubt)) => Some(doubt),
+            _ => None,
+        }
     }
 
     /// When the process that left the items found here was last known to have the device, in Unix
@@ -178,7 +210,9 @@ impl Flash {
         let before = match Superblock::decode(&page) {
             Ok(superblock) => superblock,
             Err(NoSuperblock::Blank) if is_blank(&*device)? => {
-                return Self::format(device, settings);
+                let mut flash = Self::format(device, settings)?;
+                flash.empty = Some(Empty::Blank);
+                return Ok(flash);
             }
             Err(NoSuperblock::Version(version)) => return Err(OpenError::OtherVersion(version)),
             Err(NoSuperblock::Damaged) => return Self::begin_anew(device, settings),
@@ -233,7 +267,8 @@ impl Flash {
         let writer = flash.writer.get_mut().expect("nobody has locked it");
         (writer.sampling, writer.dictionary) = (Sampling::new(current.is_some()), current);
         (flash.dictionaries, flash.flushed) = (dictionaries, Flushed::new(flushed));
-        (flash.counters, flash.doubt) = (counters, doubt);
+        flash.counters = counters;
+        flash.empty = doubt.map(Empty::Doubted).or(first.is_none().then_some(Empty::NoItems));
         flash.last_used = first.map(|_| before.reached.now);
         Ok(flash)
     }
@@ -253,7 +288,7 @@ impl Flash {
         let geometry = Self::geometry_of(&*device, settings)?;
         flushed::write_none(&*device)?;
         let mut flash = Self::write_first(device, settings, geometry, anew_above(settings))?;
-        flash.doubt = Some(Doubt::SuperblockDamaged);
+        flash.empty = Some(Empty::Doubted(Doubt::SuperblockDamaged));
         Ok(flash)
     }
 
@@ -347,7 +382,7 @@ impl Flash {
             flushed: Flushed::default(),
             is_recovering: AtomicBool::new(false),
             changes: Mutex::new(None),
-            doubt: None,
+            empty: Some(Empty::New),
             last_used: None,
             untimed_below: superblock.untimed_below,
             superblock: Mutex::new(superblock),

@@ -2,15 +2,16 @@
 //! and `larder top`.
 //!
 //! ```text
-//! tick, once a second --> collect -> history             what the charts show
-//! drain, ten times -----> keys                           what clients ask for
-//! connection -> http -> collect -> metrics, json  what is asked for
-//!                    \-> assets                    the page itself
+//! connection -> http -> desk -> collect -> metrics, json   what is asked for
+//!                    \-> assets                             the page itself
+//!                    \-> health                             whether the server is well
 //! ```
 //!
-//! All of it runs on one thread, whose runtime does nothing else: it shares no locks with the
-//! workers except those under which statistics are read, and holds none of them, and no session of
-//! the cache, while it waits. HTTP is hyper's; the limits are set here. A connection serves one
+//! All of HTTP runs on one thread, whose runtime does nothing else, and which takes no lock that
+//! workers have: it tells that the server is well, or is not, whatever holds these up. A second
+//! one, the admin thread, collects at its `desk`: it shares no locks with the workers except those
+//! under which statistics are read, and holds none of them, and no session of the cache, while it
+//! waits. HTTP is hyper's; the limits are set here. A connection serves one
 //! request and has [`CONNECTION_PATIENCE`] for all of it, so a client that sends or reads slowly is
 //! cut off, and at [`CONNECTIONS_MAX`] the next ones wait in the kernel.
 //!
@@ -19,6 +20,7 @@
 //! Nothing here changes anything: only GET and HEAD are answered.
 
 mod collect;
+mod desk;
 mod history;
 mod http;
 mod json;
@@ -26,12 +28,12 @@ mod keys;
 mod latency;
 mod metrics;
 
-use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -44,10 +46,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsAcceptor;
 
-use self::collect::Collector;
+use self::desk::Asked;
 use self::http::Site;
 use crate::listen;
 use crate::options::Options;
@@ -67,12 +68,6 @@ const HEADER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The longest header of a request; the least that hyper takes.
 const HEADER_BYTES_MAX: usize = 8 << 10;
-
-/// How often the history gets a point.
-const TICK: Duration = Duration::from_secs(1);
-
-/// Interval at which the workers' lists of events are taken; they may fill once in each.
-const DRAIN: Duration = Duration::from_millis(100);
 
 /// Delay after which accepting is tried again when it failed.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -95,7 +90,7 @@ pub fn bind(options: &Options) -> Result<Vec<TcpListener>, String> {
     listeners.map_err(|(_, error)| failed(error))
 }
 
-/// The thread, which ends when this is dropped.
+/// The threads, which end when this is dropped.
 pub struct AdminThread<'s> {
     server: &'s Server,
     addresses: Vec<SocketAddr>,
@@ -105,7 +100,7 @@ pub struct AdminThread<'s> {
 }
 
 impl<'s> AdminThread<'s> {
-    /// A thread that will answer on `listeners`.
+    /// Threads that will answer on `listeners`.
     pub fn new(listeners: Vec<TcpListener>, server: &'s Server) -> Self {
         let addresses = listeners.iter().filter_map(|one| one.local_addr().ok()).collect();
         Self { server, addresses, listeners, end: Arc::default() }
@@ -116,7 +111,7 @@ impl<'s> AdminThread<'s> {
         &self.addresses
     }
 
-    /// Starts it, unless it runs or has nothing to listen on.
+    /// Starts them, unless they run or have nothing to listen on.
     pub fn start<'scope>(&mut self, scope: &'scope thread::Scope<'scope, '_>) -> Result<(), String>
     where
         's: 'scope,
@@ -129,16 +124,20 @@ impl<'s> AdminThread<'s> {
         let listeners = std::mem::take(&mut self.listeners);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
+        let (desk, questions) = sync_channel(CONNECTIONS_MAX);
         let body = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(server, listeners) => {}
+                    () = serve(server, listeners, desk) => {}
                     () = end.notified() => {}
                 }
             });
         };
-        let spawned = thread::Builder::new().name("admin".to_owned()).spawn_scoped(scope, body);
-        spawned.map(drop).map_err(failed)
+        let named = |name: &str| thread::Builder::new().name(name.to_owned());
+        // It ends with the other, which has the only way to ask.
+        let collect = move || desk::serve(server, &questions);
+        named("admin").spawn_scoped(scope, collect).map_err(failed)?;
+        named("admin-http").spawn_scoped(scope, body).map(drop).map_err(failed)
     }
 }
 
@@ -148,8 +147,8 @@ impl Drop for AdminThread<'_> {
     }
 }
 
-/// Fills the history and answers.
-async fn serve(server: &Server, listeners: Vec<TcpListener>) {
+/// Answers.
+async fn serve(server: &Server, listeners: Vec<TcpListener>, desk: SyncSender<Asked>) {
     let listeners: Vec<_> = listeners
         .into_iter()
         .map(tokio::net::TcpListener::from_std)
@@ -157,19 +156,11 @@ async fn serve(server: &Server, listeners: Vec<TcpListener>) {
         .expect("a queue takes a listener that does not block");
     let is_local =
         listeners.iter().all(|one| one.local_addr().is_ok_and(|at| at.ip().is_loopback()));
-    let site = Site { server, collector: RefCell::new(Collector::new(server)), is_local };
+    let site = Site { server, desk, is_local };
     let mut connections = FuturesUnordered::new();
-    let mut ticks = tokio::time::interval(TICK);
-    // The first tick comes after a second, so that it covers one.
-    ticks.reset();
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut drains = tokio::time::interval(DRAIN);
-    drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let may_accept = connections.len() < CONNECTIONS_MAX;
         tokio::select! {
-            _ = ticks.tick() => site.collector.borrow_mut().tick(server),
-            _ = drains.tick() => site.collector.borrow_mut().keys.take(server),
             Some(()) = connections.next() => {}
             accepted = accept(&listeners), if may_accept => match accepted {
                 Ok(stream) => connections.push(converse(stream, &site)),
@@ -218,7 +209,7 @@ async fn converse(stream: TcpStream, site: &Site<'_>) {
 
 /// Reads the request and sends its answer.
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, site: &Site<'_>) {
-    let service = service_fn(async |request| Ok::<_, Infallible>(site.answer(&request)));
+    let service = service_fn(async |request| Ok::<_, Infallible>(site.answer(&request).await));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_PATIENCE)

@@ -11,8 +11,8 @@ const EXIT_FAILURE: u8 = 1;
 /// The options cannot be followed; `EX_USAGE` of sysexits.h.
 pub const EXIT_USAGE: u8 = 64;
 
-/// A file or device that an option names holds what this version, with these options, cannot use;
-/// `EX_DATAERR` of sysexits.h.
+/// A file or device that an option names holds what this version, with these options, cannot use,
+/// or is none that could; `EX_DATAERR` of sysexits.h.
 pub const EXIT_DATA: u8 = 65;
 
 /// Why the program fails, and the status it ends with.

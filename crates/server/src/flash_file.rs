@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use io::device::{FileDevice, OpenError};
 use io::process;
-use larder::{CloseError, FlashSettings};
+use larder::{CloseError, FlashSettings, SaveEnd, Saved};
 
 use crate::exit::Failed;
 use crate::options::Options;
@@ -48,12 +48,19 @@ pub fn open(options: &Options) -> Result<Option<(Arc<FileDevice>, FlashSettings)
     Ok(Some((device, settings)))
 }
 
-/// Reports why there is no device. A file of the wrong size stays so, however often it is tried.
+/// Reports why there is no device. A file of the wrong size stays so, however often it is tried,
+/// and so does a path that cannot be one.
 fn refused(error: OpenError) -> Failed {
     let text = format!("cannot open --flash: {error}");
     match error {
-        OpenError::OtherSize { .. } => Failed::of_data(text),
-        _ => text.into(),
+        OpenError::OtherSize { .. }
+        | OpenError::TooSmall { .. }
+        | OpenError::Directory { .. }
+        | OpenError::NotStorage { .. } => Failed::of_data(text),
+        OpenError::Denied { .. }
+        | OpenError::NoSpace { .. }
+        | OpenError::InUse { .. }
+        | OpenError::Io { .. } => text.into(),
     }
 }
 
@@ -84,11 +91,12 @@ pub fn check(server: &Server) -> Result<(), String> {
     ))
 }
 
-/// Logs whether the tier begins empty although there was one, or else how old it is: changes made
-/// since by a run without it are unknown, and its items are back.
+/// Logs why the tier begins empty, or else how old it is: changes made since by a run without it
+/// are unknown, and its items are back. Always one line: a tier that has lost all its items without
+/// a word would be looked for elsewhere.
 pub fn announce(server: &Server) {
-    if let Some(doubt) = server.cache.flash_doubt() {
-        server.log(0, &format!("--flash {} begins empty: {doubt}", path(server)));
+    if let Some(why) = server.cache.flash_empty() {
+        server.log(0, &format!("--flash {} begins empty: {why}", path(server)));
     } else if let Some(age_s) = server.cache.flash_age_s() {
         server.log(0, &format!("--flash {} {}", path(server), found_text(age_s)));
     }
@@ -151,6 +159,30 @@ pub fn watch(server: &Server, watch: &mut Watch) {
     server.log(0, &text);
 }
 
+/// The log's text about what was saved to flash, and why the rest was not.
+pub fn saved_text(saved: &Saved) -> String {
+    let Saved { items, bytes, left, too_large, unindexed, end } = *saved;
+    // No client changes anything any more: of those offered only expired ones are left.
+    let why = match end {
+        SaveEnd::Complete => "expired",
+        SaveEnd::Interrupted => "for want of time",
+        SaveEnd::Full => "as flash is full",
+        SaveEnd::Failing => "as the device accepts no writes",
+    };
+    let reasons = [
+        (left.saturating_sub(too_large + unindexed), why),
+        (too_large, "too large for flash"),
+        (unindexed, "as the index has no room for them"),
+    ];
+    let reasons = reasons.iter().filter(|(count, _)| *count > 0);
+    let reasons: Vec<_> = reasons.map(|(count, why)| format!("{count} {why}")).collect();
+    let colon = if reasons.is_empty() { "" } else { ": " };
+    format!(
+        "saved {items} items of {bytes} bytes to flash, and left out {left}{colon}{}",
+        reasons.join(", ")
+    )
+}
+
 /// Closes the tier for the next start; the error says what to do before that if closing fails.
 pub fn close(server: &Server) -> Result<(), String> {
     server.cache.close_flash().map_err(|error| match error {
@@ -177,7 +209,36 @@ fn path(server: &Server) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::found_text;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Regression: a supervisor tried a folder again and again.
+    #[test]
+    fn a_path_that_cannot_be_a_device_is_an_error_that_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let status = |path: &Path| refused(FileDevice::open(path, 1 << 20).unwrap_err()).status;
+        assert_eq!(status(folder.path()), crate::exit::EXIT_DATA);
+        assert_eq!(status(Path::new("/dev/null")), crate::exit::EXIT_DATA);
+        assert_ne!(status(&folder.path().join("missing").join("file")), crate::exit::EXIT_DATA);
+    }
+
+    /// Regression: items were left out without a reason.
+    #[test]
+    fn the_log_says_why_items_were_not_saved() {
+        let saved = Saved { items: 9, bytes: 90, ..Saved::default() };
+        assert_eq!(saved_text(&saved), "saved 9 items of 90 bytes to flash, and left out 0");
+        let reasons = |end, too_large, unindexed| {
+            let text = saved_text(&Saved { left: 7, too_large, unindexed, end, ..saved });
+            text.split_once("left out ").expect("it tells").1.to_owned()
+        };
+        assert_eq!(reasons(SaveEnd::Complete, 0, 0), "7: 7 expired");
+        let index = "7: 4 expired, 1 too large for flash, 2 as the index has no room for them";
+        assert_eq!(reasons(SaveEnd::Complete, 1, 2), index);
+        assert_eq!(reasons(SaveEnd::Full, 7, 0), "7: 7 too large for flash");
+        assert_eq!(reasons(SaveEnd::Full, 0, 0), "7: 7 as flash is full");
+        assert_eq!(reasons(SaveEnd::Interrupted, 0, 0), "7: 7 for want of time");
+    }
 
     #[test]
     fn the_log_says_how_old_a_found_tier_is() {

@@ -32,6 +32,7 @@
 //!                pidfile, notify                  the file of -P; what systemd is told
 //!   end          exit, stdio                      the exit status; stdout and stderr
 //!   while live   live_options                     options that SIGHUP or a client may change
+//!                flash_watch                      whether the flash tier's device answers
 //!   access       users, logins, throttle          passwords: read, checked aside, limited
 //!                rights                           which request is a change, for each protocol
 //!   input        ahead                            sockets that are ready are read together
@@ -56,6 +57,7 @@ mod counters;
 mod dump;
 mod exit;
 mod flash_file;
+mod flash_watch;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -1,12 +1,13 @@
 //! The memory available to the process: the machine's, or less where a control group bounds it, as
-//! that of a container or of a service.
+//! that of a container or of a service. Control groups are of version 2 or, on older systems, of
+//! version 1, where each kind of bound has a hierarchy of its own; some systems have both at once.
 
 use std::fs;
 use std::path::Path;
 
 use crate::options::Options;
 
-/// The root of control groups, of version 2.
+/// The root of control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 /// A warning if less is available than the limit allows.
@@ -18,12 +19,26 @@ pub fn beyond(options: &Options) -> Option<String> {
     told(options.memory_megabytes as u64, bytes, whose)
 }
 
-/// The bytes allowed by the control group that a process is in, or by a group around it.
+/// The bytes allowed by the control groups that a process is in, or by groups around them.
 fn bounded_to(groups: &Path, own: &str) -> Option<u64> {
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let limits = Path::new(own).ancestors().filter_map(|group| {
-        let text = fs::read_to_string(groups.join(group).join("memory.max")).ok()?;
-        // Without a bound it is a word.
+    own.lines().filter_map(|line| bounded_by(groups, line)).min()
+}
+
+/// The bytes allowed by the group of a line of `/proc/self/cgroup`, or by groups around it:
+/// `0::/GROUP` in version 2, `NUMBER:KIND,KIND:/GROUP` in version 1.
+fn bounded_by(groups: &Path, line: &str) -> Option<u64> {
+    let (_, line) = line.split_once(':')?;
+    let (kinds, group) = line.split_once(":/")?;
+    let (root, name) = match kinds {
+        "" => (groups.to_owned(), "memory.max"),
+        _ if kinds.split(',').any(|kind| kind == "memory") => {
+            (groups.join("memory"), "memory.limit_in_bytes")
+        }
+        _ => return None,
+    };
+    let limits = Path::new(group).ancestors().filter_map(|group| {
+        let text = fs::read_to_string(root.join(group).join(name)).ok()?;
+        // Without a bound it is a word in version 2, and a number beyond all memory in version 1.
         text.trim().parse().ok()
     });
     limits.min()
@@ -71,5 +86,28 @@ mod tests {
         // As a container sees its own group.
         limit("", "4096\n");
         assert_eq!(bounded("0::/\n"), Some(4096));
+    }
+
+    /// Regression: a bound by a group of version 1 was not seen.
+    #[test]
+    fn groups_of_version_1_bound_a_process_too_and_the_least_of_all_counts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let limit = |file: &str, text: &str| {
+            let file = folder.path().join(file);
+            fs::create_dir_all(file.parent().expect("it has one")).expect("a folder");
+            fs::write(file, text).expect("a file");
+        };
+        let own = "3:cpu,cpuacct:/cpu\n2:hugetlb,memory:/pod/server\n0::/unified\n";
+        let bounded = || bounded_to(folder.path(), own);
+        limit("memory/pod/server/memory.limit_in_bytes", "9223372036854771712\n");
+        limit("cpu/cpu/memory.limit_in_bytes", "1\n");
+        assert_eq!(bounded(), Some(9_223_372_036_854_771_712));
+        limit("memory/pod/memory.limit_in_bytes", "3145728\n");
+        assert_eq!(bounded(), Some(3 << 20));
+        limit("unified/memory.max", "2097152\n");
+        assert_eq!(bounded(), Some(2 << 20));
+        // As a container sees its own group, by the name that it has outside.
+        limit("memory/memory.limit_in_bytes", "1048576\n");
+        assert_eq!(bounded(), Some(1 << 20));
     }
 }

@@ -345,10 +345,17 @@ impl Options {
         let fit = self.flash_fit().transpose();
         let fit = fit.map_err(|misfit| format!("--flash is too large for -m: {misfit}"))?;
         let has_memory = self.memory_megabytes << 20 >= FLASH_MEMORY_BYTES_MIN;
-        if fit.is_some() && !(self.evict && has_memory) {
-            return Err(format!("--flash: {}", BuildError::FlashAlone));
+        match fit {
+            Some(_) if !self.evict => Err("--flash gets what is evicted, and --disable-evictions \
+                                           (-M) evicts nothing: leave one of the two out"
+                .to_owned()),
+            Some(_) if !has_memory => Err(format!(
+                "--flash needs a --memory-limit (-m) of {} megabytes at least, not {}",
+                FLASH_MEMORY_BYTES_MIN >> 20,
+                self.memory_megabytes
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Refuses `--repartition` where the cache would refuse it.
@@ -541,8 +548,9 @@ mod tests {
                 "--flash asks for 8797166764032 bytes of /f, and a flash tier uses 8796093022208 \
                  at most",
             ),
-            ("--flash /f:64m -M", "--flash: a flash tier gets what is evicted"),
-            ("-m 7 --flash /f:16m", "--flash: a flash tier gets what is evicted"),
+            // It did not name the option that is to be left out.
+            ("--flash /f:64m -M", "and --disable-evictions (-M) evicts nothing: leave one"),
+            ("-m 7 --flash /f:16m", "--flash needs a --memory-limit (-m) of 8 megabytes"),
             ("--repartition --policy lru", "--repartition: items cannot move"),
             ("--repartition --quota a=1m", "beside quotas"),
             ("-l 999.1.1.1", "--listen: 999.1.1.1: it is not an address"),

@@ -17,9 +17,10 @@
 //! comes, a second or more later.
 //!
 //! Threads: this one waits for signals, one accepts, `-t` of them work, one does the cache's
-//! background work, one trains dictionaries, with `--auth-file` one checks passwords, and with
-//! `--admin-port` one answers there whenever the process may have threads, also while memory is
-//! restored or saved.
+//! background work, one trains dictionaries, with `--auth-file` one checks passwords, with
+//! `--flash` one watches whether its device answers, until that is closed, and with `--admin-port`
+//! one answers there, and one collects for it, whenever the process may have threads, also while
+//! memory is restored or saved.
 
 use std::error::Error;
 use std::fs;
@@ -37,7 +38,7 @@ use ::io::poll::{Poll, Waker};
 use ::io::process::{self, User};
 use larder::{
     BuildError, Builder, Cache, FlashSettings, ImageHead, ImageSaved, Repartition, Restored,
-    SaveEnd, Saved,
+    SaveEnd,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
@@ -50,6 +51,7 @@ use crate::counters::{CounterSets, Sums};
 use crate::dump::Dumps;
 use crate::exit::Failed;
 use crate::flash_file;
+use crate::flash_watch::FlashWatch;
 use crate::insight::{Insight, KeyObserver};
 use crate::listen::{self, Endpoint};
 use crate::live_options::Live;
@@ -132,6 +134,7 @@ pub fn serve(settings: Settings, given: &Given) -> Result<(), Failed> {
         settle_process(&server.options)?;
         announce_columns(&server);
         admin.start(scope)?;
+        let _watch = FlashWatch::start(scope, &server)?;
         start_flash(&server)?;
         let asked = (settings, given, signals, supervisor);
         Ok(run(&server, polls, acceptor, (memory_file, pidfile), asked)?)
@@ -326,16 +329,7 @@ fn is_another_stop(elapsed: Duration, signals: impl Iterator<Item = i32>) -> boo
 /// Moves memory to flash; returns the log's text about it, and whether it was cut short.
 fn save_to_flash(server: &Server, goes_on: impl FnMut() -> bool) -> Result<(String, bool), String> {
     let saved = server.cache.save_to_flash(goes_on);
-    let why = match saved.end {
-        SaveEnd::Complete | SaveEnd::Interrupted => "",
-        SaveEnd::Full => ", as flash is full",
-        SaveEnd::Failing => ", as the device accepts no writes",
-    };
-    let Saved { items, bytes, left, too_large, .. } = saved;
-    let text = format!(
-        "saved {items} items of {bytes} bytes to flash, and left out {left}{why}, {too_large} of \
-         them too large for flash"
-    );
+    let text = flash_file::saved_text(&saved);
     match saved.end {
         SaveEnd::Failing => Err(text),
         end => Ok((text, end == SaveEnd::Interrupted)),

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use ::io::device::{Device, FakeDevice, Faults, PAGE_BYTES, Page};
 use ::io::{Clock, ManualClock};
@@ -427,4 +427,61 @@ fn a_session_gives_the_memory_of_long_values_of_flash_back() {
     let tier = cache.flash.as_deref().expect("there is a tier");
     let bytes = stdx::sync::lock(&tier.readers).iter().map(::flash::Reader::memory_bytes).max();
     assert!(bytes.is_some_and(|bytes| bytes > 0 && bytes < LONG / 2), "{bytes:?}");
+}
+
+/// A device whose syncs take seven seconds, in which it asks the cache for how long.
+#[derive(Debug)]
+struct Hanging {
+    inner: FakeDevice,
+    clock: Arc<ManualClock>,
+    cache: OnceLock<Weak<Cache>>,
+    seen_s: AtomicU64,
+}
+
+impl Device for Hanging {
+    fn pages(&self) -> u64 {
+        self.inner.pages()
+    }
+
+    fn read(&self, page: u64, target: &mut [Page]) -> io::Result<()> {
+        self.inner.read(page, target)
+    }
+
+    fn write(&self, page: u64, source: &[Page]) -> io::Result<()> {
+        self.inner.write(page, source)
+    }
+
+    fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
+        self.inner.read_note(at, target)
+    }
+
+    fn write_note(&self, at: u64, source: &[u8]) -> io::Result<()> {
+        self.inner.write_note(at, source)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.clock.advance(7);
+        let seen_s =
+            self.cache.get().and_then(Weak::upgrade).map_or(0, |it| it.flash_unanswered_s());
+        self.seen_s.fetch_max(seen_s.into(), Ordering::Relaxed);
+        self.inner.sync()
+    }
+}
+
+/// Regression: whoever waited for a device that hung was seen by nobody.
+#[test]
+fn the_cache_knows_for_how_long_its_device_has_not_answered() {
+    let clock = Arc::new(ManualClock::new(1_800_000_000));
+    let inner = FakeDevice::new(4096, 1, Faults::default());
+    let (cache, seen_s) = Default::default();
+    let device = Arc::new(Hanging { inner, clock: clock.clone(), cache, seen_s });
+    let flash = FlashSettings { threads: 1, ..FlashSettings::new(device.clone(), [7; 16]) };
+    let builder = Cache::builder().memory_bytes(8 << 20).compress(false).flash(flash);
+    let cache = Arc::new(builder.clock(clock.clone()).build().expect("it fits"));
+    device.cache.set(Arc::downgrade(&cache)).expect("set once");
+    clock.advance(60);
+    (0..10).for_each(|_| while cache.maintain() {});
+    assert_eq!(device.seen_s.load(Ordering::Relaxed), 7);
+    assert_eq!(cache.flash_unanswered_s(), 0);
+    assert_eq!(cache.stats().flash.map(|flash| flash.unanswered_s), Some(0));
 }

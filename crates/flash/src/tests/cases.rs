@@ -11,8 +11,8 @@ use super::{FakeIndex, MemoryDevice, World, hash, settings};
 use crate::flash::State;
 use crate::superblock::{SEQUENCE_MAX, SUPERBLOCK_BYTES, VERSION};
 use crate::{
-    Doubt, Fields, Flash, Look, OpenError, Place, Reached, Reader, Record, Refused, Settings,
-    Watermarks,
+    Doubt, Empty, Fields, Flash, Look, OpenError, Place, Reached, Reader, Record, Refused,
+    Settings, Watermarks,
 };
 
 const PAGES: usize = 400;
@@ -179,6 +179,29 @@ fn a_first_page_with_a_flipped_bit_costs_the_content_and_no_start() {
     let count = fill_a_segment(&world, 500);
     let world = world.reopened().recovered();
     assert_eq!((world.flash.doubt(), world.flash.stats().recovered), (None, count));
+}
+
+/// Regression: a device that was there and held nothing was opened without a word of it.
+#[test]
+fn a_tier_that_begins_empty_knows_why() {
+    let world = World::new(PAGES);
+    world.device.change(|bytes| bytes.fill(0));
+    let world = world.killed();
+    assert_eq!(world.flash.empty(), Some(Empty::Blank));
+    let world = world.killed();
+    assert_eq!(world.flash.empty(), Some(Empty::NoItems));
+    fill_a_segment(&world, 500);
+    let world = world.reopened();
+    assert_eq!(world.flash.empty(), None);
+    world.flush();
+    let world = world.reopened();
+    assert_eq!(world.flash.empty(), Some(Empty::NoItems));
+    let device = Arc::clone(&world.device) as Arc<dyn Device>;
+    let formatted = Flash::format(device, &settings()).expect("the device works");
+    assert_eq!(formatted.empty(), Some(Empty::New));
+    world.device.change(|bytes| bytes[100] ^= 1);
+    let world = world.killed();
+    assert_eq!(world.flash.empty(), Some(Empty::Doubted(Doubt::SuperblockDamaged)));
 }
 
 /// A process that begins anew may be killed at each of its writes. The next one begins anew as

@@ -265,7 +265,12 @@ mod tests {
         let error = FileDevice::open(&path, wanted_bytes).unwrap_err();
         let OpenError::NoSpace { wanted, .. } = error else { panic!("{error}") };
         assert_eq!(wanted, wanted_bytes);
-        let found = fs::metadata(&path).unwrap();
+        // Regression: an empty file stayed.
+        assert!(!path.exists());
+        fs::write(&path, []).unwrap();
+        let error = FileDevice::open(&path, wanted_bytes).unwrap_err();
+        assert!(matches!(error, OpenError::NoSpace { .. }), "{error}");
+        let found = fs::metadata(&path).expect("it was there before");
         assert_eq!((found.len(), found.blocks()), (0, 0));
         assert!(FileDevice::open(&path, BYTES).unwrap().1.is_new);
     }

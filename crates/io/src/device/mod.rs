@@ -6,8 +6,9 @@
 //! are sure to be there.
 //!
 //! `file` is the device of production, `open` the way to open it, and `open_error` the causes that
-//! prevent it; `pool` reads from a device in the background. `fake` is a device for tests, which
-//! fails as it is told. `range` checks that a call stays within the device.
+//! prevent it; `pool` reads from a device in the background, and `watched` knows for how long a
+//! device has not answered. `fake` is a device for tests, which fails as it is told. `range` checks
+//! that a call stays within the device.
 
 mod fake;
 mod file;
@@ -16,6 +17,7 @@ mod open_error;
 mod page;
 mod pool;
 mod range;
+mod watched;
 
 pub use fake::{Counts, FakeDevice, Faults};
 pub use file::FileDevice;
@@ -23,10 +25,12 @@ pub use open::Opened;
 pub use open_error::OpenError;
 pub use page::{PAGE_BYTES, Page, Pages};
 pub use pool::{Busy, Done, ReadMethod, ReadPool, ReadRing};
+pub use watched::{Unanswered, WatchedDevice};
 
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// A file or block device, or a fake of one. Pages are numbered from 0.
 pub trait Device: Debug + Send + Sync {
@@ -48,6 +52,11 @@ pub trait Device: Debug + Send + Sync {
     /// The descriptor from which a page can be read at its number times [`PAGE_BYTES`], for callers
     /// that can have the kernel read without waiting for it. `None` if only [`Device::read`] can.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Where callers that read by the descriptor note what they have under way, if it is watched.
+    fn unanswered(&self) -> Option<&Arc<Unanswered>> {
         None
     }
 

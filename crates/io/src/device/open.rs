@@ -64,18 +64,18 @@ pub struct Descriptors {
 impl Request<'_> {
     /// Opens it.
     pub fn open(&self) -> Result<(Descriptors, Opened), OpenError> {
-        let is_block = match fs::metadata(self.path) {
-            Ok(found) => self.is_block(&found)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        let (is_block, was_there) = match fs::metadata(self.path) {
+            Ok(found) => (self.is_block(&found)?, true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (false, false),
             Err(error) => return Err(self.explain(error)),
         };
         let notes = self.open_notes(is_block)?;
-        let is_new = if is_block {
-            self.check_room(&notes)?;
-            false
-        } else {
-            self.make_room(&notes)?
-        };
+        let made =
+            if is_block { self.check_room(&notes).map(|()| false) } else { self.make_room(&notes) };
+        if made.is_err() && !was_there {
+            self.remove_empty(&notes);
+        }
+        let is_new = made?;
         let is_fine = is_block || has_fine_blocks(&notes).map_err(|error| self.explain(error))?;
         let pages = if self.wants_direct && is_fine { self.open_pages(&notes)? } else { None };
         let opened = Opened { is_new, is_direct: pages.is_some() };
@@ -161,6 +161,20 @@ impl Request<'_> {
             Err(error) if is_refusal(&error) => Ok(None),
             // A page that cannot be read is noticed when it is needed.
             _ => Ok(Some(pages)),
+        }
+    }
+
+    /// Removes the file that was made here and has got no room. Its lock is held, so that nobody
+    /// else has begun to use it.
+    fn remove_empty(&self, notes: &File) {
+        let of = |found: fs::Metadata| (found.dev(), found.ino(), found.len());
+        let (opened, found) = (notes.metadata().map(of), fs::symlink_metadata(self.path).map(of));
+        // A file that stays counts as missing all the same.
+        if let (Ok(opened), Ok(found)) = (opened, found)
+            && opened == found
+            && opened.2 == 0
+        {
+            let _ = fs::remove_file(self.path);
         }
     }
 

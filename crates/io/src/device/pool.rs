@@ -151,7 +151,7 @@ impl ReadPool {
                 Ok(ring) => {
                     // The thread that started this one waits for the message.
                     let _ = sender.send(Ok(()));
-                    uring::serve(queue, &**device, ring);
+                    uring::serve(queue, &**device, ring.watched(&**device));
                 }
                 Err(error) => _ = sender.send(Err(error)),
             }

@@ -5,18 +5,17 @@
 //! the port is open to this machine alone, the request must be addressed to it by a local name: a
 //! web page that resolved its own name to this address could otherwise read the answers.
 
-use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::mpsc::SyncSender;
 
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
-use super::collect::Collector;
-use super::json;
-use super::metrics::{self, Now};
-use crate::server::{Phase, Server};
+use super::desk::{Asked, Question, ask};
+use crate::flash_watch::unready;
+use crate::server::Server;
 
 /// The headers of every answer.
 const HEADERS: [(HeaderName, &str); 6] = [
@@ -52,8 +51,8 @@ const ASSETS: [(&str, &str, &str); 6] = [
 pub struct Site<'s> {
     /// The server.
     pub server: &'s Server,
-    /// The collector beside it.
-    pub collector: RefCell<Collector>,
+    /// The thread that collects.
+    pub desk: SyncSender<Asked>,
     /// Only this machine can connect.
     pub is_local: bool,
 }
@@ -77,14 +76,14 @@ impl Answer {
 
 impl Site<'_> {
     /// Answers a request. Its body, if it has one, is not read.
-    pub fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+    pub async fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         let is_allowed = matches!(*request.method(), Method::GET | Method::HEAD);
         let answer = if !self.is_addressed(request) {
             Answer::text(StatusCode::FORBIDDEN, "this name is not one of this machine's own\n")
         } else if !is_allowed {
             Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are known here\n")
         } else {
-            self.find(request.uri().path())
+            self.find(request.uri().path()).await
         };
         let mut response = Response::new(Full::new(answer.body));
         *response.status_mut() = answer.status;
@@ -114,37 +113,30 @@ impl Site<'_> {
         }
     }
 
-    fn find(&self, path: &str) -> Answer {
+    async fn find(&self, path: &str) -> Answer {
         if let Some((_, kind, content)) = ASSETS.into_iter().find(|(known, ..)| *known == path) {
             return Answer::content(kind, content);
         }
         match path {
             "/healthz" => Answer::text(StatusCode::OK, "ok\n"),
-            "/readyz" => match self.server.phase.get() {
-                Phase::Serving => Answer::text(StatusCode::OK, "ok\n"),
-                other => {
-                    let text = format!("{}\n", other.name());
-                    Answer::text(StatusCode::SERVICE_UNAVAILABLE, text)
+            "/readyz" => {
+                let unanswered_s = self.server.cache.flash_unanswered_s().into();
+                match unready(self.server.phase.get(), unanswered_s) {
+                    None => Answer::text(StatusCode::OK, "ok\n"),
+                    Some(why) => Answer::text(StatusCode::SERVICE_UNAVAILABLE, why + "\n"),
                 }
-            },
-            "/metrics" => {
-                let collector = &mut *self.collector.borrow_mut();
-                let snapshot = &collector.collect(self.server);
-                Answer::content(
-                    METRICS,
-                    metrics::text(&Now { snapshot, server: self.server, collector }),
-                )
             }
-            "/api/stats" => {
-                let collector = &mut *self.collector.borrow_mut();
-                let snapshot = collector.collect(self.server);
-                let stats = json::stats(self.server, &snapshot, collector);
-                Answer::content(JSON, stats.to_string())
-            }
-            "/api/history" => {
-                Answer::content(JSON, json::history(&self.collector.borrow()).to_string())
-            }
+            "/metrics" => self.ask(Question::Metrics, METRICS).await,
+            "/api/stats" => self.ask(Question::Stats, JSON).await,
+            "/api/history" => self.ask(Question::History, JSON).await,
             _ => Answer::text(StatusCode::NOT_FOUND, "there is nothing here\n"),
+        }
+    }
+
+    async fn ask(&self, question: Question, kind: &'static str) -> Answer {
+        match ask(&self.desk, question).await {
+            Some(text) => Answer::content(kind, text),
+            None => Answer::text(StatusCode::SERVICE_UNAVAILABLE, "too many ask\n"),
         }
     }
 }
@@ -165,7 +157,33 @@ fn is_local_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use futures_util::FutureExt;
+
     use super::*;
+    use crate::options::Options;
+    use crate::server::Phase;
+    use crate::start::tests::Parts;
+
+    /// Regression: while a worker hung, and had a lock under which statistics are read, nothing
+    /// told whether the server was well.
+    #[test]
+    fn health_is_told_while_statistics_are_not_to_be_had() {
+        let parts = Parts::new(Options::default());
+        parts.server.phase.set(Phase::Serving);
+        let (desk, _questions) = sync_channel(1);
+        let site = Site { server: &parts.server, desk, is_local: false };
+        let status = |path| {
+            let request = Request::get(path).body(()).expect("a request");
+            let response = site.answer(&request).now_or_never();
+            response.map(|response| response.status().as_u16())
+        };
+        assert_eq!(status("/metrics"), None, "it waits");
+        assert_eq!(status("/api/stats"), Some(503), "no more than these wait");
+        assert_eq!((status("/healthz"), status("/readyz")), (Some(200), Some(200)));
+        assert_eq!(status("/"), Some(200));
+    }
 
     #[test]
     fn only_local_names_are_local() {

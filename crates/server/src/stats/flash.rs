@@ -95,6 +95,7 @@ fn lines(flash: &FlashTierStats) -> Vec<(&'static str, u64)> {
         ("io_errors", flash.io_errors()),
         ("journalled", tier.journalled),
         ("distrusted", tier.distrusted),
+        ("unanswered_s", flash.unanswered_s),
         ("unsound", u64::from(tier.unsound)),
         ("flash_hot_segments_target", tier.hot_segments_target),
         ("flash_hot_read_us", tier.costs.hot_read_ns / 1000),

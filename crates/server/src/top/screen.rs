@@ -168,11 +168,19 @@ impl View {
             format!("{tier} {:.1}", 100.0 * hits / asked.max(1e-9))
         });
         let limit = self.metric("memcached_limit_bytes");
-        let used = limit - self.labelled("larder_memory_bytes", "free");
+        // While memory is given back to a limit that was lowered, the owners have more than that.
+        let owners = OWNERS.iter().filter(|(owner, ..)| *owner != "free");
+        let owned: f64 =
+            owners.map(|(owner, ..)| self.labelled("larder_memory_bytes", owner)).sum();
+        let used = owned.max(limit - self.labelled("larder_memory_bytes", "free"));
         let items =
             tiers.map(|tier| format!("{tier} {}", count(self.labelled("larder_items", tier))));
         let requests = format!("gets {} sets {}", count(of(now, "gets")), count(of(now, "sets")));
-        let space = format!("of {}, {}", bytes(limit), percent(used / limit.max(1.0)));
+        let space = if owned > limit {
+            format!("{} over {}", bytes(owned - limit), bytes(limit))
+        } else {
+            format!("of {}, {}", bytes(limit), percent(used / limit.max(1.0)))
+        };
         let tiles = [
             ("hit ratio", ratio, by_tier.collect::<Vec<_>>().join(" ")),
             ("requests per second", count(of(now, "requests")), requests),
@@ -363,6 +371,16 @@ mod tests {
         let bar = text.lines().find(|line| line.contains("██")).expect("the bar of memory");
         let columns = |shape| bar.matches(shape).count();
         assert_eq!((columns("█"), columns("%"), columns("·")), (59, 15, 44), "{bar}");
+    }
+
+    /// Regression: after the limit was lowered, the number was the limit, whatever was in use.
+    #[test]
+    fn memory_beyond_a_lowered_limit_is_told() {
+        let mut view = view();
+        view.stats["metrics"]["memcached_limit_bytes"] = json!(24 << 20);
+        view.stats["metrics"]["larder_memory_bytes"]["free"] = json!(0);
+        let text = drawn(&view, (120, 40));
+        assert!(text.contains("40.0 MiB") && text.contains("16.0 MiB over 24.0 MiB"), "{text}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl ReadRing {
 
     pub(super) fn start(device: Arc<dyn Device>, make: Make) -> io::Result<Self> {
         descriptor(&*device)?;
-        let ring = Ring::without_bell(Source(Arc::clone(&device)), make)?;
+        let ring = Ring::without_bell(Source(Arc::clone(&device)), make)?.watched(&*device);
         Ok(Self { device, ring: Some(ring), waiting: VecDeque::new() })
     }
 

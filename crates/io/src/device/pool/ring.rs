@@ -14,12 +14,14 @@ use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::queue::{Bell, Read};
 use super::{Done, range};
-use crate::device::{Device, Pages};
+use crate::device::watched::Taken;
+use crate::device::{Device, Pages, Unanswered};
 
 /// The most reads under way. More than a drive takes at a time gain nothing: NVMe drives are at
 /// their best from 32 to 128 on.
@@ -54,6 +56,15 @@ pub struct Ring<'s, S: AsFd> {
     free: Vec<usize>,
     /// Completions that were seen and not taken yet: the read's number, and its result.
     told: VecDeque<(u64, i32)>,
+    watch: Option<Watch>,
+}
+
+/// What the device's watch is told of the reads under way.
+#[derive(Debug)]
+struct Watch {
+    unanswered: Arc<Unanswered>,
+    /// The slot, and the second in it, while a read is under way.
+    taken: Option<(Taken, u32)>,
 }
 
 /// A read under way.
@@ -65,6 +76,8 @@ struct Flight {
     /// The bytes read so far.
     filled: usize,
     retries: u32,
+    /// The second in which it began, if somebody watches.
+    since_s: u32,
 }
 
 /// Makes the ring of a pool: served without interrupts, by the only thread that waits for it, where
@@ -125,7 +138,15 @@ impl<'s, S: AsFd> Ring<'s, S> {
             flights: (0..FLIGHTS_MAX).map(|_| None).collect(),
             free: (0..FLIGHTS_MAX).rev().collect(),
             told: VecDeque::new(),
+            watch: None,
         })
+    }
+
+    /// Notes what is under way where the device is watched.
+    pub fn watched(mut self, device: &dyn Device) -> Self {
+        let unanswered = device.unanswered().map(Arc::clone);
+        self.watch = unanswered.map(|unanswered| Watch { unanswered, taken: None });
+        self
     }
 
     /// Becomes readable when a read has ended.
@@ -161,7 +182,8 @@ impl<'s, S: AsFd> Ring<'s, S> {
     pub fn read(&mut self, at: u64, pages: Pages, done: Done) {
         debug_assert!(!pages.bytes().is_empty(), "an end without a byte is the end of the source");
         let number = self.free.pop().expect("the caller has asked for room");
-        self.flights[number] = Some(Flight { pages, done, at, filled: 0, retries: 0 });
+        let since_s = self.watch.as_mut().map_or(0, Watch::begin);
+        self.flights[number] = Some(Flight { pages, done, at, filled: 0, retries: 0, since_s });
         self.push_flight(number);
     }
 
@@ -219,6 +241,7 @@ impl<'s, S: AsFd> Ring<'s, S> {
             };
             let Flight { pages, done, .. } = self.flights[number].take().expect("as above");
             self.free.push(number);
+            self.note_end();
             return Some((done, result.map(|()| pages)));
         }
         None
@@ -240,7 +263,22 @@ impl<'s, S: AsFd> Ring<'s, S> {
             mem::forget(pages);
             done
         });
-        lost.collect()
+        let lost = lost.collect();
+        self.note_end();
+        lost
+    }
+
+    /// Tells the watch that a read has ended.
+    fn note_end(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        if self.free.len() == FLIGHTS_MAX {
+            return watch.end();
+        }
+        // The earliest is looked for where it may be another one than before.
+        if watch.is_behind() {
+            let seconds = self.flights.iter().flatten().map(|flight| flight.since_s);
+            watch.moves(seconds.min());
+        }
     }
 
     /// Begins a read of the bell.
@@ -282,6 +320,37 @@ impl<'s, S: AsFd> Ring<'s, S> {
         // the ring lives.
         let pushed = unsafe { self.kernel.submission().push(entry) };
         pushed.expect("there are more entries than reads can be under way");
+    }
+}
+
+impl Watch {
+    /// A read begins; returns the second.
+    fn begin(&mut self) -> u32 {
+        let now_s = self.unanswered.now_s();
+        if self.taken.is_none() {
+            self.taken = self.unanswered.begin(now_s).map(|taken| (taken, now_s));
+        }
+        now_s
+    }
+
+    /// Whether a read that is under way may have begun later than the slot says.
+    fn is_behind(&self) -> bool {
+        self.taken.as_ref().is_some_and(|(_, since_s)| *since_s != self.unanswered.now_s())
+    }
+
+    /// The earliest read under way began in this second.
+    fn moves(&mut self, earliest_s: Option<u32>) {
+        if let Some(((taken, since_s), earliest_s)) = self.taken.as_mut().zip(earliest_s) {
+            *since_s = earliest_s;
+            self.unanswered.moves(taken, earliest_s);
+        }
+    }
+
+    /// No read is under way.
+    fn end(&mut self) {
+        if let Some((taken, _)) = self.taken.take() {
+            self.unanswered.end(taken);
+        }
     }
 }
 
@@ -352,7 +421,8 @@ mod tests {
 
     use super::super::tests::sending;
     use super::*;
-    use crate::device::PAGE_BYTES;
+    use crate::ManualClock;
+    use crate::device::{FakeDevice, Faults, PAGE_BYTES, WatchedDevice};
 
     /// Runs a test with a ring that reads from a pipe, if the kernel allows it.
     fn with_pipe(test: impl FnOnce(Ring<'_, BorrowedFd<'_>>, PipeWriter)) {
@@ -365,7 +435,7 @@ mod tests {
 
     fn flight(count: usize) -> Flight {
         let (done, _) = sending();
-        Flight { pages: Pages::zeroed(count), done, at: 0, filled: 0, retries: 0 }
+        Flight { pages: Pages::zeroed(count), done, at: 0, filled: 0, retries: 0, since_s: 0 }
     }
 
     #[test]
@@ -384,6 +454,40 @@ mod tests {
             }
             assert_eq!(receiver.try_recv().unwrap().unwrap().bytes(), wanted);
             assert!(ring.is_idle());
+        });
+    }
+
+    #[test]
+    fn the_watch_knows_since_when_the_earliest_read_is_under_way() {
+        with_pipe(|ring, mut writer| {
+            let clock = Arc::new(ManualClock::new(100));
+            let device = Arc::new(FakeDevice::new(1, 1, Faults::default()));
+            let device = WatchedDevice::new(device, clock.clone());
+            let age_s = || device.unanswered().expect("it is watched").age_s();
+            let mut ring = ring.watched(&device);
+            let receivers = [3, 4].map(|seconds| {
+                let (done, receiver) = sending();
+                ring.read(0, Pages::zeroed(1), done);
+                clock.advance(seconds);
+                receiver
+            });
+            assert_eq!(age_s(), 7);
+            let mut end_one = || {
+                writer.write_all(&[7; PAGE_BYTES]).unwrap();
+                let (done, result) = loop {
+                    ring.wait().unwrap();
+                    if let Some(ended) = ring.take_ended() {
+                        break ended;
+                    }
+                };
+                done(result);
+            };
+            end_one();
+            // Either may get the page.
+            let is_first = receivers[0].try_recv().is_ok();
+            assert_eq!(age_s(), if is_first { 4 } else { 7 });
+            end_one();
+            assert_eq!(age_s(), 0);
         });
     }
 

@@ -11,14 +11,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::IoUring;
 use stdx::random::Xorshift;
 use tempfile::TempDir;
 
 use super::*;
-use crate::device::{FakeDevice, Faults, FileDevice, PAGE_BYTES, Page};
+use crate::ManualClock;
+use crate::device::{FakeDevice, Faults, FileDevice, PAGE_BYTES, Page, WatchedDevice};
 use crate::poll::{Events, Interest, Poll, SourceFd, Token};
 
 /// Pages of the file.
@@ -642,4 +643,41 @@ fn without_a_descriptor_or_the_kernel_there_is_no_own_ring() {
     let refuses: Make = || Err(io::Error::from_raw_os_error(libc::EINVAL));
     let refused = ReadRing::start(fixture.device, refuses).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
+}
+
+/// Reads of a ring wait in the kernel, where no call of the device can be watched.
+#[test]
+fn a_read_that_a_ring_has_under_way_is_seen_to_be_unanswered() {
+    let clock = Arc::new(ManualClock::new(100));
+    let watched = || {
+        let (reader, writer) = pipe().unwrap();
+        let device: Arc<dyn Device> = Arc::new(Pipe(reader));
+        (Arc::new(WatchedDevice::new(device, clock.clone())), writer)
+    };
+    let age_s = |device: &WatchedDevice| device.unanswered().unwrap().age_s();
+    let (device, mut writer) = watched();
+    if let Ok(pool) = ReadPool::new(device.clone(), Some(ReadMethod::IoUring), 1, 9) {
+        let receiver = submit(&pool, 0, 1);
+        // It begins when its thread comes to it.
+        let submitted = Instant::now();
+        while age_s(&device) == 0 && submitted.elapsed() < PATIENCE {
+            clock.advance(1);
+            thread::yield_now();
+        }
+        let seen_s = age_s(&device);
+        writer.write_all(&[7; PAGE_BYTES]).unwrap();
+        next(&receiver).unwrap();
+        assert!(seen_s > 0 && age_s(&device) == 0, "{seen_s}");
+    }
+    let (device, mut writer) = watched();
+    if let Some((mut ring, mut poll)) = own_ring(device.clone()) {
+        let (done, receiver) = sending();
+        assert!(ring.submit_all([(0, 1, done)]).is_empty());
+        clock.advance(6);
+        let seen_s = age_s(&device);
+        writer.write_all(&[7; PAGE_BYTES]).unwrap();
+        answers(&mut ring, &mut poll, &receiver, 1);
+        clock.advance(6);
+        assert_eq!((seen_s, age_s(&device)), (6, 0));
+    }
 }

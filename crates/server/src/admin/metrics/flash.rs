@@ -179,6 +179,14 @@ pub const METRICS: &[Metric] = &[
         tier(now, out, |it| it.io_errors());
     }),
     gauge(
+        "larder_flash_unanswered_seconds",
+        &[],
+        "Seconds since the earliest operation began that the device has not answered, or 0.",
+        |now, out| {
+            tier(now, out, |it| it.unanswered_s);
+        },
+    ),
+    gauge(
         "larder_flash_unsound",
         &[],
         "1 while the device cannot be told what was deleted.",

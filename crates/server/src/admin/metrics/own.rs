@@ -3,7 +3,7 @@
 use larder::QuotaStats;
 
 use super::{Kind, Metric, Now, Value, Values, counter, gauge, metric, seconds};
-use crate::server::Phase;
+use crate::flash_watch::unready;
 use crate::watch::word_text;
 
 /// Maximum number of namespaces reported: each takes four lines.
@@ -14,9 +14,10 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "larder_ready",
         &[],
-        "1 while the server serves, 0 while it starts or stops.",
+        "1 while the server serves, 0 while it starts or stops, or flash has hung for 5 seconds.",
         |now, out| {
-            out.one(u64::from(now.snapshot.phase == Phase::Serving));
+            let unanswered_s = now.snapshot.cache.flash.map_or(0, |flash| flash.unanswered_s);
+            out.one(u64::from(unready(now.snapshot.phase, unanswered_s).is_none()));
         },
     ),
     gauge("larder_threads", &[], "Worker threads.", |now, out| out.one(now.snapshot.threads)),
