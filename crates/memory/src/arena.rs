@@ -489,7 +489,7 @@ mod tests {
     fn a_claim_is_to_one_slab_that_leaves_while_a_lowered_limit_is_exceeded() {
         let arena = arena(4, 4);
         let mut slabs: Vec<_> = (0..4).map(|_| arena.take(0).unwrap()).collect();
-        // SAFETY, of each: the slab was taken, and is never used.
+        // SAFETY: each slab was taken, and is never used.
         let give = |slab: Option<SlabId>| unsafe { arena.give(slab.unwrap()) };
         assert!(arena.take_claimed(arena.claim()).is_none(), "nothing left");
         arena.set_limit_slabs(2);

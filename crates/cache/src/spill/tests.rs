@@ -468,7 +468,7 @@ impl Device for Hanging {
     }
 }
 
-/// Regression: whoever waited for a device that hung was seen by nobody.
+/// Regression: a device that hung held up its threads, and nothing showed it.
 #[test]
 fn the_cache_knows_for_how_long_its_device_has_not_answered() {
     let clock = Arc::new(ManualClock::new(1_800_000_000));
