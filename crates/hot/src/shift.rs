@@ -90,7 +90,7 @@ impl Hot {
                     class.adopt(self.zone(), slab, hooks.mutations());
                     continue;
                 }
-                class.claim = Some(self.arena.claim());
+                class.claim = Some(self.arena.claim(claim));
             }
             if self.is_room_coming(own, hooks) {
                 return Err(Shortage::Pinned);

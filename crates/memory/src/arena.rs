@@ -228,9 +228,14 @@ impl Arena {
         Some(self.untouched(&mut free))
     }
 
-    /// A claim to the next slab that leaves, for a taker that is about to have one emptied.
-    pub fn claim(&self) -> Claim {
-        Claim { used_slabs: self.used_slabs(), limit_slabs: self.limit_slabs() }
+    /// A claim to the next slab that leaves, for a taker that is about to have one emptied; or
+    /// still the claim that it has, if a slab has left since.
+    pub fn claim(&self, before: Option<Claim>) -> Claim {
+        let now = Claim { used_slabs: self.used_slabs(), limit_slabs: self.limit_slabs() };
+        let is_due = |before: &Claim| {
+            before.limit_slabs == now.limit_slabs && before.used_slabs > now.used_slabs
+        };
+        before.filter(is_due).unwrap_or(now)
     }
 
     /// Takes a slab in the place of one that has left since it was claimed, although a lowered
@@ -491,20 +496,22 @@ mod tests {
         let mut slabs: Vec<_> = (0..4).map(|_| arena.take(0).unwrap()).collect();
         // SAFETY: each slab was taken, and is never used.
         let give = |slab: Option<SlabId>| unsafe { arena.give(slab.unwrap()) };
-        assert!(arena.take_claimed(arena.claim()).is_none(), "nothing left");
+        assert!(arena.take_claimed(arena.claim(None)).is_none(), "nothing left");
         arena.set_limit_slabs(2);
-        let claim = arena.claim();
+        let claim = arena.claim(None);
         assert!(arena.take_claimed(claim).is_none(), "nothing left");
         give(slabs.pop());
         assert_eq!(arena.take(0), None);
+        // Asked for once more, it is still due.
+        let claim = arena.claim(Some(claim));
         slabs.extend(arena.take_claimed(claim));
         assert_eq!((slabs.len(), arena.used_slabs()), (4, 4));
         assert!(arena.take_claimed(claim).is_none(), "it has come");
-        let claim = arena.claim();
+        let claim = arena.claim(Some(claim));
         give(slabs.pop());
         arena.set_limit_slabs(1);
         assert!(arena.take_claimed(claim).is_none(), "another limit");
-        let claim = arena.claim();
+        let claim = arena.claim(Some(claim));
         give(slabs.pop());
         give(slabs.pop());
         assert!(arena.take_claimed(claim).is_none(), "the limit is kept");

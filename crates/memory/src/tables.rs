@@ -182,7 +182,8 @@ impl ArenaTables {
     /// Claims the next slab that leaves, which is about to be emptied for the index: the index gets
     /// one also while a lowered limit is exceeded.
     pub fn claim(&self) {
-        lock(&self.slabs).claim = Some(self.arena.claim());
+        let mut slabs = lock(&self.slabs);
+        slabs.claim = Some(self.arena.claim(slabs.claim));
     }
 
     fn slab_units(&self) -> usize {
