@@ -84,13 +84,24 @@ pub fn check(server: &Server) -> Result<(), String> {
     ))
 }
 
-/// Logs whether the tier begins empty although there was one, or else how old it is: changes made
-/// since by a run without it are unknown, and its items are back.
+/// Logs whether the tier begins empty although there was one, or else how old it is and what of it
+/// was given up: changes made since by a run without it are unknown, and its items are back.
 pub fn announce(server: &Server) {
     if let Some(doubt) = server.cache.flash_doubt() {
         server.log(0, &format!("--flash {} begins empty: {doubt}", path(server)));
     } else if let Some(age_s) = server.cache.flash_age_s() {
         server.log(0, &format!("--flash {} {}", path(server), found_text(age_s)));
+    }
+    let lost = server.cache.flash_segments_lost();
+    if lost > 0 {
+        server.log(
+            0,
+            &format!(
+                "--flash {} has given up what was in {lost} of its segments: the device cannot \
+                 read which of them are in use",
+                path(server)
+            ),
+        );
     }
 }
 
