@@ -35,6 +35,8 @@ pub(crate) struct Chores {
     pub(crate) lost_dictionaries: [bool; DICTIONARIES_MAX + 1],
     /// State about segments that the device refused.
     pub(crate) healing: Healing,
+    /// The seconds for which collection has waited because the device reads no segment.
+    pub(crate) unread: Refusal,
     /// Segments that are passed over, in their order, since one was last collected.
     pub(crate) passed: Vec<Passed>,
     /// The position of scrubbing.

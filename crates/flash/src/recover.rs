@@ -133,7 +133,7 @@ impl Flash {
     }
 
     /// Whether the device, which has just refused a segment, reads the last page of some other one.
-    fn reads_others(&self, refused: u32, now: u32) -> bool {
+    pub(crate) fn reads_others(&self, refused: u32, now: u32) -> bool {
         let mut page = Pages::zeroed(1);
         let first = mix(u64::from(now) << 32 | u64::from(refused));
         (0..OTHERS_MAX).any(|number| {

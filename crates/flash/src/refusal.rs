@@ -36,6 +36,11 @@ impl Refusal {
         self.tries > 0 && self.sequence == sequence && self.now == now
     }
 
+    /// Whether it was asked for long enough.
+    pub(crate) fn is_over(&self) -> bool {
+        self.tries >= TRIES_MAX
+    }
+
     /// Whether the seconds are used up for which segments are waited for while others are read.
     pub(crate) fn is_spent(&self) -> bool {
         self.waits >= WAITS_MAX

@@ -11,6 +11,7 @@ use super::cases::{get, place};
 use super::world::value;
 use super::{World, settings};
 use crate::geometry::ENTRY_BYTES;
+use crate::refusal::TRIES_MAX;
 use crate::{Flash, OpenError, Settings};
 
 /// Some three hundred segments: their table has two pages.
@@ -172,4 +173,79 @@ fn a_page_of_the_segment_table_that_can_neither_be_read_nor_zeroed_refuses_the_s
     for held in held {
         assert_eq!(found(&world, &held), held.len(), "nothing has died meanwhile");
     }
+}
+
+/// Regression: each segment whose turn it was lost all its items, and was void on the device too,
+/// at the pace at which items were stored.
+#[test]
+fn a_device_that_does_not_read_for_a_moment_loses_nothing_to_collection() {
+    let mut world = World::new(400);
+    let geometry = world.flash.geometry;
+    let segments = geometry.page_of(0)..400;
+    let stored = |number: u64| value(number, number * 4, 900);
+    let mut number = 0;
+    let mut put = |world: &World, count: u64| {
+        for _ in 0..count {
+            world.set(number, stored(number));
+            // While nothing is collected it may be refused.
+            let _ = world.demote(number);
+            world.maintain();
+            number += 1;
+        }
+        number
+    };
+    while world.flash.stats().collected < 5 {
+        put(&world, 1);
+    }
+    world.device.make_unreadable(segments);
+    let lost = |world: &World| {
+        let stats = world.flash.stats();
+        (stats.collected, stats.dropped)
+    };
+    let before = lost(&world);
+    for _ in 0..TRIES_MAX {
+        put(&world, 200);
+        world.now += 1;
+    }
+    assert_eq!(lost(&world), before);
+    // Then one is given up, and one more each time that as many seconds have passed.
+    let mut given_up = Vec::new();
+    for second in 0..30 {
+        let before = lost(&world).0;
+        put(&world, 20);
+        given_up.extend((before..lost(&world).0).map(|_| second));
+        world.now += 1;
+    }
+    let waits: Vec<u32> = given_up.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.len() >= 2 && waits.iter().all(|&wait| wait == TRIES_MAX), "{given_up:?}");
+    world.device.make_unreadable(0..0);
+    let end = put(&world, 1000);
+    assert!(world.flash.stats().collected > before.0 + 15, "{:?}", world.flash.stats());
+    let numbers = 0..end;
+    let left = numbers.filter_map(|number| Some((number, get(&world, number)?)));
+    let left = left.inspect(|(number, found)| assert_eq!(*found, stored(*number)));
+    assert!(left.count() > 300);
+}
+
+/// Regression: its table entry was zeroed first, so that a single refusal lost it.
+#[test]
+fn a_segment_that_is_refused_once_is_collected_as_any_other() {
+    let world = World::new(400);
+    let stored = |number: u64| value(number, number * 4, 900);
+    let mut number = 0;
+    while world.flash.stats().collected < 5 {
+        world.put(number, &stored(number));
+        world.maintain();
+        number += 1;
+    }
+    let read = number - 1500..number;
+    let held: Vec<u64> = read.filter(|number| get(&world, *number).is_some()).collect();
+    world.device.refuse_reads(1);
+    while world.flash.stats().io_errors == 0 {
+        world.put(number, &stored(number));
+        world.maintain();
+        number += 1;
+    }
+    assert!(world.flash.stats().restaged > 0);
+    assert!(held.iter().all(|&number| get(&world, number).is_some()));
 }
