@@ -60,8 +60,11 @@ impl Flash {
         {
             let mut writer = lock(&self.writer);
             self.end_flushes(&writer);
+            // While it fails, another segment would be tried in vain for each unit, and its note
+            // be refused under the writer's lock. Those who stage items would wait for it.
+            let is_failing = writer.failures >= FAILURES_MAX || self.is_unsound();
             for area in Area::ALL {
-                if writer.stream(area).is_full() {
+                if !is_failing && writer.stream(area).is_full() {
                     // Without room the unit is sealed another time.
                     let _ = self.seal(&mut writer, area, access);
                 }
