@@ -37,7 +37,7 @@ pub(crate) struct MemoryDevice {
     /// This many syncs are refused.
     refused_syncs: AtomicU64,
     pub(crate) refuses_reads: AtomicBool,
-    /// This many reads of pages are refused.
+    /// This many reads are refused.
     refused_reads: AtomicU64,
     /// Pages in this range, and notes there, cannot be read.
     unreadable: Mutex<Range<u64>>,
@@ -103,7 +103,7 @@ impl MemoryDevice {
         self.refuse_notes(1);
     }
 
-    /// Refuses this many of the coming reads of pages.
+    /// Refuses this many of the coming reads.
     pub(crate) fn refuse_reads(&self, count: u64) {
         self.refused_reads.store(count, Ordering::Relaxed);
     }
@@ -236,6 +236,7 @@ impl Device for MemoryDevice {
 
     fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
         refused(&self.refuses_reads)?;
+        refused_now(&self.refused_reads)?;
         self.refused_bytes(at, target.len())?;
         if self.slow_notes.lock().expect("no test has died").contains(&at) {
             self.slow_reads.fetch_add(1, Ordering::Relaxed);
