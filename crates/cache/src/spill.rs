@@ -444,6 +444,12 @@ impl Cache {
     pub fn flash_doubt(&self) -> Option<Doubt> {
         self.flash.as_ref().and_then(|tier| tier.flash.doubt())
     }
+
+    /// Returns how many segments of the flash tier begin empty because the device could not read
+    /// what was noted of them.
+    pub fn flash_segments_lost(&self) -> u64 {
+        self.flash.as_ref().map_or(0, |tier| tier.flash.segments_lost())
+    }
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ pub(crate) struct Chores {
     pub(crate) lost_dictionaries: [bool; DICTIONARIES_MAX + 1],
     /// State about segments that the device refused.
     pub(crate) healing: Healing,
+    /// The seconds for which collection has waited because the device reads no segment.
+    pub(crate) unread: Refusal,
     /// Segments that are passed over, in their order, since one was last collected.
     pub(crate) passed: Vec<Passed>,
     /// The position of scrubbing.
@@ -58,8 +60,11 @@ impl Flash {
         {
             let mut writer = lock(&self.writer);
             self.end_flushes(&writer);
+            // While it fails, another segment would be tried in vain for each unit, and its note
+            // be refused under the writer's lock. Those who stage items would wait for it.
+            let is_failing = writer.failures >= FAILURES_MAX || self.is_unsound();
             for area in Area::ALL {
-                if writer.stream(area).is_full() {
+                if !is_failing && writer.stream(area).is_full() {
                     // Without room the unit is sealed another time.
                     let _ = self.seal(&mut writer, area, access);
                 }

@@ -40,10 +40,15 @@
 //! there. Otherwise those refused behind it are as they were before. So are they all when none is
 //! left that was not refused.
 //!
-//! In all of them, the segment's table entry is zeroed first, because an item that is staged again
-//! can be forgotten without a note. A process that is killed after that must not find the item in
-//! the segment it came from. The items of this one segment that are in memory only are lost with
-//! it.
+//! A segment that the device refuses to read stays as it is, too, if the device reads no other: its
+//! path may be gone for a moment. Collection waits, and after some seconds ([`mod@crate::refusal`])
+//! gives the segment up, and then another one as late. If others are read and this one is refused
+//! once more, it is bad, and given up at once: its items leave the index.
+//!
+//! In all of them, the segment's table entry is zeroed before anything moves, because an item that
+//! is staged again can be forgotten without a note. A process that is killed after that must not
+//! find the item in the segment it came from. The items of this one segment that are in memory only
+//! are lost with it.
 
 use ::io::device::{PAGE_BYTES, Pages};
 use codec::record::{Record, Row, Rows};
@@ -55,6 +60,7 @@ use crate::chores::Chores;
 use crate::flash::State;
 use crate::geometry::Spot;
 use crate::list::ListedSegment;
+use crate::refusal::{Refusal, Unread};
 use crate::stage::Intake;
 use crate::stats::Counters;
 use crate::table::{self, Item};
@@ -70,6 +76,9 @@ const REFUSED_MAX: usize = 4;
 /// Segments that may be passed over before one is collected: those of 32 pages of the segment
 /// table.
 const PASSED_MAX: usize = 4096;
+
+/// Collection waits for any segment that can be read: no segment has this sequence.
+const ANY: u64 = 0;
 
 /// A segment that is passed over, and the stamp that it had before.
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +116,19 @@ struct Victim {
     moves: bool,
     /// Rows with at least this many accesses move to the hot area, if there is one.
     hot_accesses: Option<u8>,
+    /// If it cannot be read its items are lost, though the device may read no other segment either.
+    is_last_try: bool,
+}
+
+/// What came of clearing a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cleared {
+    /// It is free.
+    Freed,
+    /// It stays: the device reads neither this one nor others.
+    Unread,
+    /// It stays: the device refuses the note that it is free.
+    Unnoted,
 }
 
 impl Victim {
@@ -162,16 +184,30 @@ impl Flash {
         now: u32,
         need: Need,
     ) -> bool {
+        if need != Need::WordsNow && chores.unread.holds(ANY, now) {
+            return false;
+        }
+        let is_last_try = chores.unread.is_over();
         for _ in 0..REFUSED_MAX {
             match self.choose_victim(need) {
                 Choice::Nothing => return false,
                 Choice::Freed => return true,
                 Choice::Victim(victim) => {
+                    let victim = Victim { is_last_try, ..victim };
                     let listed = victim.listed;
                     let (stamp, _) = self.used(&listed);
-                    if self.clear(chores, access, now, victim) {
+                    let cleared = self.clear(chores, access, now, victim);
+                    if cleared == Cleared::Freed {
+                        chores.unread = Refusal::default();
                         self.judge_passed(chores, access, now, victim);
                         return true;
+                    }
+                    if cleared == Cleared::Unread {
+                        // `now` is unknown to those who ask for words at once.
+                        if need != Need::WordsNow {
+                            chores.unread.note(ANY, now, false);
+                        }
+                        return false;
                     }
                     if self.is_passed_over(stamp) || chores.passed.len() == PASSED_MAX {
                         // None is left that was not refused: no order is better than the old one.
@@ -203,7 +239,8 @@ impl Flash {
             let taken = written.take(first.listed.entry.sequence);
             taken.map(|listed| Victim { listed, flushes, ..collected })
         };
-        if victim.is_none_or(|victim| self.clear(chores, access, now, victim)) {
+        let is_free = |victim| self.clear(chores, access, now, victim) == Cleared::Freed;
+        if victim.is_none_or(is_free) {
             self.restore_stamps(others);
         }
     }
@@ -239,8 +276,10 @@ impl Flash {
             }
             writer.flushes
         };
-        let victim = Victim { listed, flushes, moves: false, hot_accesses: None };
-        if self.clear(chores, access, 0, victim) || lock(&self.writer).flushes != flushes {
+        let (moves, hot_accesses, is_last_try) = (false, None, true);
+        let victim = Victim { listed, flushes, moves, hot_accesses, is_last_try };
+        let cleared = self.clear(chores, access, 0, victim);
+        if cleared == Cleared::Freed || lock(&self.writer).flushes != flushes {
             return true;
         }
         let is_told = self.distrust(listed.segment);
@@ -250,36 +289,38 @@ impl Flash {
         is_told
     }
 
-    /// Moves the rows to keep out of a segment, and frees it. `false` if the device refuses.
+    /// Moves the rows to keep out of a segment, and frees it, unless the device refuses.
     fn clear(
         &self,
         chores: &mut Chores,
         access: &dyn IndexAccess,
         now: u32,
         mut victim: Victim,
-    ) -> bool {
+    ) -> Cleared {
         let segment = victim.listed.segment;
-        if self.invalidate(segment).is_err() {
-            self.counters.io_errors.add(1);
-            let mut writer = lock(&self.writer);
-            if writer.flushes == victim.flushes {
-                writer.stream(victim.listed.entry.area).list(victim.listed);
-            } else {
-                self.free_segment(&mut writer, segment);
-            }
-            return false;
-        }
         if chores.pages.as_pages().is_empty() {
             chores.pages = Pages::zeroed(self.geometry.segment_pages());
         }
         let mut read = self.read_victim(&victim, &mut chores.pages);
+        if matches!(read, Err(Unread::Refused)) && !victim.is_last_try {
+            if !self.reads_others(segment, now) {
+                self.keep(&victim);
+                return Cleared::Unread;
+            }
+            read = self.read_victim(&victim, &mut chores.pages);
+        }
         if read.is_err() && victim.moves {
             // Nothing can be moved, but the items that the item table alone names leave the index.
             victim.moves = false;
             read = self.read_victim(&victim, &mut chores.pages);
         }
+        if self.invalidate(segment).is_err() {
+            self.counters.io_errors.add(1);
+            self.keep(&victim);
+            return Cleared::Unnoted;
+        }
         match read {
-            Err(Damaged) => self.drop_unnamed(access, segment),
+            Err(_) => self.drop_unnamed(access, segment),
             Ok(items) if !victim.moves => {
                 self.counters.evicted.add(1);
                 for items in table::units(&items) {
@@ -293,12 +334,22 @@ impl Flash {
         }
         self.free_segment(&mut lock(&self.writer), segment);
         self.counters.collected.add(1);
-        true
+        Cleared::Freed
+    }
+
+    /// Puts a segment that was not cleared back on its list, unless it was flushed.
+    fn keep(&self, victim: &Victim) {
+        let mut writer = lock(&self.writer);
+        if writer.flushes == victim.flushes {
+            writer.stream(victim.listed.entry.area).list(victim.listed);
+        } else {
+            self.free_segment(&mut writer, victim.listed.segment);
+        }
     }
 
     /// Removes all places in an unreadable segment from the index. Looks at the whole index: words
     /// that stayed would lead nowhere, and count against its limit, for good. That takes long with
-    /// many items in the index, but no longer than a failing device takes to say so.
+    /// many items in the index, but segments that a device refuses to read are given up one by one.
     fn drop_unnamed(&self, access: &dyn IndexAccess, segment: u32) {
         let is_there = |place| self.geometry.locate(place).is_some_and(|it| it.segment == segment);
         let removed = access.remove_where(&is_there);
@@ -307,7 +358,7 @@ impl Flash {
     }
 
     /// Reads the segment, or only its item table if nothing moves, and returns its items.
-    fn read_victim(&self, victim: &Victim, pages: &mut Pages) -> Result<Vec<Item>, Damaged> {
+    fn read_victim(&self, victim: &Victim, pages: &mut Pages) -> Result<Vec<Item>, Unread> {
         let ListedSegment { segment, entry } = victim.listed;
         let table_pages = (entry.table_bytes as usize).div_ceil(PAGE_BYTES);
         let before = self.geometry.segment_pages() - table_pages;
@@ -315,13 +366,13 @@ impl Flash {
         let page = self.geometry.page_of(segment) + first as u64;
         if self.device.read(page, &mut pages.as_pages_mut()[first..]).is_err() {
             self.counters.io_errors.add(1);
-            return Err(Damaged);
+            return Err(Unread::Refused);
         }
         let items = table::read_items(&self.geometry, entry, &pages.bytes()[before * PAGE_BYTES..]);
         if items.is_err() {
             self.counters.damaged.add(1);
         }
-        items
+        Ok(items?)
     }
 
     /// Takes a segment off its list. While some were found at the start and not given to the index
@@ -353,7 +404,7 @@ impl Flash {
         let hot_accesses = writer.hot_target.accesses(hot_segments, is_chosen);
         let flushes = writer.flushes;
         let moves = !is_pressed || need == Need::Words && free >= self.watermarks.low;
-        Choice::Victim(Victim { listed, flushes, moves, hot_accesses })
+        Choice::Victim(Victim { listed, flushes, moves, hot_accesses, is_last_try: false })
     }
 
     /// Takes a segment off its list whose rows a step of the hot area's size takes in. They take up

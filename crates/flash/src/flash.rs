@@ -107,6 +107,8 @@ pub struct Flash {
     pub(crate) superblock: Mutex<Superblock>,
     /// Why nothing was found on the device.
     pub(crate) empty: Option<Empty>,
+    /// Segments given up at the start because the segment table could not be read there.
+    pub(crate) segments_lost: u64,
     /// When an earlier process last used the items that were found, if any were.
     pub(crate) last_used: Option<u32>,
     /// Items with an expiry are expired in segments with lower sequences.

@@ -340,7 +340,7 @@ impl Flash {
         let number = bits.number();
         let at = self.geometry.journal_at(segment) + u64::from(number) * BLOCK_BYTES as u64;
         let mut bytes = [0; BLOCK_BYTES];
-        self.device.read_note(at, &mut bytes)?;
+        self.read_journal(at, &mut bytes)?;
         // With a fresh check, a misread block would be believed from then on.
         let mut block = Block::decode(&bytes, sequence, number)?;
         // An entry that is taken for dead by chance has all its bits set.
@@ -387,7 +387,7 @@ impl Flash {
     fn write_filter(&self, segment: u32) -> Result<(), Failed> {
         let Some(sequence) = self.sequence_of(segment) else { return Ok(()) };
         let mut journal = vec![0; self.geometry.journal_bytes()];
-        self.device.read_note(self.geometry.journal_at(segment), &mut journal)?;
+        self.read_journal(self.geometry.journal_at(segment), &mut journal)?;
         let list = dead::read_list(&journal, sequence)?;
         let mut filter = vec![Block::EMPTY; self.blocks()];
         for entry in list.entries {
@@ -407,6 +407,14 @@ impl Flash {
         self.write_mark(segment, MARK_FILTER)?;
         self.counters.journalled.add(waiting.len() as u64);
         Ok(())
+    }
+
+    /// Reads notes of a journal; once more if that is refused, since a refusal costs the segment.
+    fn read_journal(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
+        self.device.read_note(at, target).or_else(|_| {
+            self.counters.io_errors.add(1);
+            self.device.read_note(at, target)
+        })
     }
 
     /// Blocks of a filter.

@@ -6,6 +6,12 @@
 //! these hashes items are found and their deaths noted. Of the segments that count, the superblock
 //! says which are void, and their table entries are zeroed before anything else happens; the rest
 //! wait for [`Flash::recover`].
+//!
+//! A page of the segment table that cannot be read, though others can, is *lost*: its segments are
+//! given up. It may be readable at a later start, with entries of items that have died by then. So
+//! it is zeroed, which gives a drive the occasion to write it elsewhere, and the superblock names
+//! before that a sequence above all that such a page may hold: if the zeros do not reach the drive,
+//! all below is void.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -44,6 +50,12 @@ use crate::{Costs, Flash, Reached, Settings};
 /// Bytes of the segment table that are read and zeroed at once.
 const TABLE_STEP_BYTES: usize = 64 << 10;
 
+/// Pages of the segment table that a start gives up: a drive may take seconds to refuse each.
+const LOST_PAGES_MAX: usize = 32;
+/// Times that a page is asked for before it is lost, each behind a read elsewhere that succeeds:
+/// while the path to a device is gone, no page is read.
+const LOST_TRIES: u64 = 3;
+
 /// Pages of a device that have to be blank before it is formatted.
 const BLANK_PAGES: usize = (1 << 20) / PAGE_BYTES;
 
@@ -59,7 +71,15 @@ const ROUNDS_UNKNOWN: u64 = 4;
 /// a start takes 2^33 at the most, as long as fewer segments are opened until the next.
 const SKIPPED_BY_CHANCE: u64 = 1 << 32;
 
-const _: () = assert!(TABLE_STEP_BYTES.is_multiple_of(ENTRY_BYTES));
+/// Sequences that a start skips if pages of the segment table are lost. Only starts that are killed
+/// before they have found everything leave no higher sequence elsewhere, and this is enough for
+/// thirty thousand of them.
+const SKIPPED_FOR_LOST: u64 = 1 << 48;
+
+const _: () = assert!(TABLE_STEP_BYTES.is_multiple_of(PAGE_BYTES));
+const _: () = assert!(PAGE_BYTES.is_multiple_of(ENTRY_BYTES));
+const _: () = assert!(SKIPPED_FOR_LOST / (2 * SKIPPED_BY_CHANCE) > 30_000);
+const _: () = assert!(SKIPPED_FOR_LOST < SEQUENCE_MAX >> 8);
 const _: () = assert!(ROUNDS_UNKNOWN << u32::BITS < SEQUENCE_MAX >> 20);
 const _: () = assert!(SKIPPED_BY_CHANCE < SEQUENCE_MAX >> 20);
 
@@ -202,6 +222,12 @@ impl Flash {
         self.last_used
     }
 
+    /// Segments whose earlier content was given up when the device was opened, because the segment
+    /// table could not be read there.
+    pub fn segments_lost(&self) -> u64 {
+        self.segments_lost
+    }
+
     /// Opens a device, and formats it if its first MiB is blank, or if the first page is a tier's
     /// and damaged. Stored items are found by [`Flash::recover`]. A device that is refused is left
     /// as it is.
@@ -231,13 +257,14 @@ impl Flash {
         let counters = Counters::default();
         let current = read_dictionaries(&*device, &geometry, &dictionaries, &mut table, &counters);
         counters.damaged.add(if doubt.is_none() { table.damaged } else { 0 });
-        counters.io_errors.add(table.refused);
+        counters.io_errors.add(table.refused + table.lost.pages.len() as u64);
         let doubt = doubt.or(table.is_unclear.then_some(Doubt::TableUnwritable));
         let is_trusted = doubt.is_none();
         let found = if is_trusted { table.found } else { VecDeque::new() };
         let next = next_sequence(&geometry, table.next, &before, &flushed) + chance(settings);
+        let next = table.lost.above(next)?;
         let first = found.front().map(|found| found.entry.sequence);
-        let unsettled = if is_trusted { before.unsettled() } else { 0..0 };
+        let unsettled = if first.is_some() { before.unsettled() } else { 0..0 };
         let changes_life = if unsettled.is_empty() { next } else { before.changes_life };
         // Before the superblock names other segments as those that the changes apply to.
         let begin = |_| Changes::begin(&*device, &geometry, unsettled, changes_life, &counters);
@@ -256,6 +283,7 @@ impl Flash {
             ..before
         };
         device.write_note(0, &superblock.encode())?;
+        table.lost.zero(&*device)?;
         if is_flushed_damaged {
             // All prefixes from before are void by now. New ones would be at the next start, too.
             flushed::write_none(&*device)?;
@@ -269,6 +297,7 @@ impl Flash {
         (flash.dictionaries, flash.flushed) = (dictionaries, Flushed::new(flushed));
         flash.counters = counters;
         flash.empty = doubt.map(Empty::Doubted).or(first.is_none().then_some(Empty::NoItems));
+        flash.segments_lost = table.lost.segments;
         flash.last_used = first.map(|_| before.reached.now);
         Ok(flash)
     }
@@ -305,10 +334,12 @@ impl Flash {
         geometry: Geometry,
         next_min: u64,
     ) -> Result<Self, OpenError> {
-        let table = read_table(&*device, &geometry, |_| false)?;
+        let mut table = read_table(&*device, &geometry, |_| false)?;
         if table.is_unclear {
             return Err(io::Error::other("the segment table cannot be written").into());
         }
+        // No sequence is known to be above those that it may hold.
+        table.lost.none()?;
         let next = table.next.max(next_min);
         let superblock = Superblock {
             segment_bytes: settings.segment_bytes as u32,
@@ -338,19 +369,18 @@ impl Flash {
         found: VecDeque<ListedSegment>,
         next_sequence: u64,
     ) -> Self {
-        let mut is_found = vec![false; geometry.segments as usize];
-        found.iter().for_each(|found| is_found[found.segment as usize] = true);
-        let Settings { segment_bytes, unit_pages, single_rows, .. } = *settings;
+        let Settings { segment_bytes, unit_pages, single_rows, level, .. } = *settings;
         assert!((1..=UNIT_PAGES_MAX).contains(&unit_pages), "a unit has 1 to 4 pages");
         let watermarks = settings.watermarks.unwrap_or_else(|| Watermarks::of(geometry.segments));
         assert!(watermarks.fits(geometry.segments), "collection has room between the watermarks");
         let free = watermarks.high as u32;
-        let cold = Stream::new(Area::Cold, Fill::cold(unit_pages, single_rows, segment_bytes));
+        let hot_target = HotTarget::new(geometry.segments, free, settings.partition);
+        let cold = Fill::cold(unit_pages, single_rows, segment_bytes);
         let writer = Writer {
-            streams: [cold, Stream::new(Area::Hot, Fill::hot())],
+            streams: [Stream::new(Area::Cold, cold), Stream::new(Area::Hot, Fill::hot())],
             waiting: VecDeque::new(),
             idle: (0..BUFFERS).map(|_| Pages::zeroed(geometry.segment_pages())).collect(),
-            free: (0..geometry.segments).filter(|&it| !is_found[it as usize]).collect(),
+            free: free_segments(&geometry, &found),
             prepared: VecDeque::new(),
             bad: VecDeque::new(),
             suspects: VecDeque::new(),
@@ -359,11 +389,11 @@ impl Flash {
             prefix_flushes: FLUSHES_BEFORE,
             failures: 0,
             is_closed: false,
-            hot_target: HotTarget::new(geometry.segments, free, settings.partition),
+            hot_target,
             costs: Costs::default(),
             compression: settings.compression,
             threshold: Threshold::default(),
-            encoder: Encoder::new(settings.level),
+            encoder: Encoder::new(level),
             sampling: Sampling::new(false),
             trained: None,
             dictionary: None,
@@ -376,13 +406,14 @@ impl Flash {
             hash_seed: superblock.hash_seed,
             watermarks,
             promotion: settings.promotion,
-            level: settings.level,
+            level,
             dictionary_bytes: settings.compression.dictionary_bytes(settings.dictionary_bytes),
-            dictionaries: geometry.dictionaries(settings.level),
+            dictionaries: geometry.dictionaries(level),
             flushed: Flushed::default(),
             is_recovering: AtomicBool::new(false),
             changes: Mutex::new(None),
             empty: Some(Empty::New),
+            segments_lost: 0,
             last_used: None,
             untimed_below: superblock.untimed_below,
             superblock: Mutex::new(superblock),
@@ -400,6 +431,13 @@ impl Flash {
             counters: Counters::default(),
         }
     }
+}
+
+/// All segments but those that were found.
+fn free_segments(geometry: &Geometry, found: &VecDeque<ListedSegment>) -> VecDeque<u32> {
+    let mut is_found = vec![false; geometry.segments as usize];
+    found.iter().for_each(|found| is_found[found.segment as usize] = true);
+    (0..geometry.segments).filter(|&it| !is_found[it as usize]).collect()
 }
 
 /// The geometry of this superblock's device, if it has the shape that is asked for.
@@ -520,13 +558,83 @@ fn read_entries(device: &dyn Device, at: u64, bytes: &mut [u8]) -> io::Result<u6
     Ok(count(bytes))
 }
 
+/// Pages of the segment table that cannot be read.
+#[derive(Debug, Default)]
+struct Lost {
+    /// Where they begin, in bytes.
+    pages: Vec<u64>,
+    /// The segments that they are about.
+    segments: u64,
+    /// Why the last of them was refused.
+    error: Option<io::Error>,
+}
+
+impl Lost {
+    /// Reads entries as [`read_entries`] does, but page by page if the device refuses; those of a
+    /// lost page are zeros.
+    fn read_entries(&mut self, device: &dyn Device, at: u64, bytes: &mut [u8]) -> io::Result<u64> {
+        if let Ok(damaged) = read_entries(device, at, bytes) {
+            return Ok(damaged);
+        }
+        let mut damaged = 0;
+        for (bytes, at) in bytes.chunks_mut(PAGE_BYTES).zip((at..).step_by(PAGE_BYTES)) {
+            match read_entries(device, at, bytes) {
+                Ok(damaged_here) => damaged += damaged_here,
+                Err(error) if self.pages.len() < LOST_PAGES_MAX && is_lost(device, at) => {
+                    bytes.fill(0);
+                    self.pages.push(at);
+                    self.segments += (bytes.len() / ENTRY_BYTES) as u64;
+                    self.error = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// A sequence from this one on that is above all that lost pages may hold.
+    fn above(&mut self, next: u64) -> io::Result<u64> {
+        if self.pages.is_empty() {
+            return Ok(next);
+        }
+        if next < SEQUENCE_MAX / 2 {
+            Ok(next + SKIPPED_FOR_LOST)
+        } else {
+            self.none().map(|()| next)
+        }
+    }
+
+    /// An error if any page is lost.
+    fn none(&mut self) -> io::Result<()> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Zeroes lost pages, all of each, so that the kernel need not read the rest.
+    fn zero(&self, device: &dyn Device) -> io::Result<()> {
+        self.pages.iter().try_for_each(|at| device.write_note(*at, &[0; PAGE_BYTES]))
+    }
+}
+
+/// Whether a device that refuses a page of the segment table reads others.
+fn is_lost(device: &dyn Device, at: u64) -> bool {
+    let mut page = [0; PAGE_BYTES];
+    let mut other = Pages::zeroed(1);
+    let mut is_refused_alone = |number| {
+        // Where the tier's last segments lie, past the kernel's page cache.
+        let read = device.read(device.pages() - 1 - number, other.as_pages_mut());
+        read.is_ok() && device.read_note(at, &mut page).is_err()
+    };
+    (0..LOST_TRIES).all(&mut is_refused_alone)
+}
+
 /// The segment table of a device that is opened.
 #[derive(Debug)]
 struct Table {
     /// The segments whose entries count, in the order of their sequences, which are unique.
     found: VecDeque<ListedSegment>,
-    /// A sequence above all that were there.
+    /// A sequence above all that were read.
     next: u64,
+    lost: Lost,
     /// Damaged entries.
     damaged: u64,
     /// Writes of zeros that the device has refused.
@@ -556,12 +664,12 @@ fn read_table(
     counts: impl Fn(u64) -> bool,
 ) -> io::Result<Table> {
     let (mut found, mut next, mut damaged) = (Vec::new(), 1, 0);
-    let (mut refused, mut is_unclear) = (0, false);
+    let (mut refused, mut is_unclear, mut lost) = (0, false, Lost::default());
     let mut bytes = vec![0; geometry.segments as usize * ENTRY_BYTES];
     let mut segment = 0;
     for bytes in bytes.chunks_mut(TABLE_STEP_BYTES) {
         let at = geometry.entry_at(segment);
-        let damaged_here = read_entries(device, at, bytes)?;
+        let damaged_here = lost.read_entries(device, at, bytes)?;
         let mut is_changed = false;
         for bytes in bytes.chunks_exact_mut(ENTRY_BYTES) {
             let entry = Entry::decode(bytes);
@@ -581,7 +689,7 @@ fn read_table(
         damaged += damaged_here;
     }
     found.sort_unstable_by_key(|found| found.entry.sequence);
-    let mut table = Table { found: VecDeque::new(), next, damaged, refused, is_unclear };
+    let mut table = Table { found: VecDeque::new(), next, lost, damaged, refused, is_unclear };
     let doubled = take_doubled(&mut found);
     table.void(device, geometry, &doubled);
     table.damaged += doubled.len() as u64;

@@ -20,19 +20,21 @@
 //!
 //! A segment that the device refuses to read is asked for during some seconds
 //! ([`mod@crate::refusal`]), and so is its dictionary, without which all that name it are void.
-//! Older segments wait too, because an item not found yet has to be older than those found.
+//! Older segments wait too, because an item not found yet has to be older than those found. Where
+//! the device reads other places they wait for a minute in all.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use ::io::device::{PAGE_BYTES, Pages};
 use codec::Damaged;
+use stdx::random::mix;
 use stdx::sync::lock;
 
 use crate::dead::{self, Dead, Found};
 use crate::flash::State;
 use crate::list::ListedSegment;
-use crate::refusal::Unread;
+use crate::refusal::{Refusal, Unread};
 use crate::table::{self, Entry, Item};
 use crate::{Flash, IndexAccess, Inserted};
 
@@ -43,6 +45,8 @@ const ITEMS_A_LOCK: usize = 256;
 /// Times that a full index is asked to make room for the items of a segment, each time for one that
 /// found none.
 const ROOM_ATTEMPTS: usize = 16;
+/// Other segments that are asked for when one is refused, at random, until one can be read.
+const OTHERS_MAX: u64 = 4;
 
 impl Flash {
     /// Gives the index the items of the next few segments of those found at the start, the newest
@@ -78,13 +82,18 @@ impl Flash {
                 continue;
             }
             let mut read = self.read_found(found);
-            if matches!(read, Err(Unread::Damaged)) {
+            let is_asked_at_once = match read {
+                Ok(_) => false,
+                Err(Unread::Damaged) => true,
+                Err(Unread::Refused) => chores.refusal.is_spent(),
+            };
+            if is_asked_at_once {
                 // One misread does not lose a segment.
                 read = self.read_found(found);
             }
             match read {
                 Ok((items, dead)) => self.give(found, &items, &dead, flushes, access),
-                Err(Unread::Refused) if chores.refusal.note(found.entry.sequence, now) => {
+                Err(Unread::Refused) if self.may_come(&mut chores.refusal, found, now) => {
                     self.put_back(found, flushes);
                 }
                 Err(Unread::Refused | Unread::Damaged) => {
@@ -111,6 +120,27 @@ impl Flash {
             self.end_changes();
         }
         is_more && !waits
+    }
+
+    /// Notes that a segment was refused. Returns whether to ask for it again in another second.
+    fn may_come(&self, refusal: &mut Refusal, found: ListedSegment, now: u32) -> bool {
+        let ListedSegment { segment, entry } = found;
+        // Most of the cold area may be lost with a dictionary, and there are few.
+        let has_dictionary =
+            entry.dictionary == 0 || self.dictionaries.get(entry.dictionary).is_some();
+        let reads_others = has_dictionary && self.reads_others(segment, now);
+        refusal.note(entry.sequence, now, reads_others)
+    }
+
+    /// Whether the device, which has just refused a segment, reads the last page of some other one.
+    pub(crate) fn reads_others(&self, refused: u32, now: u32) -> bool {
+        let mut page = Pages::zeroed(1);
+        let first = mix(u64::from(now) << 32 | u64::from(refused));
+        (0..OTHERS_MAX).any(|number| {
+            let other = (mix(first ^ number) % u64::from(self.geometry.segments)) as u32;
+            let last = self.geometry.page_of(other) + self.geometry.segment_pages() as u64 - 1;
+            other != refused && self.device.read(last, page.as_pages_mut()).is_ok()
+        })
     }
 
     /// Puts a segment back to be found another time, unless it was flushed.

@@ -90,7 +90,7 @@ impl Flash {
             Step::Segment(listed) => match self.scrub_segment(listed, &mut chores.pages, access) {
                 Ok(()) => chores.scrub.next = listed.entry.sequence + 1,
                 Err(unread) => {
-                    let may_come = chores.scrub.refusal.note(listed.entry.sequence, now);
+                    let may_come = chores.scrub.refusal.note(listed.entry.sequence, now, false);
                     let is_asked_again = may_come && matches!(unread, Unread::Refused);
                     if is_asked_again || !self.give_up(chores, access, listed) {
                         return false;

@@ -191,7 +191,8 @@ pub struct FlashStats {
     pub forgone: u64,
     /// Entries of journals.
     pub journalled: u64,
-    /// Segments whose journal overflowed.
+    /// Segments that the next start does not believe, or this one did not: their journals
+    /// overflowed, or took no note.
     pub distrusted: u64,
     /// Whether the device does not know of all that died ([`Flash::is_unsound`]).
     pub unsound: bool,

@@ -91,14 +91,25 @@ pub fn check(server: &Server) -> Result<(), String> {
     ))
 }
 
-/// Logs why the tier begins empty, or else how old it is: changes made since by a run without it
-/// are unknown, and its items are back. Always one line: a tier that has lost all its items without
-/// a word would be looked for elsewhere.
+/// Logs why the tier begins empty, or else how old it is, and what of it was given up: changes made
+/// since by a run without it are unknown, and its items are back. Always a line: a tier that has
+/// lost all its items without a word would be looked for elsewhere.
 pub fn announce(server: &Server) {
     if let Some(why) = server.cache.flash_empty() {
         server.log(0, &format!("--flash {} begins empty: {why}", path(server)));
     } else if let Some(age_s) = server.cache.flash_age_s() {
         server.log(0, &format!("--flash {} {}", path(server), found_text(age_s)));
+    }
+    let lost = server.cache.flash_segments_lost();
+    if lost > 0 {
+        server.log(
+            0,
+            &format!(
+                "--flash {} has given up what was in {lost} of its segments: the device cannot \
+                 read which of them are in use",
+                path(server)
+            ),
+        );
     }
 }
 

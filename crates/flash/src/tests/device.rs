@@ -37,6 +37,8 @@ pub(crate) struct MemoryDevice {
     /// This many syncs are refused.
     refused_syncs: AtomicU64,
     pub(crate) refuses_reads: AtomicBool,
+    /// This many reads are refused.
+    refused_reads: AtomicU64,
     /// Pages in this range, and notes there, cannot be read.
     unreadable: Mutex<Range<u64>>,
     /// A write that touches one of these bytes, as a note or as pages, fails.
@@ -72,6 +74,7 @@ impl MemoryDevice {
             refused_syncs: AtomicU64::new(0),
             is_synced: AtomicBool::new(true),
             refuses_reads: AtomicBool::new(false),
+            refused_reads: AtomicU64::new(0),
             unreadable: Mutex::new(0..0),
             unwritable: Mutex::new(0..0),
             misread: Mutex::default(),
@@ -98,6 +101,11 @@ impl MemoryDevice {
     pub(crate) fn refuse_a_note_after(&self, passed: u64) {
         self.passed_notes.store(passed, Ordering::Relaxed);
         self.refuse_notes(1);
+    }
+
+    /// Refuses this many of the coming reads.
+    pub(crate) fn refuse_reads(&self, count: u64) {
+        self.refused_reads.store(count, Ordering::Relaxed);
     }
 
     /// Refuses this many syncs.
@@ -191,6 +199,7 @@ impl Device for MemoryDevice {
 
     fn read(&self, page: u64, target: &mut [Page]) -> io::Result<()> {
         refused(&self.refuses_reads)?;
+        refused_now(&self.refused_reads)?;
         self.refused_bytes(page * PAGE_BYTES as u64, size_of_val(target))?;
         self.reads.fetch_add(1, Ordering::Relaxed);
         drop(self.holds_reads.lock().expect("no test has died"));
@@ -227,6 +236,7 @@ impl Device for MemoryDevice {
 
     fn read_note(&self, at: u64, target: &mut [u8]) -> io::Result<()> {
         refused(&self.refuses_reads)?;
+        refused_now(&self.refused_reads)?;
         self.refused_bytes(at, target.len())?;
         if self.slow_notes.lock().expect("no test has died").contains(&at) {
             self.slow_reads.fetch_add(1, Ordering::Relaxed);

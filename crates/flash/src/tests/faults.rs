@@ -83,6 +83,31 @@ fn a_device_that_takes_a_page_and_no_segment_is_given_nothing() {
     assert_eq!(fill(&world, 2), None);
 }
 
+/// Regression: with each turn of the background another segment was made ready for a unit, and set
+/// aside when its note was refused, while those who stage items waited.
+#[test]
+fn a_full_unit_waits_while_a_device_takes_no_notes() {
+    let mut world = World::new(PAGES);
+    world.put(0, &value(0, 0, 20_000));
+    refuse(&world.device.refuses_notes, true);
+    (0..4).for_each(|_| world.maintain());
+    let before = world.flash.stats();
+    assert!(before.is_failing && before.segments_free > 2, "{before:?}");
+    (0..10).for_each(|_| world.maintain());
+    let stats = world.flash.stats();
+    assert_eq!(
+        (stats.io_errors, stats.segments_refused),
+        (before.io_errors, before.segments_refused)
+    );
+    refuse(&world.device.refuses_notes, false);
+    for _ in 0..3 {
+        world.now += 1;
+        world.maintain();
+    }
+    assert_eq!(get(&world, 0), Some(value(0, 0, 20_000)));
+    assert!(world.index.state().places().all(|place| !place.is_staged()));
+}
+
 #[test]
 fn a_death_without_a_note_voids_the_device() {
     let world = World::new(PAGES);
@@ -324,8 +349,8 @@ fn an_unreadable_page_costs_its_segments_items_and_no_words_of_the_index() {
             }
         }
         let stats = world.flash.stats();
-        // The item table is asked for twice.
-        assert_eq!((stats.io_errors, of_first()), (1 + u64::from(is_item_table), 0));
+        // All of it is asked for twice, and then the item table alone.
+        assert_eq!((stats.io_errors, of_first()), (2 + u64::from(is_item_table), 0));
         assert!(left > 30 && stats.dropped >= left, "{left} of {dropped}; {stats:?}");
         assert_eq!(stats.items, items());
     }

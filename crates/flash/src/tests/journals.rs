@@ -90,6 +90,23 @@ fn dead_items_stay_dead_after_a_kill_while_a_list_becomes_a_filter() {
     assert!((20..29).contains(&trusted), "{trusted} times");
 }
 
+/// Regression: the next start did not believe the segment, for a read that was refused once.
+#[test]
+fn a_journal_that_is_refused_once_is_read_again() {
+    let (world, count) = small_rows();
+    (0..WORN).for_each(|number| world.delete(number));
+    // The list, and then a block of the filter.
+    world.device.refuse_reads(1);
+    world.maintain();
+    world.device.refuse_reads(1);
+    world.delete(WORN);
+    let stats = world.flash.stats();
+    assert_eq!((stats.io_errors, stats.distrusted), (2, 0));
+    let world = world.killed().recovered();
+    assert_eq!((found(&world, 0..WORN + 1), world.flash.stats().distrusted), (0, 0));
+    assert!(found(&world, WORN + 1..count) > (count - WORN) / 2);
+}
+
 #[test]
 fn a_refused_note_takes_the_segment_with_it_whatever_its_journal_is() {
     for before in 0..12 {

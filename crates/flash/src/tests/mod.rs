@@ -13,6 +13,7 @@ mod model;
 mod orders;
 mod places;
 mod prefixes;
+mod reads;
 mod recovery;
 mod threads;
 mod walks;

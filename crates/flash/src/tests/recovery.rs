@@ -10,6 +10,7 @@ use stdx::sync::lock;
 use super::world::value;
 use super::{TOLD_APART, World};
 use crate::Reader;
+use crate::refusal::WAITS_MAX;
 
 /// Some sixty segments of 64 KiB.
 const PAGES: usize = 1000;
@@ -182,6 +183,57 @@ fn a_segment_refused_for_long_is_given_up_and_later_ones_are_found() {
     assert!((1..segments / 2).contains(&lost) && seconds == 7 * lost + 1, "{lost}, {seconds}");
     let left = found(&world, 0..KEYS, 0);
     assert!(left < all && left >= all * (segments - lost) / segments - 60, "{left} of {all}");
+}
+
+/// Regression: each held up those behind it for eight seconds, however many there were: a start on
+/// a drive with a thousand bad spots took hours, and served what it had not come to as misses.
+#[test]
+fn many_segments_refused_for_good_hold_a_start_up_for_a_minute_in_all() {
+    let mut world = killed();
+    let all = world.flash.stats().segments_found;
+    // The journals of the segments that were stored first, which are found last.
+    let geometry = world.flash.geometry;
+    let journals = [0, 16].map(|segment| geometry.journal_at(segment) / PAGE_BYTES as u64);
+    world.device.make_unreadable(journals[0]..journals[1]);
+    let begun = world.now;
+    while world.flash.is_recovering() {
+        world = world.recovered();
+        world.now += 1;
+    }
+    let (stats, seconds) = (world.flash.stats(), world.now - begun);
+    let lost = all - stats.segments_written;
+    assert_eq!((lost, stats.damaged), (16, 16));
+    assert_eq!(seconds, WAITS_MAX + 1, "not {}", 7 * lost);
+    assert!(found(&world, 0..KEYS, 0) > KEYS / 3);
+}
+
+/// While no place is read, the path may be gone.
+#[test]
+fn no_more_is_lost_in_an_outage_because_others_were_waited_for_before() {
+    let mut world = killed();
+    let geometry = world.flash.geometry;
+    let newest: Vec<u32> =
+        lock(&world.flash.writer).found.iter().rev().map(|found| found.segment).take(12).collect();
+    let ends = [newest.iter().min(), newest.iter().max()].map(|it| *it.expect("some were found"));
+    let pages = ends.map(|segment| geometry.page_of(segment));
+    world.device.make_unreadable(pages[0]..pages[1] + geometry.segment_pages() as u64);
+    while lock(&world.flash.writer).found.back().is_some_and(|it| newest.contains(&it.segment)) {
+        world.flash.recover(&world.index, world.now);
+        world.now += 1;
+    }
+    let lost = world.flash.stats().damaged;
+    assert_eq!(lost, 12);
+    let left = world.flash.stats().segments_found;
+    assert!(left > 8, "{left}");
+    world.device.make_unreadable(0..PAGES as u64);
+    for _ in 0..7 {
+        while world.flash.recover(&world.index, world.now) {}
+        world.now += 1;
+    }
+    assert_eq!(world.flash.stats().segments_found, left);
+    world.device.make_unreadable(0..0);
+    let world = world.recovered();
+    assert_eq!(world.flash.stats().damaged, lost);
 }
 
 /// Regression: a segment was written, and the process killed before that was noted. The next one
