@@ -59,6 +59,11 @@ impl Drop for FlashWatch {
     }
 }
 
+/// The server's phase by name, or what it waits for.
+pub fn phase_text(phase: Phase, unanswered_s: u64) -> String {
+    unready(phase, unanswered_s).unwrap_or_else(|| phase.name().to_owned())
+}
+
 /// Why the server is not ready; `None` if it is.
 pub fn unready(phase: Phase, unanswered_s: u64) -> Option<String> {
     match phase {

@@ -184,6 +184,11 @@ pub fn compression(cache: &Stats) -> Option<(u64, u64)> {
 }
 
 impl Snapshot {
+    /// Seconds for which the device of the flash tier has left something unanswered.
+    pub fn flash_unanswered_s(&self) -> u64 {
+        self.cache.flash.as_ref().map_or(0, |flash| flash.unanswered_s)
+    }
+
     /// The uses of memory.
     pub fn memory(&self) -> MemoryMap {
         MemoryMap::of(&self.cache, &self.classes)

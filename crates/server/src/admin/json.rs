@@ -11,6 +11,7 @@ use super::collect::{Collector, Snapshot};
 use super::history::{POINT_NAMES, Point, SECONDS_PER_MINUTE};
 use super::keys::{Keys, TIERS, TOP_HALF_LIFE_S};
 use super::metrics::{self, Now, Value};
+use crate::flash_watch::phase_text;
 use crate::options::policy_name;
 use crate::server::Server;
 use crate::watch;
@@ -32,7 +33,7 @@ pub fn stats(server: &Server, snapshot: &Snapshot, collector: &Collector) -> Jso
     json!({
         "time_s": real(snapshot.time.as_secs_f64()),
         "version": env!("CARGO_PKG_VERSION"),
-        "phase": snapshot.phase.name(),
+        "phase": phase_text(snapshot.phase, snapshot.flash_unanswered_s()),
         "policy": policy_name(server.options.policy),
         "listening": server.listening,
         "names": POINT_NAMES,

@@ -16,7 +16,7 @@ pub const METRICS: &[Metric] = &[
         &[],
         "1 while the server serves, 0 while it starts or stops, or flash has hung for 5 seconds.",
         |now, out| {
-            let unanswered_s = now.snapshot.cache.flash.map_or(0, |flash| flash.unanswered_s);
+            let unanswered_s = now.snapshot.flash_unanswered_s();
             out.one(u64::from(unready(now.snapshot.phase, unanswered_s).is_none()));
         },
     ),
