@@ -24,6 +24,19 @@ pub fn keep_small() {
     }
 }
 
+/// Returns the bytes of all pieces in use, with those that come from the kernel one by one; `None`
+/// where the allocator does not tell. It counts up to 4 GiB of either kind.
+pub fn used_bytes() -> Option<u64> {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: it locks the arenas that it visits, and only reads.
+        let info = unsafe { libc::mallinfo() };
+        Some(u64::from(info.uordblks.cast_unsigned()) + u64::from(info.hblkhd.cast_unsigned()))
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    None
+}
+
 /// Gives back memory that is free between pieces in use. To be called after a burst of allocations
 /// that will not come again soon: it visits the whole heap, in a few milliseconds at most.
 pub fn trim() {

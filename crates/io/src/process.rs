@@ -161,11 +161,23 @@ pub fn daemonize() -> io::Result<()> {
 /// The resident memory of the process, in bytes, as the kernel counts it; `None` where it does not
 /// tell.
 pub fn resident_bytes() -> Option<u64> {
+    Some(memory_bytes()?[1])
+}
+
+/// The part of [`resident_bytes`] that belongs to no file: heaps, stacks and anonymous mappings.
+pub fn anonymous_bytes() -> Option<u64> {
+    let [_, resident, of_files] = memory_bytes()?;
+    Some(resident.saturating_sub(of_files))
+}
+
+/// Bytes of addresses, of resident memory, and of the part of that which belongs to files.
+fn memory_bytes() -> Option<[u64; 3]> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
     // SAFETY: sysconf only reads.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    Some(pages * u64::try_from(page_bytes).ok()?)
+    let page_bytes = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+    let mut pages = text.split(' ').map_while(|word| word.parse::<u64>().ok());
+    let mut next = || Some(pages.next()? * page_bytes);
+    Some([next()?, next()?, next()?])
 }
 
 /// CPU time of the process so far, in user space and in the kernel.
@@ -197,6 +209,10 @@ mod tests {
         let touched = std::hint::black_box(vec![1_u8; BYTES]);
         let now = resident_bytes().expect("the kernel tells");
         assert!(now >= BYTES as u64 && now > before, "{before} and then {now}");
+        let anonymous = anonymous_bytes().expect("the kernel tells");
+        assert!(anonymous >= BYTES as u64, "{anonymous}");
+        let of_heap = crate::heap::used_bytes();
+        assert!(of_heap.is_none_or(|bytes| bytes >= BYTES as u64), "{of_heap:?}");
         drop(touched);
     }
 }

@@ -90,6 +90,10 @@ const LOCKED_BESIDE_BYTES: u64 = 256 << 20;
 /// Signals that stop the server.
 const STOPS: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
 
+/// Free bytes of the heap that stay resident for more than a second. Long values that come and go
+/// leave more behind than they need at any time: a server of 64 MiB with flash had some 20 MiB.
+const SPARE_HEAP_BYTES_MAX: u64 = 4 << 20;
+
 /// The background thread looks for work at least this often.
 const MAINTAIN_PAUSE: Duration = Duration::from_millis(100);
 
@@ -680,15 +684,31 @@ fn maintain(server: &Server) {
     }
 }
 
-/// Trains dictionaries beside the background work.
+/// Trains dictionaries beside the background work, and has the heap give back what it has to spare.
 fn train(server: &Server) {
     // Without this, training takes its share of a core from other threads.
     let _ = ::io::thread::step_back();
+    let mut looked_s = 0;
     while !server.is_stopping() {
         if !server.cache.train() {
             thread::sleep(MAINTAIN_PAUSE);
         }
+        let now_s = server.now();
+        if now_s != looked_s && spare_heap_bytes(server) > SPARE_HEAP_BYTES_MAX {
+            ::io::heap::trim();
+        }
+        looked_s = now_s;
     }
+}
+
+/// Resident memory that is free in the heap, between pieces in use, in bytes: less than it is as
+/// long as parts of slabs were never touched, and more by the stacks of all threads.
+fn spare_heap_bytes(server: &Server) -> u64 {
+    let anonymous = ::io::process::anonymous_bytes();
+    let spare = anonymous.zip(::io::heap::used_bytes()).map(|(anonymous, heap)| {
+        anonymous.saturating_sub(heap).saturating_sub(server.cache.used_bytes() as u64)
+    });
+    spare.unwrap_or(0)
 }
 
 #[cfg(test)]
