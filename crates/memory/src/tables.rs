@@ -363,7 +363,12 @@ impl TableSpace for ArenaTables {
             let age = slabs.ages.get(&id).copied();
             let age = age.expect("a table lies in one of the index's slabs");
             slabs.change(age, |slab| slab.give(offset / TABLE_UNIT_BYTES, units));
-            (slabs.by_age[&age].taken_units == 0).then(|| slabs.remove(age))
+            (slabs.by_age[&age].taken_units == 0).then(|| {
+                // A table that was too short is released before a longer one is allocated: while a
+                // lowered limit is exceeded, this slab is due to the index.
+                slabs.claim = Some(self.arena.claim(slabs.claim));
+                slabs.remove(age)
+            })
         };
         // The kernel takes its time, during which others may have tables.
         if let Some(id) = emptied {
@@ -454,7 +459,10 @@ mod tests {
         tables.claim();
         assert!(tables.allocate(WORD_UNITS).is_none());
         give();
-        assert!(tables.allocate(WORD_UNITS).is_some());
+        let short = tables.allocate(1).expect("a slab has left");
+        // SAFETY: allocated above and never used.
+        unsafe { tables.release(short, 1) };
+        assert!(tables.allocate(WORD_UNITS).is_some(), "it is due once more");
         give();
         let left = tables.slab_units() / WORD_UNITS - 1;
         assert!((0..left).all(|_| tables.allocate(WORD_UNITS).is_some()));
