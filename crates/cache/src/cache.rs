@@ -15,7 +15,7 @@
 //!   train           train
 //!   pending_reads   start_flash_reads, read_ring, read_wanted, read_all_wanted, read_wanted_now
 //!   spill           close_flash, is_flash_unsound, flash_unanswered_s, is_flash_recovering,
-//!                   flash_age_s, flash_empty, flash_doubt, flash_segments_lost
+//!                   flash_age_s, flash_empty, flash_segments_lost
 //!   stats           stats, used_bytes, items_bytes_max, cost_stats, flash_stats, class_stats,
 //!                   reset_stats
 //!   quotas          quota_stats, quota_of, set_quotas

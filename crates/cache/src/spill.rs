@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use ::flash::{CloseError, Doubt, Empty, Place, Reached, Refused};
+use ::flash::{CloseError, Empty, Place, Reached, Refused};
 use hot::ItemRef;
 use hot::mark::FETCHED;
 use index::{Full, Hash};
@@ -438,11 +438,6 @@ impl Cache {
     /// Returns why the flash tier began empty; `None` if it did not, or there is none.
     pub fn flash_empty(&self) -> Option<Empty> {
         self.flash.as_ref().and_then(|tier| tier.flash.empty())
-    }
-
-    /// Returns why the flash tier began empty although there was one; `None` otherwise.
-    pub fn flash_doubt(&self) -> Option<Doubt> {
-        self.flash.as_ref().and_then(|tier| tier.flash.doubt())
     }
 
     /// Returns how many segments of the flash tier begin empty because the device could not read

@@ -11,9 +11,9 @@
 //! workers have: it tells that the server is well, or is not, whatever holds these up. A second
 //! one, the admin thread, collects at its `desk`: it shares no locks with the workers except those
 //! under which statistics are read, and holds none of them, and no session of the cache, while it
-//! waits. HTTP is hyper's; the limits are set here. A connection serves one
-//! request and has [`CONNECTION_PATIENCE`] for all of it, so a client that sends or reads slowly is
-//! cut off, and at [`CONNECTIONS_MAX`] the next ones wait in the kernel.
+//! waits. HTTP is hyper's; the limits are set here. A connection serves one request and has
+//! [`CONNECTION_PATIENCE`] for all of it, so a client that sends or reads slowly is cut off, and at
+//! [`CONNECTIONS_MAX`] the next ones wait in the kernel.
 //!
 //! With `-Z` all of it goes through TLS, unless the address says `notls:`.
 //!

@@ -100,7 +100,7 @@ fn a_start_that_fails_leaves_the_tier_as_a_clean_stop_does() {
     let settings = FlashSettings::new(Arc::new(device), *b"another boot id.");
     let cache = larder::Cache::builder().memory_bytes(64 << 20).flash(settings).build();
     let cache = cache.expect("it fits");
-    assert_eq!(cache.flash_doubt(), None);
+    assert_eq!(cache.flash_empty(), None);
     while cache.maintain() {}
     assert!(cache.stats().items > ITEMS as u64 / 2, "{}", cache.stats().items);
 }

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use fixture::{BOOT, Fixture, KEYS, NOW, SHAPES, Shape, TREE_SHAPES, key, long, value};
 use io::device::{FakeDevice, Faults};
 use larder::{
-    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashDoubt, Lookup, Refusal,
-    Remove, Removed, Session, Side, Store, Stored,
+    Arithmetic, Attributes, Cache, Condition, Counted, Expiry, Fetch, FlashDoubt, FlashEmpty,
+    Lookup, Refusal, Remove, Removed, Session, Side, Store, Stored,
 };
 
 #[test]
@@ -501,8 +501,8 @@ fn a_planned_flush_takes_all_where_its_time_may_have_come() {
         let mut after = Fixture::at(NOW + 110 - back, SHAPES[1], device, BOOT);
         after.maintain();
         assert_eq!(after.found(60_000) == 0, is_taken, "{back}");
-        let doubt = is_taken.then_some(FlashDoubt::FlushMissed);
-        assert_eq!(after.cache.flash_doubt(), doubt, "{back}");
+        let doubt = is_taken.then_some(FlashEmpty::Doubted(FlashDoubt::FlushMissed));
+        assert_eq!(after.cache.flash_empty(), doubt, "{back}");
         // It is carried out by that, and otherwise when its time has come.
         after.fill(60_000);
         after.clock.advance(100_000);
